@@ -81,7 +81,6 @@ def decode(
         REFERENCE,
         STUDIES,
         decode_study,
-        likely_names,
         refuse_unknown,
         sample_of,
         write_texts,
@@ -98,7 +97,6 @@ def decode(
     planned = planned_methods(policy, study.temperature, study.top_p)
     own = [one.name for one in planned]
     only = tuple(own[0] if own and one == "planned" else one for one in only)
-    refuse_unknown(study, only, [*likely_names(study), *own], loosely=True)  # fail early; checked again once fitted
     console = open_console(quiet=quiet, stderr=as_json)
     trace = open_trace(run / "trace") if study.fits else None
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)

@@ -39,12 +39,10 @@ class ArraySource:
 
     @property
     def where(self) -> str:
-        """Return the file and the key, as error messages name them."""
         return f"{self.path}:{self.key}" if self.key else str(self.path)
 
     @property
     def label(self) -> str:
-        """Return the file name and the key, without folders."""
         return f"{self.path.name}:{self.key}" if self.key else self.path.name
 
     def mark(self) -> str:

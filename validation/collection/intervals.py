@@ -46,7 +46,6 @@ class Intervals:
     certified: tuple[Certified, ...]  # from the draft model's lists alone
 
     def as_json(self) -> dict[str, Any]:
-        """Return the intervals as plain values."""
         return asdict(self)
 
 

@@ -36,7 +36,6 @@ class Store:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows."""
         return self.chunks * self._chunk_rows
 
     @property
@@ -45,13 +44,11 @@ class Store:
 
     @cached_property
     def tokens(self) -> NDArray[np.int64]:
-        """Return the token at each row, shape (rows,)."""
         flat = np.fromfile(self.path, np.int32, self.chunks * self.context, offset=HEADER).astype(np.int64)
         return flat.reshape(self.chunks, self.context)[:, self.context // 2 + 1 :].reshape(-1)
 
     @property
     def texts(self) -> NDArray[np.int64]:
-        """Return the chunk of each row, shape (rows,)."""
         return np.repeat(np.arange(self.chunks), self._chunk_rows)
 
     def _packed(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

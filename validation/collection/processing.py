@@ -31,39 +31,27 @@ class Processing:
 
     @property
     def raw(self) -> bool:
-        """Return whether the values are those before the sampler."""
         return self.values.startswith("raw")
 
     @property
     def logits(self) -> bool:
-        """Return whether the values are logits, which have no fixed sum."""
         return self.values.endswith("logits")
 
     def settings(self) -> dict[str, float]:
-        """Return the settings of the sampler."""
         return {name: value for name, value in asdict(self).items() if name not in ("values", "stated")}
 
     def words(self) -> str:
-        """Return the values and the settings that differ from the default.
-
-        >>> Processing("processed_logprobs", temperature=0.7).words()
-        'processed_logprobs at temperature=0.7'
-        """
+        """Return the values and the settings that differ from the default."""
         default = Processing().settings()
         said = [f"{name}={value:g}" for name, value in self.settings().items() if value != default[name]]
         return f"{self.values} at {', '.join(said) or 'temperature=1'}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
         return asdict(self)
 
 
 def parse_processing(text: str | None, default: str) -> Processing:
-    """Return what ``VALUES[,setting=number]...`` says; without a text the values are ``default``.
-
-    >>> parse_processing("processed_logprobs,temperature=0.7", "raw_logprobs").temperature
-    0.7
-    """
+    """Return what ``VALUES[,setting=number]...`` says; without a text the values are ``default``."""
     if text is None:
         return Processing(default, stated=False)
     values, *settings = (part.strip() for part in text.split(","))

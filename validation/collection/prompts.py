@@ -29,7 +29,6 @@ class Prompt:
     messages: tuple[tuple[str, str], ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the prompt as plain values; without ``messages`` if it has none."""
         values = asdict(self)
         return values if self.messages else {name: value for name, value in values.items() if name != "messages"}
 

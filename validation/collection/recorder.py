@@ -44,7 +44,6 @@ class Recorder:
     """The rows, once the ``with`` block has ended."""
 
     def acceptance(self) -> list[AcceptanceRecord]:
-        """Return the accepted drafts, one record for each text."""
         return [
             AcceptanceRecord(
                 engine="transformers",

@@ -45,11 +45,7 @@ class ShardNumber:
         return f"{self.number}/{self.of}"
 
     def own(self, batches: int) -> int:
-        """Return how many of the first ``batches`` batches belong to this shard.
-
-        >>> [ShardNumber(number, 3).own(7) for number in (1, 2, 3)]
-        [3, 2, 2]
-        """
+        """Return how many of the first ``batches`` batches belong to this shard."""
         return len(range(self.number - 1, batches, self.of))
 
 

@@ -42,7 +42,6 @@ class Rounding:
 
     @property
     def exact(self) -> bool:
-        """Return whether nothing was rounded."""
         return not (self.absolute or self.relative or self.floored)
 
 
@@ -95,11 +94,9 @@ class ListSource:
 
     @property
     def label(self) -> str:
-        """Return the name without folders."""
         return self.path.name
 
     def mark(self) -> str:
-        """Return a readable mark that changes when the file changes."""
         return file_mark(self.path, self.label)
 
 
@@ -117,7 +114,6 @@ class Lists:
 
     @property
     def exact(self) -> bool:
-        """Return whether no value was rounded."""
         return self.draft_rounding.exact and self.target_rounding.exact
 
     def as_arguments(self, k: int | None = None) -> tuple[Any, Any, Any, Any, int]:
@@ -132,7 +128,6 @@ class Lists:
         )
 
     def boxes(self) -> PartialBoxes:
-        """Return the bounds of every probability."""
         error = self.target_rounding.of(self.target_log_probabilities)
         draft_error = self.draft_rounding.of(self.draft_log_probabilities)
         return partial_boxes(*self.as_arguments(), target_error=error, draft_error=draft_error)

@@ -87,7 +87,6 @@ class KeyValueCache:
             stored[slot, :, first : first + len(offsets)] = stored[slot][:, [first + one for one in offsets]]
 
     def part(self, slots: Array) -> KeyValueCache:
-        """Return a copy of these slots."""
         import torch
 
         some = KeyValueCache(self.capacity)
@@ -114,7 +113,6 @@ class JointCache(KeyValueCache):
         super().__init__(max(cache.capacity for cache in caches))
 
     def prepare(self, positions: Array, seen: int, shifted: Array | None) -> None:
-        """Set where each cache stores the new tokens, as :meth:`KeyValueCache.prepare`."""
         super().prepare(positions, seen, shifted)
         for i, cache in enumerate(self._caches if len(positions) else ()):
             last = cache.capacity - 1
@@ -217,7 +215,6 @@ class CachedModel:
         self.cached = self.cached[slots]
 
     def part(self, slots: Array) -> CachedModel:
-        """Return a copy of these slots, which can read on alone."""
         some = copy(self)
         some.cached, some._cache = self.cached[slots], self._cache.part(slots)
         return some
@@ -238,7 +235,6 @@ class CachedModel:
         return self._for_layers(make)
 
     def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
-        """Return masks (slots, 1, m, seen): a token at position i sees positions i + ``first`` to i + ``last`` - 1."""
         import torch
 
         if (first, last) not in self._bands:

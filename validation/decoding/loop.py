@@ -20,7 +20,7 @@ from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
-from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
+from validation.decoding.session import Draft, Message, Outcome, Session, Step
 from validation.decoding.streamed import stream
 from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import BrokenLogitsError, DraftTree, TreeOutcome, TreeRequest
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
     from validation.collection.prompts import Prompt
-    from validation.decoding.links import Channel, Link
+    from validation.decoding.links import Channel, FadingLink
     from validation.decoding.methods.base import Method
     from validation.decoding.methods.trees import TreeMethod
     from validation.models.pair import Pair
@@ -48,7 +48,7 @@ def decode(
     prompts: Sequence[Prompt],
     method: Method,
     *,
-    link: Link | None = None,
+    link: FadingLink | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
     new_tokens: int = DEFAULT_NEW_TOKENS,
@@ -58,7 +58,6 @@ def decode(
     risk: bool = False,
     noise: Callable[[int, Sequence[str], int], Noise] = Noise,
     on_finished: Callable[[GenerationRecord], None] | None = None,
-    clock: Clock | None = None,
 ) -> list[GenerationRecord]:
     """Continue prompts by a decoding method, and return one record for each, in their order.
 
@@ -87,7 +86,6 @@ def decode(
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
     records: list[GenerationRecord] = []
-    clock = clock or Clock()
     order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # similar lengths together need less padding
     for start in range(0, len(prompts), batch):
         members = order[start : start + batch]
@@ -96,7 +94,7 @@ def decode(
         channel = link.open(numbers) if link else None
         lengths = np.array([len(encoded[i]) for i in members], dtype=np.int64)
         used = None if method.streamed else channel
-        session = Session(pair, len(names), numbers, used, temperature, top_p, new_tokens, clock, lengths)
+        session = Session(pair, len(names), numbers, used, temperature, top_p, new_tokens, lengths)
         label = link.name if link else "none"
         own = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
@@ -105,9 +103,7 @@ def decode(
         on_text = _streaming(names, channel, on_finished) if method.streamed else on_finished
         loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_text)
         try:
-            began = time.perf_counter()
             loop.run()
-            clock.total += time.perf_counter() - began
         except DecodingError as error:
             error.records = records + loop.done
             raise
@@ -174,9 +170,7 @@ class _Loop(BatchState):
         self.begin_rates(slots)
         rates = [self.rate[slot] for slot in slots]
         left = self.left(slots)
-        began = time.perf_counter()
         lengths = self.method.lengths(self.sequences[slots], rates)
-        self.clock.method += time.perf_counter() - began
         self.draft_length[slots] = np.minimum(lengths, left)
         if self.method.runs_draft:
             self.waiting[slots] |= self.draft_length[slots] == 0
@@ -188,9 +182,7 @@ class _Loop(BatchState):
         ends, end_tokens = self.kept_end[slots].tolist(), self.session.pair.end_tokens
         known = [self.tokens[slot, :end] for slot, end in zip(slots.tolist(), ends, strict=True)]
         asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
-        began = time.perf_counter()
         found = [self.method.guess(sequence, tokens)[:most] for sequence, tokens, most in asked]
-        self.clock.method += time.perf_counter() - began
         for slot, end, guesses in zip(slots.tolist(), ends, found, strict=True):
             if not len(guesses):
                 continue
@@ -206,15 +198,12 @@ class _Loop(BatchState):
         logits = self.forward(DRAFT, slots, 1)
         positions = self.draft_end[slots] - self.prompt_end[slots]
         ahead = self.draft_end[slots] - self.kept_end[slots]  # drafts in flight
-        began = time.perf_counter()
         q = distributions_of(logits, self.session.temperature, self.session.top_p)
         self.require_finite(DRAFT, slots, q.sum(dim=-1).cpu().numpy())
         step = Step(self.sequences[slots], positions, logits, q, ahead == 0)
 
         # 2. draw from the distributions that the method proposes
-        middle = time.perf_counter()
         made = self.method.propose(step)
-        after = time.perf_counter()
         if self.method.shared_seed:
             tokens, _ = self.session.race(made.distributions, step.sequences, positions)
         else:
@@ -224,11 +213,8 @@ class _Loop(BatchState):
         probabilities = probabilities_at(known, tokens)
 
         # 3. ask the method which drafts skip verification, and which distribution the server receives for each other
-        drawn = time.perf_counter()
         skip = step.first_of_round & self.method.skip(step, tokens)
         own = self.method.server_distributions(step, tokens, skip)
-        self.clock.sampling += middle - began + drawn - after
-        self.clock.method += after - middle + time.perf_counter() - drawn
         each_q = q.unbind()
         held, notes = own or (each_q if known is q else known, made.notes)
         columns = (tokens.tolist(), probabilities.tolist(), each_q, held, notes or [None] * len(slots))
@@ -249,9 +235,7 @@ class _Loop(BatchState):
         # 1. send
         (slots,) = (self.waiting & ~self.finished).nonzero()
         in_flight = [self.in_flight[slot] for slot in slots.tolist()]
-        began = time.perf_counter()
         messages = [self.method.message(drafts) for drafts in in_flight]
-        self.clock.method += time.perf_counter() - began
 
         # 2. verify
         found = self._verified(slots, in_flight, messages)
@@ -262,21 +246,18 @@ class _Loop(BatchState):
 
         # 4. tell the method what happened
         accepted, rejected = found.accepted.tolist(), found.rejected.tolist()
-        began = time.perf_counter()
         for i, (slot, now) in enumerate(zip(slots.tolist(), rounds, strict=True)):
             sequence = int(self.sequences[slot])
             outcome = Outcome(sequence, in_flight[i], accepted[i], rejected[i], self.rate[slot])
             if self.method.wants_likeliest:
                 outcome.likeliest = found.rows(i)[-len(in_flight[i]) - 1 :].argmax(dim=-1).cpu().numpy()
             now.threshold = self.method.learn(outcome)
-        self.clock.method += time.perf_counter() - began
         if self.risk:
             for i, slot in enumerate(slots.tolist()):
                 self._add_risks(slot, rounds[i], in_flight[i], found.rows(i), int(ends[i]))
         self.close_rounds(slots, rounds)
 
     def _verified(self, slots: Array, in_flight: list[list[Draft]], messages: list[Message]) -> VerifiedDrafts:
-        """Verify drafts by one pass of the target model over them, and over skipped tokens if risks are wanted."""
         sizes = self.draft_end[slots] - self.kept_end[slots] + 1
         for i, slot in enumerate(slots.tolist() if self.risk else ()):
             sizes[i] = max(
@@ -285,16 +266,13 @@ class _Loop(BatchState):
         logits = self.forward(TARGET, slots, sizes)
         position = self.kept_end[slots] - self.prompt_end[slots]
         left = self.left(slots)
-        began = time.perf_counter()
         found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
-        self.clock.sampling += time.perf_counter() - began
         self.require_finite(TARGET, slots, found.mass)
         return found
 
     def _write_round(
         self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
     ) -> list[Round]:
-        """Write accepted and new tokens into the sequences, roll both caches back, and return the rounds."""
         position = (self.kept_end - self.prompt_end)[slots] - self.skipped[slots]
 
         # replace: the server's token follows the accepted drafts; later drafts are dropped
@@ -311,11 +289,9 @@ class _Loop(BatchState):
 
         # describe the round
         accepted, resampled = found.accepted.tolist(), found.rejected.astype(int).tolist()
-        began = time.perf_counter()
         replies = [self.method.reply(*told) for told in zip(in_flight, accepted, strict=True)]
         verified = (drafts[: n + more] for drafts, n, more in zip(in_flight, accepted, resampled, strict=True))
         lost = [self.method.distortion(some) for some in verified]
-        self.clock.method += time.perf_counter() - began
         sizes = ([message.bits for message in messages], [len(message.payload) for message in messages], replies)
         bonus, drafted = (has_token & ~found.rejected).astype(int).tolist(), [len(drafts) for drafts in in_flight]
         counts = (drafted, accepted, resampled, bonus, self.skipped[slots].tolist())
@@ -355,7 +331,6 @@ class _Loop(BatchState):
         self.close_slots(~finished)
 
     def _add_last_risks(self, slots: Array) -> None:
-        """Add the risks of tokens that were skipped after the last exchange: one more pass of the target model."""
         left = np.array([slot for slot in slots if self.unverified[slot]], dtype=np.int64)
         model = self.models[TARGET]
         if not len(left) or model is None:
@@ -386,7 +361,6 @@ class TreeLoop(_Loop):
         return cast("TreeMethod", self.method)
 
     def read_prompts(self, which: str) -> None:
-        """Let a model read the prompts, if it is one of the pair's; the target model also for hidden states."""
         if which == TARGET and self._method.wants_features:
             self._read_prompts_with_features()
         elif which == TARGET or self._own is None:
@@ -420,7 +394,6 @@ class TreeLoop(_Loop):
         self.begin_rates(slots)
 
         # 1. grow the trees
-        began = time.perf_counter()
         requests = [
             TreeRequest(
                 sequence=sequence,
@@ -436,24 +409,19 @@ class TreeLoop(_Loop):
         except BrokenLogitsError as error:
             self.require_finite(DRAFT, np.array(error.args), np.array([np.nan]))
             raise
-        spent = sum(tree.seconds for tree in trees)
-        self.clock.draft += spent
         for slot, tree in enumerate(trees):
             self.seconds[DRAFT][slot] += tree.seconds if self.times is None else self.times[DRAFT] * tree.passes
             self.passes[DRAFT][slot] += tree.passes
         messages = [self._method.tree_message(tree) for tree in trees]
-        self.clock.method += time.perf_counter() - began - spent
 
         # 2. one pass of the target model over each tree
         rows, likeliest, features = self._verify_pass(trees)
         self.require_finite(TARGET, slots, np.array([float(row.sum()) / len(row) for row in rows]))
 
         # 3. walk through the trees
-        began = time.perf_counter()
         ends, walked = frozenset(self.session.pair.end_tokens), []
         for request, tree, row in zip(requests, trees, rows, strict=True):
             walked.append(self._method.walk(tree, row, request.chance, request.left, ends))
-        self.clock.sampling += time.perf_counter() - began
 
         # 4. keep the paths, and describe the rounds
         rounds = []
@@ -470,14 +438,11 @@ class TreeLoop(_Loop):
             now.draft_s, now.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
             now.draft_passes, now.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
             rounds.append(now)
-            began = time.perf_counter()
             self._method.learn_tree(outcome)
-            self.clock.method += time.perf_counter() - began
         self.mark_finished(slots)
         self.close_rounds(slots, rounds)
 
     def _verify_pass(self, trees: list[DraftTree]) -> tuple[list[Array], list[Array], Any]:
-        """Return p after each node, the likeliest tokens of the whole pass, and the hidden states if wanted."""
         model = self._model(TARGET)
         assert model is not None
         parts = ([tree.pass_tokens() for tree in trees], [tree.pass_offsets() for tree in trees])

@@ -113,7 +113,6 @@ class Summary:
     draws: dict[str, Array] = field(repr=False, compare=False)
 
     def __getitem__(self, name: str) -> IntervalEstimate:
-        """Return the estimate of a metric."""
         return self.estimates[name]
 
 

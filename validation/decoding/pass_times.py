@@ -49,12 +49,10 @@ class Passes:
     date: str
 
     def plain(self) -> dict[str, Any]:
-        """Return the passes as plain values, under the stored keys."""
         return {STORED.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Passes:
-        """Return the passes from the result of :meth:`plain`."""
         models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
         others: dict[str, Any] = {name: value for name, value in plain.items() if name not in STORED.values()}
         return cls(models["draft"], models["target"], **others)

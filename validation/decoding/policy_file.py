@@ -40,11 +40,7 @@ def read_policy(path: str | Path) -> DevicePolicy:
 
 
 def models_mark(settings: Mapping[str, Any] | None) -> str | None:
-    """Return the mark of two models by which a policy knows them; None if their weights are not known.
-
-    >>> models_mark({"vocabulary": 4096, "small_weights": "e17d", "large_weights": "f74c", "seed": 1})
-    '4096 e17d f74c'
-    """
+    """Return the mark of two models by which a policy knows them; None if their weights are not known."""
     names = ("vocabulary", "small_weights", "large_weights")
     if not settings or any(name not in settings for name in names):
         return None

@@ -86,7 +86,6 @@ class Noise:
         return found
 
     def link(self, sequence: int) -> np.random.Generator:
-        """Return the generator of a sequence's link."""
         return self._links[sequence]
 
     def several(self, sequences: Array, positions: Array, count: int) -> Array:
@@ -120,7 +119,6 @@ class Columns(np.random.Generator):
         self._rows = iter(numbers)
 
     def random(self, shape: tuple[int, ...]) -> Array:  # type: ignore[override]
-        """Return the next row, in that shape."""
         return np.reshape(next(self._rows), shape)
 
 

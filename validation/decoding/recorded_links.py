@@ -24,35 +24,27 @@ SUFFIXES = (".csv", ".csv.gz")
 Sample = tuple[str, float, float]
 
 
-def load_links(folder: str | Path) -> dict[str, TraceLink]:
-    """Load all traces of the ``.csv`` and ``.csv.gz`` files of a folder, in bit/s, by ``family/trace_id``."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise UserError(f"There is no folder {place}; name the one that holds the traces.")
-    files = sorted(file for file in place.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
-    if not files:
-        raise UserError(f"The folder {place} holds no .csv or .csv.gz file; name the one that holds the traces.")
+def load_links(place: str | Path) -> dict[str, TraceLink]:
+    """Load all traces of a CSV file, or of the CSV files of a folder, in bit/s, by ``family/trace_id``."""
+    place = Path(place)
+    files = [place]
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
+        if not files:
+            raise UserError(f"The folder {place} holds no .csv or .csv.gz file; name the one that holds the traces.")
+    elif not place.is_file():
+        raise UserError(f"There is no file or folder {place}; give a CSV with {', '.join(COLUMNS)}, or a folder.")
     links: dict[str, TraceLink] = {}
     for file in files:
         links |= _links_of(file)
     if not links:
-        raise UserError(f"The files of {place} hold no samples; name the folder that holds the traces.")
-    return links
-
-
-def load_link_file(file: str | Path) -> dict[str, TraceLink]:
-    """Load all traces of one ``.csv`` or ``.csv.gz`` file, as :func:`load_links` does for a folder."""
-    place = Path(file)
-    if not place.is_file():
-        raise UserError(f"There is no file {place}; give a CSV with {', '.join(COLUMNS)}.")
-    if not (links := _links_of(place)):
-        raise UserError(f"{place} holds no samples; give a CSV with {', '.join(COLUMNS)}.")
+        raise UserError(f"{place} holds no samples; give a CSV with {', '.join(COLUMNS)}, or a folder of them.")
     return links
 
 
 def find_link(place: str | Path, name: str | None = None) -> tuple[str, TraceLink]:
     """Return a recorded link of a CSV file, or of a folder of them, after its name; the first if no name is given."""
-    links = load_links(place) if Path(place).is_dir() else load_link_file(place)
+    links = load_links(place)
     named = [one for one in links if name in (None, one)] or [one for one in links if one.partition("/")[2] == name]
     if not named:
         raise UserError(f"{place} holds no link {name!r}; it has {len(links):,}, such as {next(iter(links))!r}.")

@@ -71,7 +71,6 @@ class GenerationRecord:
     last: Round = field(default_factory=Round)  # tokens and times after the last exchange
 
     def total(self, name: str) -> float:
-        """Return the sum of a field of :class:`Round`."""
         found: float = sum(getattr(one, name) for one in (*self.rounds, self.last))
         return found
 

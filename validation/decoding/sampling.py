@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,13 +78,6 @@ def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
     import torch
 
     cumulative = rows.cumsum(dim=-1, dtype=torch.float64)
-    on_host = rows.device.type == "cpu"
-    return _draw_on_host(cumulative.numpy(), uniform) if on_host else _draw_on_device(cumulative, uniform)
-
-
-def _draw_on_device(cumulative: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    import torch
-
     size, device = cumulative.shape[-1], cumulative.device
     numbers = torch.from_numpy(uniform).to(device)
     total = cumulative[:, -1:]
@@ -103,26 +95,6 @@ def _draw_on_device(cumulative: torch.Tensor, uniform: Array) -> tuple[Array, Ar
         first = (first + part * step).clamp_max_(size - 1)
     both = torch.cat([first.to(torch.float64), total], dim=-1).cpu().numpy()  # one transfer
     return both[:, 0].astype(np.int64), both[:, 1]
-
-
-def _draw_on_host(cumulative: Array, uniform: Array) -> tuple[Array, Array]:
-    """Return what :func:`draw` does, bit for bit; row by row, since slices cost a tenth of gathered entries."""
-    tokens = [_draw_one(row, numbers) for row, numbers in zip(cumulative, uniform.tolist(), strict=True)]
-    return np.array(tokens, dtype=np.int64), cumulative[:, -1]
-
-
-def _draw_one(cumulative: Array, uniform: list[float]) -> int:
-    size, first, lower = len(cumulative), 0, 0.0
-    for level in reversed(range(levels(size))):
-        step = BRANCHES**level
-        last = min(first + BRANCHES * step, size) - 1
-        upper = float(cumulative[last])
-        aim = min(lower + uniform[level] * (upper - lower), math.nextafter(upper, 0.0))
-        part = int(np.count_nonzero(cumulative[first + step - 1 : last : step] <= aim))
-        if part:
-            first += part * step
-            lower = float(cumulative[first - 1])
-    return first
 
 
 def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:

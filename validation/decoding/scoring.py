@@ -34,11 +34,7 @@ _WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  #
 
 
 def score_key(record: GenerationRecord) -> str:
-    """Return the key of a record's scores.
-
-    >>> score_key(GenerationRecord("HLM", "p1", "none", 1, 1.0, 1.0))
-    'HLM | p1 | none'
-    """
+    """Return the key of a record's scores."""
     return f"{record.method} | {record.prompt} | {record.link}"
 
 
@@ -91,13 +87,7 @@ def score(
 
 
 def similarity(texts: Sequence[str], references: Sequence[str], embed: Embed) -> Array:
-    """Return the cosine similarity of each text and its reference, in [-1, 1].
-
-    >>> def letters(texts):
-    ...     return np.array([[text.count(letter) for letter in "ab"] for text in texts])
-    >>> similarity(["ab", "a"], ["aabb", "b"], letters).round(12).tolist()
-    [1.0, 0.0]
-    """
+    """Return the cosine similarity of each text and its reference, in [-1, 1]."""
     if not len(texts):
         return np.zeros(0)
     vectors = [np.asarray(embed(list(each)), dtype=np.float64) for each in (texts, references)]

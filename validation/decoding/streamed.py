@@ -124,9 +124,8 @@ class _Replay:
             return
         takes = 0
         if self.channel:
-            one, elapsed = np.array([self.sequence]), np.array([now / TICKS])
-            self.channel.rate(self.sequence, now / TICKS)
-            takes = _ticks(self.channel.transmission(one, np.array([8.0 * self.sizes.bytes]), elapsed)[0])
+            self.channel.rate(self.sequence)
+            takes = _ticks(self.channel.transmission(np.array([self.sequence]), np.array([8.0 * self.sizes.bytes]))[0])
         self.sending = True
         self.sent_ticks += takes
         self._push(now + takes, SENT, *self.outbox.popleft())
@@ -142,7 +141,6 @@ class _Replay:
             self.waiting.append(place)
 
     def _verified(self, now: int, start: int, place: int) -> None:
-        """Accept up to the first mismatch, and answer."""
         self.busy, one = False, self.verified[-1]
         one.accepted = next((i for i, at in enumerate(self.reading) if not self.matches[at]), len(self.reading))
         one.resampled = int(one.accepted < len(self.reading))

@@ -8,7 +8,6 @@ continues; damaged or missing files are made again.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -36,6 +35,7 @@ from validation.trace.journal import JOURNAL, write_atomically
 from validation.trace.reader import Trace
 from validation.trace.sealed import read_sealed, write_sealed
 
+TEXTS = "texts.jsonl"
 ANSWER_TOKENS = 512
 """r_max of cu-hlm Section V-A."""
 
@@ -45,7 +45,6 @@ CLOUD_S = 0.1046
 CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
 """Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
 
-TEXTS = "texts.jsonl"
 RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}
 """flexspec Table I."""
 
@@ -118,7 +117,6 @@ class Decoded:
 
     @cached_property
     def by_method(self) -> dict[tuple[str, str], list[GenerationRecord]]:
-        """Return the records by method and link, in the order of the prompts."""
         order = {prompt["id"]: i for i, prompt in enumerate(self.about["prompts"])}
         groups: dict[tuple[str, str], list[GenerationRecord]] = {}
         for record in sorted(self.records, key=lambda record: order[record.prompt]):
@@ -126,7 +124,6 @@ class Decoded:
         return groups
 
     def of_source(self, source: str) -> Decoded:
-        """Return the part of one prompt set."""
         kept = [prompt for prompt in self.about["prompts"] if prompt["source"] == source]
         names = {prompt["id"] for prompt in kept}
         records = [record for record in self.records if record.prompt in names]
@@ -134,17 +131,14 @@ class Decoded:
 
     @property
     def methods(self) -> list[Method]:
-        """Return the methods; methods that follow the link's rate are made without a link delay."""
         made = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
         return [method for method in made if method.name in self.about["methods"]]
 
     @property
     def sources(self) -> list[str]:
-        """Return the names of the prompt sets, in the order of their first prompts."""
         return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
 
     def score(self, records: Sequence[GenerationRecord], name: str) -> list[float]:
-        """Return one score of these records."""
         return [self.scores[score_key(record)][name] for record in records]
 
 
@@ -202,20 +196,9 @@ def decode_study(
     return Decoded(study.name, about, records, scores)
 
 
-def likely_names(study: Study) -> list[str]:
-    """Return the names of a study's methods before anything is fitted; a fitted number in a name is only an example."""
-    fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) if study.fits else None for prone in (0.5, 2.0)]
-    return list(dict.fromkeys(method.name for fitted in fits for method in study.methods(fitted)))
-
-
-def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, loosely: bool = False) -> None:
-    """Refuse a method that a study does not have; with ``loosely``, numbers in names may differ."""
-
-    def plain(name: str) -> str:
-        return re.sub(r"[\d.]+", "#", name) if loosely else name
-
-    known = {plain(name) for name in names}
-    if unknown := [name for name in only if plain(name) not in known]:
+def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a method that a study does not have."""
+    if unknown := [name for name in only if name not in names]:
         near = nearest(unknown[0], names)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.{hint}")
@@ -268,23 +251,12 @@ def _known_scores(file: Path) -> Scores:
 def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, folder: Path) -> Path:
     """Write every text with its prompt, method and link, and return the file."""
     asked = {prompt.id: prompt.text for prompt in prompts}
-    lines = [
-        json.dumps(
-            {
-                "method": record.method,
-                "link": record.link,
-                "id": record.prompt,
-                "prompt": asked[record.prompt],
-                "text": text_of(record, tokenizer),
-                "tokens": len(record.tokens),
-                "ended": record.ended,
-            },
-            ensure_ascii=False,
-        )
-        for records in decoded.by_method.values()
-        for record in records
-    ]
-    write_atomically(folder / TEXTS, "".join(f"{line}\n" for line in lines))
+    lines = []
+    for record in (record for records in decoded.by_method.values() for record in records):
+        line: dict[str, Any] = {"method": record.method, "link": record.link, "id": record.prompt, "prompt": asked[record.prompt]}
+        line |= {"text": text_of(record, tokenizer), "tokens": len(record.tokens), "ended": record.ended}
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    write_atomically(folder / TEXTS, "".join(lines))
     return folder / TEXTS
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
-from validation.decoding.links import Link
+from validation.decoding.links import FadingLink
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import label
@@ -38,7 +38,7 @@ def sweep(
     methods: Sequence[Method],
     folder: str | Path,
     *,
-    links: Sequence[Link] = (),
+    links: Sequence[FadingLink] = (),
     temperature: float = 1.0,
     top_p: float = 1.0,
     new_tokens: int = DEFAULT_NEW_TOKENS,
@@ -52,15 +52,9 @@ def sweep(
     _refuse_twins("methods", [method.name for method in methods])
     _refuse_twins("links", [link.name for link in links])
     folder = Path(folder)
-    settings = fingerprints(pair, [], []) | {
-        "temperature": temperature,
-        "top_p": top_p,
-        "new_tokens": new_tokens,
-        "batch": batch,
-        "seed": seed,
-        "times": None if times is None else list(times),
-        "risk": risk,
-    }
+    options: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "new_tokens": new_tokens, "batch": batch}
+    options |= {"seed": seed, "times": None if times is None else list(times), "risk": risk}
+    settings = fingerprints(pair, [], []) | options
     found = encode_prompts(pair, prompts, new_tokens)
     encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
     jobs = [(method, link) for method in methods for link in (links or (None,))]
@@ -82,22 +76,8 @@ def sweep(
 
         for method, link in jobs:
             missing = [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]
-            if not missing:
-                continue
-            decode(
-                pair,
-                missing,
-                method,
-                link=link,
-                temperature=temperature,
-                top_p=top_p,
-                new_tokens=new_tokens,
-                batch=batch,
-                seed=seed,
-                times=times,
-                risk=risk,
-                on_finished=put,
-            )
+            if missing:
+                decode(pair, missing, method, link=link, on_finished=put, **options)
         tell(total, total, "done")
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
 
@@ -110,11 +90,11 @@ def read_records(folder: str | Path) -> list[GenerationRecord]:
     return [GenerationRecord.of(entry["row"]) for entry in entries]
 
 
-def _link_name(link: Link | None) -> str:
+def _link_name(link: FadingLink | None) -> str:
     return "none" if link is None else link.name
 
 
-def mark_of(method: Method, link: Link | None) -> str:
+def mark_of(method: Method, link: FadingLink | None) -> str:
     """Return a short hash of all parameters of a method and a link, by the names that journals store."""
     name = type(method).__name__
     return label(STORED_CLASSES.get(name, name), sorted(_parameters(method).items()), repr(link))

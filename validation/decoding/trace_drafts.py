@@ -45,26 +45,21 @@ class Tokens:
 
     @property
     def texts(self) -> int:
-        """Return the number of texts."""
         return int(self.text[-1]) + 1
 
     @property
     def point(self) -> Index:
-        """Return M u, an integer from 0 to M."""
         return np.rint(self.uncertainty * DRAWS).astype(np.int64)
 
     @cached_property
     def mass(self) -> Row:
-        """Return the share of the tokens at each value of u."""
         return np.bincount(self.point, minlength=DRAWS + 1) / len(self.point)
 
     @cached_property
     def prompt_of_text(self) -> Index:
-        """Return the prompt of each text, shape (texts,)."""
         return self.prompt[np.searchsorted(self.text, np.arange(self.texts))]
 
     def skipped(self, threshold: float) -> NDArray[np.bool_]:
-        """Mark skipped drafts: u ≤ u_th."""
         return self.uncertainty <= threshold
 
     def along_texts(self, values: Row, fill: float) -> Row:

@@ -80,10 +80,8 @@ class TreeModel(CachedModel):
         self.stored[slot] = 0
 
     def drop(self) -> None:
-        """Drop the trees of all slots."""
         self.stored[:] = 0
 
     def keep(self, slots: Array) -> None:
-        """Keep only these slots, in this order; no slot may hold a tree."""
         super().keep(slots)
         self.stored = np.zeros_like(self.cached)

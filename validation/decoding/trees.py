@@ -40,11 +40,9 @@ class DraftTree:
     note: Any = None
 
     def __len__(self) -> int:
-        """Return the number of drafts."""
         return len(self.tokens) - 1
 
     def add(self, parent: int, token: int) -> int:
-        """Append a draft, and return its node."""
         self.tokens.append(token)
         self.parents.append(parent)
         return len(self.tokens) - 1
@@ -56,21 +54,18 @@ class DraftTree:
             node = known[node, token] if (node, token) in known else self.add(node, token)
 
     def children(self) -> list[list[int]]:
-        """Return the children of each node, in the order in which they were added."""
         found: list[list[int]] = [[] for _ in self.tokens]
         for node, parent in enumerate(self.parents[1:], 1):
             found[parent].append(node)
         return found
 
     def depths(self) -> list[int]:
-        """Return the depth of each node; 0 for the first."""
         found = [0]
         for parent in self.parents[1:]:
             found.append(found[parent] + 1)
         return found
 
     def path_to(self, node: int) -> list[int]:
-        """Return the nodes from the first draft to this one."""
         found = []
         while node != ROOT:
             found.append(node)
@@ -78,11 +73,9 @@ class DraftTree:
         return found[::-1]
 
     def pass_tokens(self) -> Array:
-        """Return the tokens of the target's pass, (m,)."""
         return np.array([*self.tokens, *self.window_tokens], dtype=np.int64)
 
     def pass_offsets(self) -> Array:
-        """Return the distances of the pass's tokens from the last kept token, (m,)."""
         return np.array([*self.depths(), *self.window_offsets], dtype=np.int64)
 
     def pass_sees(self) -> Array:

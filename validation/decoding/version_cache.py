@@ -88,7 +88,6 @@ class VersionedModel:
         return [found[i] for i in range(len(slots)) if i in found]
 
     def _versions(self, slots: Array, counts: Array, places: Array) -> Array:
-        """Return the version of each slot's round, and count the rounds of the slots whose rows are wanted."""
         names = []
         for slot, count, place in zip(slots.tolist(), counts.tolist(), places.tolist(), strict=True):
             prompt = self.prompts[slot]
@@ -102,7 +101,6 @@ class VersionedModel:
         return np.asarray(owner != name)
 
     def keep(self, slots: Array) -> None:
-        """Keep only these slots, in this order."""
         stored = set()
         for name, model in self.models.items():
             memory = self._memory[name]

@@ -37,7 +37,6 @@ class Field:
         return (vocabulary,) if self.wide else ()
 
     def chunk_rows(self, vocabulary: int, logits: str) -> int:
-        """Return the rows per chunk."""
         return chunk_rows(self.row(vocabulary), self.stored_dtype(logits).itemsize, self.most_rows)
 
     def stored_dtype(self, logits: str) -> np.dtype[Any]:

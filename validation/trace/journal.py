@@ -44,11 +44,7 @@ class Committed:
 
 
 def line_of(record: Mapping[str, Any]) -> bytes:
-    r"""Return a record as a line of the journal.
-
-    >>> line_of({"n": 0})
-    b'{"n":0,"crc":"8866dcae"}\n'
-    """
+    """Return a record as a line of the journal."""
     body = json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
     return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
 
@@ -164,7 +160,6 @@ class RemoteJournal:
         self._content = self._file.read_bytes()[: committed.valid_bytes] if committed else b""
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append a record; if this raises, nothing was added."""
         content = self._content + line_of({"n": self.lines, **record})
         self._mark = self._file.replace_if(content, self._mark)
         self._content = content

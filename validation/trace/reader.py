@@ -100,11 +100,9 @@ class TraceChunk:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by field name."""
         return {name: getattr(self, name) for name in FIELDS}
 
     def __getitem__(self, rows: slice) -> TraceChunk:
-        """Return the positions in ``rows``; the arrays are views."""
         return TraceChunk(**{name: array[rows] for name, array in self.arrays.items()})
 
 
@@ -122,11 +120,7 @@ class ListChunk:
 
 
 def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
-    """Return q or p: the softmax of stored logits over the last axis, in float64.
-
-    >>> probabilities(np.zeros(4, dtype=np.float16)).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
+    """Return q or p: the softmax of stored logits over the last axis, in float64."""
     return np.asarray(softmax(np.asarray(logits, dtype=np.float64)))
 
 
@@ -165,21 +159,17 @@ class Trace:
 
     @property
     def positions(self) -> int:
-        """Return N, the number of positions."""
         return len(self.arrays["tokens"])
 
     @property
     def kind(self) -> str:
-        """Return ``"logits"`` or ``"top-k"``."""
         return str(self.manifest.get("kind", LOGITS))
 
     @property
     def vocabulary(self) -> int:
-        """Return V, the number of tokens."""
         return int(self.manifest["vocabulary"] if self.kind == LISTS else self.arrays["target_logits"].shape[1])
 
     def first(self, positions: int) -> Trace:
-        """Return the trace of the first positions alone; nothing is read or copied."""
         if not 0 < positions <= self.positions:
             raise UserError(f"The trace has {self.positions:,} positions; {positions:,} are asked for.")
         return replace(self, arrays={name: array.first(positions) for name, array in self.arrays.items()})

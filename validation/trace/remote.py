@@ -34,11 +34,7 @@ CREDENTIALS = "the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SK
 
 
 def place(value: str | Path | RemotePath) -> Place:
-    """Return a folder of this machine, or of a store for an address.
-
-    >>> place("s3://bucket/traces/")
-    RemotePath('s3://bucket/traces')
-    """
+    """Return a folder of this machine, or of a store for an address."""
     if isinstance(value, RemotePath):
         return value
     text = str(value)
@@ -87,20 +83,16 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """Return the last part of the key."""
         return self.key.rpartition("/")[2]
 
     @property
     def parent(self) -> RemotePath:
-        """Return the folder; the root is its own parent."""
         return RemotePath(f"{self.root}/{self.key.rpartition('/')[0]}")
 
     def relative_to(self, other: RemotePath) -> PurePosixPath:
-        """Return the part after a folder that contains this."""
         return PurePosixPath(str(self)).relative_to(PurePosixPath(str(other)))
 
     def resolve(self) -> RemotePath:
-        """Return this address."""
         return self
 
     absolute = resolve
@@ -120,11 +112,9 @@ class RemotePath:
         raise AssertionError
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """Return the content as text."""
         return self.read_bytes().decode(encoding)
 
     def open(self, mode: str = "rb") -> io.BytesIO:
-        """Return a stream of the content, for reading bytes only."""
         if mode != "rb":
             raise ValueError(f"mode must be 'rb'; got {mode!r}")
         return io.BytesIO(self.read_bytes())
@@ -135,7 +125,6 @@ class RemotePath:
         return SimpleNamespace(st_size=self._ask("read", lambda obstore: obstore.head(store, self.key))["size"])
 
     def is_file(self) -> bool:
-        """Return whether there is an object."""
         if not self.key:
             return False
         try:
@@ -149,11 +138,9 @@ class RemotePath:
         return self.scheme in WRITABLE and next(self._listed(), None) is not None
 
     def exists(self) -> bool:
-        """Return whether there is an object here or below."""
         return self.is_file() or self.is_dir()
 
     def is_symlink(self) -> bool:
-        """Return False: a store has no links."""
         return False
 
     def sizes(self) -> dict[str, int] | None:
@@ -164,12 +151,10 @@ class RemotePath:
         return {one["path"][start:]: one["size"] for one in self._listed()}
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """Yield the objects and folders directly below."""
         names = {name.split("/")[0] for name in self.sizes() or {}}
         return iter(sorted(self / name for name in names))
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield all objects below; ``pattern`` must be ``"*"``."""
         if pattern != "*":
             raise ValueError(f"pattern must be '*'; got {pattern!r}")
         return iter([self / name for name in self.sizes() or {}])
@@ -184,7 +169,6 @@ class RemotePath:
     # ------------------------------------------------------------------------------------------ writing
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Refuse a place that cannot be written; a store has no folders to make."""
         if self.scheme not in WRITABLE:
             raise UserError(f"{self} can only be read; give a folder, or s3://, to write a trace.")
 
@@ -192,7 +176,6 @@ class RemotePath:
         """Do nothing: a store has no folders."""
 
     def write_bytes(self, content: bytes | memoryview) -> None:
-        """Write an object as a whole, over an older one."""
         self.mkdir()
         store = _store(self.root)
         self._ask("written", lambda obstore: obstore.put(store, self.key, bytes(content)))
@@ -223,7 +206,6 @@ class RemotePath:
         return dict(self._ask("read", lambda obstore: obstore.head(store, self.key)))
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove an object."""
         self.mkdir()
         store = _store(self.root)
         try:

@@ -115,10 +115,6 @@ def remove_strays(path: Place, committed: Committed) -> None:
 
 
 def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the settings that differ, as text for an error message.
-
-    >>> differences({"seed": 1, "batch": 32}, {"seed": 2, "batch": 32})
-    'seed: 1 there, 2 now'
-    """
+    """Return the settings that differ, as text for an error message."""
     names = [name for name in {**there, **now} if there.get(name) != now.get(name)]
     return "; ".join(f"{name}: {there.get(name, 'none')} there, {now.get(name, 'none')} now" for name in names)

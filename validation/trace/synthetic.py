@@ -27,21 +27,15 @@ class SyntheticTrace:
 
     @property
     def path(self) -> str:
-        """Return an address from which :meth:`at` makes the same trace."""
         return f"{SYNTHETIC}{self.positions}/{self.vocabulary}/{self.seed}"
 
     @classmethod
     def at(cls, address: str) -> SyntheticTrace:
-        """Return the trace of an address.
-
-        >>> SyntheticTrace.at(SyntheticTrace(1000, 512, seed=3).path)
-        SyntheticTrace(positions=1000, vocabulary=512, seed=3, manifest={})
-        """
+        """Return the trace of an address."""
         positions, vocabulary, seed = map(int, address.removeprefix(SYNTHETIC).split("/"))
         return cls(positions, vocabulary, seed)
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
-        """Yield chunks of ``size`` positions, with random draft logits and target logits near them."""
         for start in range(0, self.positions, size):
             yield TraceChunk(**self.rows(start, size))
 

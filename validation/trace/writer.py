@@ -102,7 +102,6 @@ class TraceWriter:
                 self._leave()
 
     def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
-        """Append n positions."""
         rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
         self.positions += len(rows["tokens"])
         self._on_disk(self._add, rows)
@@ -144,7 +143,6 @@ class TraceWriter:
         self._arrays = self._create_arrays(ENDLESS)
 
     def _leave(self) -> None:
-        """Remove the folder if this writer created it and it is empty."""
         if self._made:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
@@ -152,7 +150,6 @@ class TraceWriter:
     # ------------------------------------------------------------------------------------------ writing
 
     def _on_disk(self, work: Callable[..., None], *args: Any) -> None:
-        """Write; nothing is committed after a failed write."""
         if self._failure is not None:
             raise self._failure
         try:

@@ -61,7 +61,6 @@ class ArrayFiles:
         self.store = _store_class()(self)
 
     def name(self, key: str) -> str:
-        """Return the path in the trace of a key in the zarr group."""
         return f"{FOLDER}/{key}"
 
     def read(self, key: str) -> bytes | None:
@@ -72,7 +71,6 @@ class ArrayFiles:
         return check_file(self.root / self.name(key), *sums, what=describe(self.name(key)))
 
     def write(self, key: str, content: bytes | memoryview) -> None:
-        """Write a new chunk file and sync it to disk."""
         path = self.root / self.name(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written[self.name(key)] = write_durably(path, content, below=self.root)
@@ -103,16 +101,11 @@ class ArrayFiles:
             )
 
     def open(self, name: str) -> Array:
-        """Return an array of a finished trace."""
         return load_zarr().open_array(self.store, path=name, mode="r+", zarr_format=3)
 
 
 def describe(name: str) -> str:
-    """Return a readable name of a file of a trace.
-
-    >>> describe("arrays/draft_logits/c.3.0"), describe("manifest.json")
-    ('chunk 3 of draft_logits', 'manifest.json')
-    """
+    """Return a readable name of a file of a trace."""
     folder, _, last = name.rpartition("/")
     if last.startswith("c."):
         return f"chunk {last.split('.')[1]} of {folder.removeprefix(FOLDER + '/')}"
@@ -141,7 +134,6 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self._pick(np.arange(len(self))[rows])
 
     def first(self, rows: int) -> StoredArray:
-        """Return the array of the first rows alone."""
         part = copy.copy(self)
         part.shape, part._whole = (rows, *self.shape[1:]), min(self._whole, rows)
         part._tail = self._tail[: rows - part._whole]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hlmtheory.channel import GilbertElliott, Rayleigh
+from hlmtheory.channel import Rayleigh
 from hlmtheory.shared_seed import streamed_rate
 from tests.validation.tiny_texts import PROMPTS
 from tests.validation.unpacking import Unpacker
-from validation.decoding.links import FadingLink, Link, TracedLink, Way
+from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.records import GenerationRecord, Round
@@ -20,11 +20,10 @@ from validation.decoding.streamed import Sizes, matches_of, replay, stream
 from validation.decoding.wire import index_bits
 from validation.models.pair import Pair
 
-LINKS: list[Link | None] = [
+LINKS: list[FadingLink | None] = [
     None,
     FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0)),
     FadingLink("rayleigh", 1e6, Rayleigh(0.1), Way(0.01, 1e6)),
-    TracedLink("moving", GilbertElliott(1e5, 1e3, 0.2, 0.3, 0.05), slots=64),
 ]
 
 

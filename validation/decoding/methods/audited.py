@@ -37,12 +37,10 @@ class Audited(Planned):
         self.name = f"{self.name}, audited ({probability:g})"
 
     def begin(self, session: Session) -> None:
-        """Prepare for a batch of sequences, of which none has a round."""
         super().begin(session)
         self.audits: set[int] = set()
 
     def skip(self, step: Step, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Decide each draft, toss the coins, and return which skip verification."""
         found = super().skip(step, tokens)
         coins = self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.probability
         for n, (sequence, first) in enumerate(zip(step.sequences.tolist(), step.first_of_round.tolist(), strict=True)):
@@ -64,7 +62,6 @@ class Audited(Planned):
         return found
 
     def audited(self, sequence: int) -> bool:
-        """Return whether the first draft of this sequence's round would have been kept."""
         return sequence in self.audits
 
 

@@ -44,7 +44,6 @@ class _FromFeatures(TreeMethod):
         self._prompt_bytes: dict[int, int] = {}
 
     def _sent(self, features: Any) -> Any:
-        """Return hidden states as the device gets them: in 16 bits."""
         return features.half().to(features.dtype)
 
     def _feature_bytes(self, count: int) -> int:
@@ -68,11 +67,7 @@ class _FromFeatures(TreeMethod):
 
 
 def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the tree of Medusa with this many nodes and the largest expected number of accepted drafts, parents first.
-
-    >>> best_ranks([[0.5, 0.25], [0.5, 0.25]], 4)
-    ((0,), (1,), (0, 0), (0, 1))
-    """
+    """Return the tree of Medusa with this many nodes and the most expected accepted drafts, parents first."""
     chosen: list[tuple[int, ...]] = []
     chances: dict[tuple[int, ...], float] = {(i,): share for i, share in enumerate(hits[0])}
     while len(chosen) < nodes and chances:
@@ -98,7 +93,6 @@ class Medusa(_FromFeatures):
         self.name = f"Medusa-1 (nodes = {nodes}{', server' if on_server else ''})"
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
-        """Return the tree of ranks, filled with the heads' tokens."""
         import torch
 
         trees = [DraftTree([int(request.tokens[-1])]) for request in requests]
@@ -117,7 +111,6 @@ class Medusa(_FromFeatures):
         return trees
 
     def _fill(self, tree: DraftTree, best: Array, left: int) -> None:
-        """Add the drafts of a tree; ``best`` (K, width) are the heads' likeliest tokens."""
         ends = self.session.pair.end_tokens
         places: dict[tuple[int, ...], int] = {(): 0}
         for ranks in self.ranks:
@@ -151,12 +144,10 @@ class Eagle2(_FromFeatures, LevelTree):
         self.name = f"EAGLE-2 (depth = {depth}, k = {top_k}, nodes = {nodes}{', server' if on_server else ''})"
 
     def begin(self, session: Session) -> None:
-        """Start without values."""
         super().begin(session)
         self.values: dict[int, list[float]] = {}
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        """Add the likeliest tokens after these nodes, and return the new nodes of largest value."""
         values = self.values.setdefault(request.sequence, [])
         if depth == 0:
             values[:] = [1.0]
@@ -180,12 +171,10 @@ class Eagle2(_FromFeatures, LevelTree):
         return found
 
     def own_model(self, slots: int, capacity: int) -> TreeModel:
-        """Return EAGLE's layer, which has a cache of its own."""
         pair = self.session.pair
         return TreeModel(self.part, self.session.vocabulary, pair.device, slots, capacity, pair.context)
 
     def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
-        """Let the layer read the tokens whose preceding hidden states are new."""
         fresh = []
         self.states: dict[tuple[int, int], Any] = {}  # by sequence and node: the predicted hidden state
         for request, first in zip(requests, model.cached.tolist(), strict=True):
@@ -218,7 +207,6 @@ class Eagle2(_FromFeatures, LevelTree):
     def note_states(
         self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]
     ) -> None:
-        """Store the layer's hidden states, which its next inputs are."""
         for slot, (request, some, where) in enumerate(zip(requests, nodes, places, strict=True)):
             for node, place in zip(some, where, strict=False):
                 self.states[request.sequence, node] = states[slot, place]

@@ -62,7 +62,6 @@ class Dssd(FixedLength):
     label = "DSSD (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens and their probabilities."""
         if self.session.temperature == 0:
             return tokens_message(drafts, self.session.vocabulary)
         width = index_bits(self.session.vocabulary)
@@ -123,7 +122,6 @@ class FlexSpec(Dssd):
         self.name = f"flexspec {policy}" + (", printed acceptance" if printed_acceptance else "")
 
     def begin(self, session: Session) -> None:
-        """Start every sequence with γ̂ = 0.8."""
         super().begin(session)
         kind = "ema_printed" if self.policy == "linear" else "consistent"
         self.trackers = [AcceptanceTracker(step=self.step, method=kind) for _ in range(session.sequences)]
@@ -138,15 +136,12 @@ class FlexSpec(Dssd):
         return np.asarray(choose(gamma, fixed, marginal, self.max_draft_length))
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens, with their probabilities if acceptance needs them."""
         return tokens_message(drafts, self.session.vocabulary) if self.by_argmax else super().message(drafts)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the number of bytes of DSSD's reply, or of the number of accepted drafts and a token."""
         return Method.reply(self, drafts, accepted) if self.by_argmax else super().reply(drafts, accepted)
 
     def learn(self, outcome: Outcome) -> None:
-        """Update γ̂."""
         if outcome.drafts:
             tracker = self.trackers[outcome.sequence]
             self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
@@ -163,7 +158,6 @@ class PromptLookup(Method):
         self.name = f"prompt lookup (n = {ngram}, K = {max_draft_length})"
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """Return the tokens that followed the newest earlier occurrence."""
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
             found = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
@@ -173,7 +167,6 @@ class PromptLookup(Method):
         return ()
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
@@ -187,23 +180,18 @@ class Lookahead(CloudOnly):
         self.max_draft_length, self.name = max_draft_length, f"Lookahead (K = {max_draft_length})"
 
     def begin(self, session: Session) -> None:
-        """Start without guesses."""
         super().begin(session)
         self.guesses: list[list[int]] = [[] for _ in range(session.sequences)]
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return the same length for all."""
         return np.full(len(sequences), self.max_draft_length)
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """Return the guesses of the last pass, filled up with the last token."""
         return [*self.guesses[sequence], *[int(tokens[-1])] * self.max_draft_length][: self.max_draft_length]
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the number of bytes of the new tokens."""
         return -(-(accepted + 1) * index_bits(self.session.vocabulary) // 8)
 
     def learn(self, outcome: Outcome) -> None:
-        """Store the tokens that the target model predicts after the token that it has just added."""
         if outcome.likeliest is not None:
             self.guesses[outcome.sequence] = outcome.likeliest[outcome.accepted + 1 :].tolist()

@@ -48,7 +48,6 @@ class Planned(Method):
         self.cuts_answer = isinstance(policy.messages, CertifiedAnswers)
 
     def begin(self, session: Session) -> None:
-        """Refuse another vocabulary, temperature or top-p than those of the plan."""
         policy = self.policy
         if session.vocabulary != policy.vocabulary:
             raise UserError(
@@ -60,7 +59,6 @@ class Planned(Method):
         super().begin(session)
 
     def propose(self, step: Step) -> Proposal:
-        """Return the distributions that the device computes."""
         import torch
 
         self.logits = step.logits.double().cpu().numpy()
@@ -68,7 +66,6 @@ class Planned(Method):
         return Proposal(torch.from_numpy(rows).to(step.distributions.device))
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Decide each draft, and return which skip verification."""
         for sequence, first in zip(step.sequences.tolist(), step.first_of_round.tolist(), strict=True):
             self.places[sequence] = 1 if first else self.places[sequence] + 1
         rows = zip(self.logits, tokens.tolist(), step.sequences.tolist(), strict=True)
@@ -93,7 +90,6 @@ class Planned(Method):
         return Message(8.0 * len(payload), payload)
 
     def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
-        """Return p̂, if the server sends as little of p as the policy allows; else p."""
         messages = self.policy.messages
         if not isinstance(messages, CertifiedAnswers) or not bool(target.isfinite().all()):
             return target

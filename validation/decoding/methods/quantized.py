@@ -63,7 +63,6 @@ class Lattice:
     rounding: float
 
     def drawn(self, token: int) -> LatticeDraft:
-        """Return the distribution with a drawn token, in the codec's form."""
         return LatticeDraft(self.tokens, self.counts, token)
 
 
@@ -184,13 +183,11 @@ class KSqs(Sqs):
         self.k = k
 
     def begin(self, session: Session) -> None:
-        """Refuse K outside the vocabulary."""
         if not 1 <= self.k <= session.vocabulary:
             raise UserError(f"K is {self.k}; it must be 1 to {session.vocabulary:,}, the tokens of the vocabulary.")
         super().begin(session)
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return the K largest, or fewer if fewer are positive."""
         size = (step.distributions > 0).sum(dim=-1).clamp_max(self.k)
         return top_support(step.distributions, size), self.resolution
 
@@ -215,7 +212,6 @@ class AdaptiveSqs(Sqs):
         self.budgets = [MassBudgetController(self.epsilon) for _ in range(count if self.budgeted else 0)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return {q ≥ τ} or the smallest support within the allowance, and the most probable token."""
         import torch
 
         def for_each(values: list[float]) -> torch.Tensor:
@@ -240,7 +236,6 @@ class AdaptiveSqs(Sqs):
                 self.controllers[sequence].step(row)
 
     def learn(self, outcome: Outcome) -> float | None:
-        """Roll back to the last kept position, and return the threshold."""
         if outcome.drafts and self.budgets:
             self.budgets[outcome.sequence].roll_back(outcome.accepted)
         if not self.controllers:
@@ -314,6 +309,5 @@ class AllocatedSqs(Sqs):
         self.draft_bits = draft_bits
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return the support and resolution of :func:`hlmtheory.lattice.allocate`."""
         found = allocate(step.distributions, self.draft_bits)
         return top_support(step.distributions, found.k), found.resolution.clamp_max(FINEST)

@@ -54,7 +54,6 @@ class PlotStyle:
     order: int | None = None
 
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of ``axes.plot``, without those that are not set."""
         line = None if self.line == "solid" else _LINES[self.line]
         every = {"color": self.color, "marker": self.marker, "linestyle": line}
         every |= {"linewidth": self.width, "zorder": self.order}
@@ -97,18 +96,10 @@ class MethodInfo:
 
 
 def entry(
-    name: str,
-    family: Family,
-    color: str,
-    marker: str,
-    line: str = "solid",
-    *,
-    width: float | None = None,
-    order: int | None = None,
-    **more: Any,
+    name: str, family: Family, *style: Any, width: float | None = None, order: int | None = None, **more: Any
 ) -> MethodInfo:
-    """Return a :class:`MethodInfo` from its name, its family and the parts of its style."""
-    return MethodInfo(name, family, PlotStyle(color, marker, line, width, order), **more)
+    """Return a :class:`MethodInfo` from its name, its family and the parts of its style: colour, marker, line."""
+    return MethodInfo(name, family, PlotStyle(*style, width=width, order=order), **more)
 
 
 REGISTERED: dict[str, MethodInfo] = {}
@@ -140,11 +131,7 @@ def register(*infos: MethodInfo) -> Callable[[Class], Class]:
 
 
 def info_of(name: str) -> MethodInfo:
-    """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has.
-
-    >>> info_of("CU-HLM offline (k = 30)").family
-    <Family.CU_HLM: 'CU-HLM'>
-    """
+    """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has."""
     whole = name.rpartition(" (")[0]  # a registered name may have a comma
     found = REGISTERED.get(name) or REGISTERED.get(whole) or REGISTERED.get(_PARAMETERS.sub("", name))
     if found is None:

@@ -35,7 +35,6 @@ class SharedSeed(FixedLength):
     label = "shared seed (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens: ⌈log₂ V⌉ bits each."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
@@ -78,7 +77,6 @@ class SharedSeedSkipping(UHlm):
         self.max_draft_length = max_draft_length
 
     def begin(self, session: Session) -> None:
-        """Prepare for a batch of sequences, of which none has skipped a token."""
         super().begin(session)
         self.kept: list[list[int]] = [[] for _ in range(session.sequences)]
 
@@ -93,7 +91,6 @@ class SharedSeedSkipping(UHlm):
         return step.distributions.unbind(), notes
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens, the skipped ones first: ⌈log₂ V⌉ bits each."""
         skipped, width = drafts[0].note, index_bits(self.session.vocabulary)
         tokens = np.array([*skipped, *(draft.token for draft in drafts)], dtype=np.int64)
         return Message(float(width * len(tokens)), pack([(len(skipped), 16), (len(drafts), 16), (tokens, width)]))
@@ -110,7 +107,6 @@ class SharedSeedTree(SampledTree):
         self.name = f"shared seed tree ({'-'.join(map(str, widths))})"
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        """Add the first tokens of the race at each of these nodes; nothing follows an end-of-text token."""
         key, first = int(self.session.stream_keys[request.sequence]), len(request.tokens)
         tree.note, found = (key, first), list[int]()
         for node, logits in zip(nodes, rows, strict=False):

@@ -47,7 +47,6 @@ class DraftOnly(Method):
     name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return True for all drafts: no draft is verified."""
         return np.ones(len(tokens), dtype=bool)
 
 
@@ -58,15 +57,12 @@ class TargetOnly(Method):
     name, runs_draft = "large only", False
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return length 0 for all sequences: there are no drafts."""
         return np.zeros(len(sequences), dtype=np.int64)
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return an empty message."""
         return Message(0.0, b"")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return 0 bytes."""
         return 0
 
 
@@ -77,11 +73,9 @@ class CloudOnly(TargetOnly):
     name = "cloud only"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the message of a request for the next token."""
         return Message(8.0, b"\0")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the number of bytes of the token."""
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
@@ -92,7 +86,6 @@ class Hlm(Method):
     name, bonus = "HLM", False
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the token and its distribution."""
         bits = float(vocabulary_payload_bits(self.session.vocabulary, BITS))
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
@@ -107,7 +100,6 @@ class RandHlm(Hlm):
         self.share, self.name = share, f"Rand-HLM ({share:g})"
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return a random choice for each draft, from the random number of its position."""
         return np.asarray(self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.share)
 
 
@@ -142,7 +134,6 @@ class UHlm(Hlm):
         self.threshold, self.name, self.draws = threshold, name, draws
 
     def uncertainty(self, step: Step, tokens: Array) -> Array:
-        """Return the uncertainty of each draft, (n,)."""
         import torch
 
         logits = step.logits
@@ -156,7 +147,6 @@ class UHlm(Hlm):
         return np.asarray(found.double().cpu())
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return whether u ≤ u_th for each draft."""
         self.u = self.uncertainty(step, tokens)
         return self.u <= self.threshold
 
@@ -183,7 +173,6 @@ class CuHlm(UHlm, ABC):
         """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all."""
 
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the decoded distributions, and for each the :class:`Cut` that is sent."""
         import torch
 
         known: list[Any] = [None] * len(tokens)
@@ -202,7 +191,6 @@ class CuHlm(UHlm, ABC):
         return known, cuts
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the token, q_d, and k tokens with rounded probabilities, by :mod:`hlmtheory.codec`."""
         (draft,) = drafts
         row, cut = draft.distribution.double().cpu().numpy(), draft.note
         coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
@@ -220,7 +208,6 @@ class CuHlmOffline(CuHlm):
         self.k = k
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return the same k for all."""
         return min(self.k, self.session.vocabulary), self.bits
 
 
@@ -257,7 +244,6 @@ class CuHlmOnline(CuHlm):
         self.line, self.distortion_tolerance, self.sharpness = (slope, intercept), distortion_tolerance, sharpness
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return k for the line's rejection probability, clipped to [0, 1]."""
         import torch
 
         estimate = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
@@ -276,7 +262,6 @@ class CuHlmCertified(CuHlm):
         self.bias_tolerance = bias_tolerance
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return the certified k, which depends on q only."""
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
         except ValueError:  # the bits are too few for some distribution
@@ -284,7 +269,6 @@ class CuHlmCertified(CuHlm):
             return found[:, 0], found[:, 1]
 
     def _finer(self, row: torch.Tensor) -> tuple[int, int]:
-        """Return k and bits of one distribution, with more bits if it needs them."""
         usual, most = CERTIFIED_BITS
         try:
             return int(certified_size(row, self.bias_tolerance, bits_per_probability=usual)), usual

@@ -51,7 +51,6 @@ class DssdCertified(Dssd):
         self.limit, self.name = limit, f"DSSD certified (ε = {short_form(limit)}, K = {max_draft_length})"
 
     def begin(self, session: Session) -> None:
-        """Refuse a limit that the rounding of V probabilities may exceed."""
         least = session.vocabulary * 2.0**-ANSWER_BITS
         if self.limit < least:
             raise UserError(
@@ -61,7 +60,6 @@ class DssdCertified(Dssd):
         super().begin(session)
 
     def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
-        """Return p̂ as the device decodes it; the draft keeps the bytes of the answer."""
         if self.session.temperature == 0 or not bool(target.isfinite().all()):
             return target  # broken logits are refused by the loop
         return cut(draft, target, self.limit)

@@ -52,11 +52,9 @@ class Switched(Method):
 
     @property
     def number(self) -> int:
-        """Which of the parts is in use."""
         return list(self.parts.values()).index(self.now)
 
     def begin(self, session: Session) -> None:
-        """Begin a text."""
         if session.sequences != 1:
             raise UserError(f"Messages change in one text at a time, and the batch has {session.sequences}; use 1.")
         for part in self.parts.values():
@@ -75,7 +73,6 @@ class Switched(Method):
         return np.full(len(sequences), chosen.length)
 
     def propose(self, step: Step) -> Proposal:
-        """Return the distributions of the message in use."""
         if step.first_of_round[0]:
             self.place = int(step.positions[0])
         if self.shared_seed:
@@ -83,23 +80,18 @@ class Switched(Method):
         return self.now.propose(step)
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Decide each draft; none is skipped."""
         return self.now.skip(step, tokens)
 
     def server_distributions(
         self, step: Step, tokens: Array, skip: Array
     ) -> tuple[Sequence[Any], Sequence[DeviceDraft]]:
-        """Return what the server decodes of the message in use."""
         return self.now.server_distributions(step, tokens, skip)
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the message in use."""
         return self.now.message(drafts)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of the answer to it."""
         return self.now.reply(drafts, accepted)
 
     def learn(self, outcome: Outcome) -> None:
-        """Note where the next round begins."""
         self.place += outcome.accepted + 1

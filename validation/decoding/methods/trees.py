@@ -170,7 +170,6 @@ class SampledTree(LevelTree):
         self.tree_nodes = 1 + int(np.cumprod(widths).sum())
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        """Draw the children of these nodes; nothing follows an end-of-text token."""
         found, width, temperature = list[int](), self.widths[depth], self.session.temperature
         for node, logits in zip(nodes, rows, strict=False):
             if temperature == 0:
@@ -182,7 +181,6 @@ class SampledTree(LevelTree):
         return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
 
     def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
-        """Draw the children of a node from q (V,), and return them."""
         return draw_children(tree, node, q, width, chance)
 
 
@@ -227,7 +225,6 @@ class NgramPool:
         self._known: dict[int, OrderedDict[tuple[int, ...], None]] = {}
 
     def add(self, first: int, following: tuple[int, ...]) -> None:
-        """Take an n-gram as the newest, and forget the oldest one too many."""
         known = self._known.setdefault(first, OrderedDict())
         known.pop(following, None)
         known[following] = None
@@ -235,7 +232,6 @@ class NgramPool:
             known.popitem(last=False)
 
     def newest_first(self, first: int) -> Iterator[tuple[int, ...]]:
-        """Return what followed this token in each n-gram."""
         return reversed(self._known.get(first, OrderedDict()))
 
 
@@ -273,13 +269,11 @@ class NgramLookahead(TreeMethod):
         self.name = f"n-gram Lookahead (W = {window}, N = {ngram}, G = {guesses})"
 
     def begin(self, session: Session) -> None:
-        """Start with an empty pool and no window."""
         super().begin(session)
         self.pools = [NgramPool(self.guesses) for _ in range(session.sequences)]
         self.windows: dict[int, Array] = {}
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
-        """Return the verification branch and the window of each sequence."""
         trees = []
         for request in requests:
             tree = DraftTree([int(request.tokens[-1])])
@@ -298,7 +292,6 @@ class NgramLookahead(TreeMethod):
         add_window(tree, rows)
 
     def learn_tree(self, outcome: TreeOutcome) -> None:
-        """Put the window's n-grams into the pool, and move the window on."""
         rows = self.windows[outcome.sequence]
         last = outcome.likeliest[len(outcome.likeliest) - self.window :]  # after the last row, column by column
         if self.ngram == 2:  # the last row is the first: its first token is the last kept one

@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from validation.collection.processing import Processing
     from validation.collection.top_k import ListedText, ListSource
 
-FORMATS = ("array", "llama.cpp", "distillkit", "vllm", "sglang", "llama-server")
-
 
 def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options about lists and about what was done to the values."""
     for option in reversed(
         (
-            click.option("--format", "kind", type=click.Choice(FORMATS), help="Format.  [default: by the file]"),
             click.option(
                 "--vocabulary", type=click.IntRange(1, 2**31), help="V, the outputs of the models' head (lists)."
             ),
@@ -83,7 +80,6 @@ def _ids(text: str | None) -> tuple[int, ...]:
 def top_k(
     draft: Path,
     target: Path,
-    kind: str | None,
     vocabulary: int | None,
     processing: str | None,
     draft_processing: str | None,
@@ -102,7 +98,7 @@ def top_k(
     from rich import box
     from rich.table import Table
 
-    from validation.collection.formats import open_lists
+    from validation.collection.import_lists import open_lists
     from validation.collection.intervals import intervals
     from validation.collection.processing import processing_note
     from validation.collection.top_k import pair_lists
@@ -113,7 +109,7 @@ def top_k(
     said = read_processing(processing, draft_processing, target_processing, ("raw_logprobs", "raw_logprobs"))
     if any(one.logits for one in said):
         raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
-    one, other = (open_lists(path, values, kind) for path, values in zip((draft, target), said, strict=True))
+    one, other = (open_lists(path, values) for path, values in zip((draft, target), said, strict=True))
     if not whole_text:
         one, other = (replace(source, texts=partial(_answers, source, answer_after)) for source in (one, other))
     with waiting(console, "reading the lists"):

@@ -28,12 +28,10 @@ ListedPosition = tuple[int, int, list[Entry]]
 Value = Callable[[str, Any], float]
 
 
-def open_answers(path: Path, processing: Processing, wanted: str | None = None) -> ListSource:
+def open_answers(path: Path, processing: Processing) -> ListSource:
     """Return the lists of a file of answers."""
     for where, answer in read_json(path):
         found, _ = _engine(where, answer)
-        if wanted is not None and found != wanted:
-            raise UserError(f"{where} is an answer of {found}, not of {wanted}; leave out --format.")
         texts = partial(_texts, path, processing)
         return ListSource(path, found, texts, normalised=not processing.logits)
     raise UserError(f"{path} has no answer; ask the engine for the top k of the prompt.")

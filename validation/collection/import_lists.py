@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.collection.answers import JSON, open_answers
+from validation.collection.distillkit import CONFIG, open_distillkit
 from validation.collection.fingerprint import finished_trace
 from validation.collection.processing import Processing, processing_note
 from validation.collection.top_k import Lists, ListSource, Progress, pair_lists
@@ -22,6 +24,18 @@ MASKED = -60_000.0
 """Stored for a probability of 0: float32's softmax of it is 0."""
 CORPUS, TARGET = "corpus", "target"
 """Who wrote the texts: a corpus, or the target model."""
+
+
+def holds_lists(where: str | Path) -> bool:
+    """Return whether a file or folder holds top-k lists, and not whole rows."""
+    path = Path(where)
+    return (path / CONFIG).is_file() if path.is_dir() else path.is_file() and path.name.lower().endswith(JSON)
+
+
+def open_lists(where: str | Path, processing: Processing) -> ListSource:
+    """Return the top-k lists of a file of an engine's answers, or of a folder of DistillKit."""
+    path = Path(where)
+    return open_distillkit(path) if path.is_dir() else open_answers(path, processing)
 
 
 def import_lists(

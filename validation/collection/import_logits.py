@@ -59,10 +59,8 @@ def import_logits(
     prompt_index, position = _texts(index.get("texts"), rows, str(texts))
     settings: dict[str, Any] = {name: source.mark() for name, source in sources.items()}
     settings |= {name: _sum(values) for name, values in index.items()} | {"asked_dtype": dtype}
-    said = processing or (
-        Processing(default_values(draft), stated=False),
-        Processing(default_values(target), stated=False),
-    )
+    draft_values, target_values = (Processing(default_values(where), stated=False) for where in (draft, target))
+    said = processing or (draft_values, target_values)
     stores = {name: source.store for name, source in sources.items() if source.store is not None}
     text_origin = text_origin or (CORPUS if stores else None)
     settings |= {"processing": [one.as_json() for one in said], "text_origin": text_origin}
@@ -76,7 +74,6 @@ def import_logits(
     largest = [_examine(name, source, report) for name, source in sources.items()]
     stored, note = _chosen_dtype(dtype, dict(zip(sources, largest, strict=True)), sources)
     stored = "float32" if stores else stored
-    slack = {name: store.slack() for name, store in stores.items()}
     manifest: dict[str, Any] = {
         "pair": {"name": "imported", "small_name": sources["draft"].label, "large_name": sources["target"].label},
         "imported": {name: source.label for name, source in sources.items()},
@@ -84,11 +81,11 @@ def import_logits(
         "notes": [*([note] if note else []), processing_note(*said)],
         "prompts": [],
     }
-    if slack:
+    if stores:
         exact = asdict(Rounding())
         rounding = {name: asdict(Rounding(store.error(), floored=True)) for name, store in stores.items()}
-        manifest |= {"slack": slack, "rounding": dict.fromkeys(sources, exact) | rounding}
-        manifest["notes"].append(_slack_note(slack))
+        manifest["rounding"] = dict.fromkeys(sources, exact) | rounding
+        manifest["notes"].append("The stores round. A claim is checked where the intervals that this leaves decide it.")
     if text_origin is not None:
         manifest["texts"] = text_origin
         manifest["notes"] += [CORPUS_NOTE] if text_origin == CORPUS else []
@@ -124,15 +121,6 @@ def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64
                 f"{store.path}; make both from the same text, with the same vocabulary."
             )
     return {"tokens": first.tokens, "texts": first.texts}
-
-
-def _slack_note(slack: dict[str, float]) -> str:
-    said = ", ".join(f"{value:.2g} for the {name} model" for name, value in slack.items())
-    return (
-        f"The stores round: a row differs from the model's own by a total variation of at most {said}. An acceptance "
-        f"rate is right to within {sum(slack.values()):.2g}. A claim is checked where the intervals that this leaves "
-        "decide it."
-    )
 
 
 def default_values(where: str | Path) -> str:

@@ -86,16 +86,6 @@ class Store:
             worst = max(worst, float(half.max()))
         return worst
 
-    def slack(self) -> float:
-        """Return the largest total variation between a row before rounding and the stored row, normalised."""
-        worst, size = 0.0, max(1, BLOCK_VALUES // self.vocabulary)
-        for start in range(0, self.rows, size):
-            steps, floors, levels = self._packed(start, min(start + size, self.rows))
-            half = steps.astype(np.float64) / 2 + 1e-6  # plus the rounding error of float32
-            mass = np.minimum(1.0, (levels == 0).sum(axis=1) * np.exp(floors + half))
-            worst = max(worst, float((1 - np.exp(-half) / (np.exp(half) + mass) + mass).max()))
-        return min(1.0, worst)
-
 
 def _width(vocabulary: int) -> int:
     return 2 * math.ceil(vocabulary / 2) + 4

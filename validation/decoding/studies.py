@@ -30,9 +30,8 @@ from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError, nearest
 from validation.models.pair import Pair
-from validation.trace.identity import fingerprint
 from validation.trace.journal import JOURNAL, write_atomically
-from validation.trace.reader import Trace
+from validation.trace.reader import Trace, fingerprint
 from validation.trace.sealed import read_sealed, write_sealed
 
 TEXTS = "texts.jsonl"
@@ -253,7 +252,12 @@ def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, fol
     asked = {prompt.id: prompt.text for prompt in prompts}
     lines = []
     for record in (record for records in decoded.by_method.values() for record in records):
-        line: dict[str, Any] = {"method": record.method, "link": record.link, "id": record.prompt, "prompt": asked[record.prompt]}
+        line: dict[str, Any] = {
+            "method": record.method,
+            "link": record.link,
+            "id": record.prompt,
+            "prompt": asked[record.prompt],
+        }
         line |= {"text": text_of(record, tokenizer), "tokens": len(record.tokens), "ended": record.ended}
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_atomically(folder / TEXTS, "".join(lines))

@@ -17,8 +17,7 @@ from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace
+from validation.trace.reader import Trace, fingerprint
 
 if TYPE_CHECKING:
     from validation.decoding.studies import Decoded

@@ -206,7 +206,7 @@ def _draw(given: argparse.Namespace) -> None:
     from validation.decoding.fitting import stored_fit
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
-    from validation.trace.identity import fingerprint
+    from validation.trace.reader import fingerprint
 
     trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}

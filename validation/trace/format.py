@@ -47,9 +47,9 @@ class Field:
 FIELDS = {
     "draft_logits": Field(None, wide=True),
     "target_logits": Field(None, wide=True),
-    "tokens": Field("int32"),
-    "prompt_index": Field("int32"),
-    "position": Field("int32"),
+    "tokens": Field("int32"),  # that the target model emitted there
+    "prompt_index": Field("int32"),  # row of the manifest's ``prompts``
+    "position": Field("int32"),  # 0 for the first token after the prompt; a text's rows follow each other
 }
 """Arrays of a trace of logits."""
 ARRAYS = tuple(FIELDS)
@@ -89,20 +89,10 @@ def _is_length(k: object, longest: int = LONGEST_LIST) -> bool:
     return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= longest
 
 
-def array_dtypes(dtype: str, fields: Mapping[str, Field] | None = None) -> dict[str, np.dtype[Any]]:
-    """Return the stored type of each array in a trace whose logits have the type ``dtype``."""
-    return {name: field.stored_dtype(dtype) for name, field in (FIELDS if fields is None else fields).items()}
-
-
 def complete(
-    arrays: Sequence[Any],
-    named: Mapping[str, Any],
-    vocabulary: int,
-    dtype: str = "float16",
-    fields: Mapping[str, Field] | None = None,
+    fields: Mapping[str, Field], arrays: Sequence[Any], named: Mapping[str, Any], vocabulary: int, dtype: str
 ) -> dict[str, NDArray[Any]]:
     """Return a copy of one array for each field in its stored form, (n, V) or (n,)."""
-    fields = FIELDS if fields is None else fields
     given = dict(zip(fields, arrays, strict=False)) | dict(named)
     if len(arrays) + len(named) != len(fields) or given.keys() != fields.keys():
         raise UserError(

@@ -96,8 +96,7 @@ def read_journal(folder: Place) -> Committed:
 def has_begun(folder: Place) -> bool:
     """Return whether there is a journal with a complete first line, valid or not."""
     try:
-        with (folder / JOURNAL).open("rb") as file:
-            return file.readline().endswith(b"\n")
+        return b"\n" in (folder / JOURNAL).read_bytes()
     except FileNotFoundError:
         return False
 
@@ -154,9 +153,7 @@ class RemoteJournal:
     def __init__(self, folder: RemotePath, committed: Committed | None = None) -> None:
         self._file = folder / JOURNAL
         self.lines = committed.lines if committed else 0
-        self._mark = (
-            self._file.mark() if committed else None
-        )  # before the content: another writer's line is then noticed
+        self._mark = self._file.mark() if committed else None  # first: another writer's line is then noticed
         self._content = self._file.read_bytes()[: committed.valid_bytes] if committed else b""
 
     def append(self, record: Mapping[str, Any]) -> None:

@@ -1,48 +1,19 @@
 """Read a trace: the logits of both models at every position, in a store that survives a crash.
 
-A trace is a folder (format version 2):
-
-===================  =========================================================================================
-manifest.json        models, prompts, settings, speed; written when the trace is finished
-arrays/              a zarr 3 group: blosc (zstd, level 1, byte shuffle), crc32c, fill value NaN for logits
-journal.jsonl        one line per commit: rows, size and CRC-32 of every new file, CRC-32 of the line
-tail-<n>.npz, lock   only while it is written: the rows after the last whole chunk; who is writing
-===================  =========================================================================================
-
-==============  ==========  ====================  ==============================================
-array           shape       dtype                 content
-==============  ==========  ====================  ==============================================
-draft_logits    (N, V)      float16 or float32    the draft model's logits
-target_logits   (N, V)      the same              the target model's logits
-tokens          (N,)        int32                 the token that the target model emitted there
-prompt_index    (N,)        int32                 row of the manifest's ``prompts``
-position        (N,)        int32                 0 for the first token after the prompt, and so on
-==============  ==========  ====================  ==============================================
-
-A file is written and synced before the journal names it, and never changed after that. Files that the journal does not
-name are removed when the writer is opened again. Chunks are checked against the journal at every read.
-
-A trace of kind ``top-k`` has lists of the most probable tokens instead of logits; its manifest gives the kind and V:
-
-=======================  =======  ======================================================================
-array                    shape    content
-=======================  =======  ======================================================================
-draft_tokens             (N, j)   int32: the most probable tokens of q, the most probable first
-draft_log_probabilities  (N, j)   float64: their log-probabilities in nats
-target_tokens            (N, k)   the same of p
-target_log_probabilities (N, k)   the same of p
-=======================  =======  ======================================================================
-
-q and p are by definition the softmax of the stored values. The rows of one sequence are contiguous and in order.
+A trace is a folder: ``manifest.json`` (models, prompts, settings, speed), ``arrays/`` (zarr 3; the fields are those of
+:mod:`validation.trace.format`) and ``journal.jsonl`` (for each commit rows, size and CRC-32 of every new file); while
+it is written also ``tail-<n>.npz``, the rows after the last whole chunk. A file is synced before the journal names it,
+and never changed after that; chunks are checked at every read. q and p are the softmax of the stored values.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +45,9 @@ from validation.trace.remote import Place, RemotePath, place
 from validation.trace.writer import TraceWriter
 from validation.trace.zarr_store import ENDLESS, FOLDER, ArrayFiles, StoredArray
 
-__all__ = [
-    "ARRAYS",
-    "LISTS",
-    "LOGITS",
-    "ListChunk",
-    "Trace",
-    "TraceChunk",
-    "TraceWriter",
-    "check_disk_space",
-    "open_trace",
-    "probabilities",
-]
+HASHED = 2**24  # bytes hashed at a time
+_KNOWN: dict[tuple[str, int, str], str] = {}
+__all__ = ["ARRAYS", "LISTS", "LOGITS", "Trace", "TraceChunk", "TraceWriter", "open_trace", "probabilities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +130,6 @@ class Trace:
     @property
     def vocabulary(self) -> int:
         return int(self.manifest["vocabulary"] if self.kind == LISTS else self.arrays["target_logits"].shape[1])
-
-    def first(self, positions: int) -> Trace:
-        if not 0 < positions <= self.positions:
-            raise UserError(f"The trace has {self.positions:,} positions; {positions:,} are asked for.")
-        return replace(self, arrays={name: array.first(positions) for name, array in self.arrays.items()})
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
         """Yield a trace of logits in chunks of ``size`` positions; the last chunk may be shorter."""
@@ -260,7 +217,7 @@ def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int]
 
 def _no_journal(path: Place) -> UserError:
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((path / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return UserError(f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path.")
     except (ValueError, RecursionError) as error:  # RecursionError for deeply nested brackets
@@ -270,3 +227,18 @@ def _no_journal(path: Place) -> UserError:
     if manifest.get("version") != VERSION:
         return other_version(path, manifest.get("version"))
     return UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")
+
+
+def fingerprint(trace: Trace) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of a trace's values, computed once for each trace."""
+    key = str(trace.path), trace.positions, str(trace.manifest.get("created"))
+    if key in _KNOWN:
+        return _KNOWN[key]
+    found = hashlib.sha256()
+    for name, array in sorted(trace.arrays.items()):
+        found.update(f"{name} {np.dtype(array.dtype).str} {tuple(array.shape)}\n".encode())
+        row = max(1, int(np.prod(array.shape[1:])) * np.dtype(array.dtype).itemsize)
+        step = max(1, HASHED // row)
+        for start in range(0, array.shape[0], step):
+            found.update(np.ascontiguousarray(array[start : start + step]).tobytes())
+    return _KNOWN.setdefault(key, found.hexdigest()[:16])

@@ -8,7 +8,6 @@ the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 from collections.abc import Iterator
@@ -22,12 +21,9 @@ from validation.errors import UserError
 
 SCHEMES = ("s3", "http", "https")
 WRITABLE = ("s3",)
-RETRIES = 5
-"""How often a request is repeated."""
-RETRY_S = 60.0
-"""Seconds after the first attempt of a request, after which it is not repeated."""
-WAIT_S = 30.0
-"""Seconds that one attempt may take."""
+RETRIES = 5  # of a request
+RETRY_S = 60.0  # after the first attempt of a request, after which it is not repeated
+WAIT_S = 30.0  # that one attempt may take
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)(/[^?#]*)?")
 CREDENTIALS = "the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket)"
 """What is checked besides the rights when a bucket denies a request."""
@@ -92,12 +88,10 @@ class RemotePath:
     def relative_to(self, other: RemotePath) -> PurePosixPath:
         return PurePosixPath(str(self)).relative_to(PurePosixPath(str(other)))
 
-    def resolve(self) -> RemotePath:
+    def absolute(self) -> RemotePath:
         return self
 
-    absolute = resolve
-
-    # ------------------------------------------------------------------------------------------ reading
+    resolve = absolute
 
     def read_bytes(self) -> bytes:
         """Return the content; a body that breaks off is read again, a bounded number of times."""
@@ -110,14 +104,6 @@ class RemotePath:
                 if not left:
                     raise self._problem("read", error) from error
         raise AssertionError
-
-    def read_text(self, encoding: str = "utf-8") -> str:
-        return self.read_bytes().decode(encoding)
-
-    def open(self, mode: str = "rb") -> io.BytesIO:
-        if mode != "rb":
-            raise ValueError(f"mode must be 'rb'; got {mode!r}")
-        return io.BytesIO(self.read_bytes())
 
     def stat(self) -> SimpleNamespace:
         """Return ``st_size``, the size of an object in bytes."""
@@ -154,19 +140,12 @@ class RemotePath:
         names = {name.split("/")[0] for name in self.sizes() or {}}
         return iter(sorted(self / name for name in names))
 
-    def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        if pattern != "*":
-            raise ValueError(f"pattern must be '*'; got {pattern!r}")
-        return iter([self / name for name in self.sizes() or {}])
-
     def _listed(self) -> Iterator[Any]:
         store = _store(self.root)
         prefix = self.key or None  # a prefix ends at a slash
         batches = iter(self._ask("list", lambda obstore: obstore.list(store, prefix)))
         while batch := self._ask("list", lambda _: next(batches, None)):
             yield from batch
-
-    # ------------------------------------------------------------------------------------------ writing
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
         if self.scheme not in WRITABLE:
@@ -213,8 +192,6 @@ class RemotePath:
         except FileNotFoundError:
             if not missing_ok:
                 raise
-
-    # ------------------------------------------------------------------------------------------ failures
 
     def _ask(self, done: str, question: Any) -> Any:
         obstore = _obstore()

@@ -73,12 +73,6 @@ def clear(path: Place) -> None:
             folder.rmdir()
 
 
-def foreign_files(path: Place) -> list[str]:
-    """Return the files in a trace's folder that do not belong to a trace; ``--fresh`` keeps them."""
-    own = {*_of_the_trace(path), path / LOCK} if path.is_dir() else set()
-    return sorted(name_in(f, path) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
-
-
 def _of_the_trace(path: Place) -> list[Place]:
     found: list[Place] = [path / JOURNAL] if _our_journal(path) else []
     return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
@@ -87,8 +81,7 @@ def _of_the_trace(path: Place) -> list[Place]:
 def _our_journal(path: Place) -> bool:
     """Return whether the journal belongs to a trace, complete or cut in its first line."""
     try:
-        with (path / JOURNAL).open("rb") as file:
-            first = file.read(len(FIRST))
+        first = (path / JOURNAL).read_bytes()[: len(FIRST)]
     except OSError:
         return False
     return FIRST.startswith(first)

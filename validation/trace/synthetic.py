@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.trace.format import complete
+from validation.trace.format import FIELDS, complete
 from validation.trace.reader import TraceChunk
 
 TEXT = 160  # positions in a synthetic sequence
@@ -51,4 +51,4 @@ class SyntheticTrace:
         target = draft + windows[offsets[1]]
         index = np.arange(start, start + count, dtype=np.int32)
         tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
-        return complete((draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary)
+        return complete(FIELDS, (draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary, "float16")

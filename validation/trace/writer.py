@@ -22,7 +22,6 @@ from validation.trace.format import (
     LISTS,
     MANIFEST,
     VERSION,
-    array_dtypes,
     check_files,
     complete,
     fields_of,
@@ -61,7 +60,7 @@ class TraceWriter:
         self.positions = 0
         self.state: dict[str, Any] = {}
         self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
-        self._dtypes = array_dtypes(dtype, self._fields)
+        self._dtypes = {name: field.stored_dtype(dtype) for name, field in self._fields.items()}
         self._finishes = finish
         self._stored = 0  # rows up to the last commit
         self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in self._fields}
@@ -102,15 +101,13 @@ class TraceWriter:
                 self._leave()
 
     def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
-        rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
+        rows = complete(self._fields, arrays, named, self.vocabulary, self._dtype)
         self.positions += len(rows["tokens"])
         self._on_disk(self._add, rows)
 
     def commit(self, state: Mapping[str, Any] | None = None) -> None:
         """Commit everything appended so far, with a plain ``state`` for a later writer that continues."""
         self._on_disk(self._commit, self.positions, dict(state or {}))
-
-    # ------------------------------------------------------------------------------------------ opening
 
     def _open(self) -> None:
         committed = what_to_go_on_from(
@@ -146,8 +143,6 @@ class TraceWriter:
         if self._made:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
-
-    # ------------------------------------------------------------------------------------------ writing
 
     def _on_disk(self, work: Callable[..., None], *args: Any) -> None:
         if self._failure is not None:

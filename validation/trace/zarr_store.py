@@ -6,7 +6,6 @@ file is written once and never changed. The metadata (``zarr.json``) stays in me
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import AsyncIterator, Iterable
 from functools import cache
@@ -112,7 +111,7 @@ def describe(name: str) -> str:
     return f"the metadata of {folder.removeprefix(FOLDER + '/')}" if last == "zarr.json" and "/" in folder else last
 
 
-class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
+class StoredArray:
     """An array of a trace on disk, read when it is indexed by rows: a slice, an integer, a mask, or integers."""
 
     def __init__(
@@ -133,19 +132,9 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
             return self._read(start, stop)
         return self._pick(np.arange(len(self))[rows])
 
-    def first(self, rows: int) -> StoredArray:
-        part = copy.copy(self)
-        part.shape, part._whole = (rows, *self.shape[1:]), min(self._whole, rows)
-        part._tail = self._tail[: rows - part._whole]
-        return part
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = self._read(0, len(self))
         return found if dtype is None else found.astype(dtype)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = [np.asarray(value) if isinstance(value, StoredArray) else value for value in inputs]
-        return getattr(ufunc, method)(*plain, **options)
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         if stop <= start:

@@ -28,7 +28,7 @@ HALF = {"rtol": 1e-3, "atol": 2e-3}  # float16 keeps 11 bits
 
 def texts_of(trace: Trace) -> list[tuple[int, slice]]:
     """Return prompt and rows of every text; a text starts where the position is 0."""
-    starts = np.flatnonzero(trace.arrays["position"] == 0)
+    starts = np.flatnonzero(trace.arrays["position"][:] == 0)
     ends = [*starts[1:], trace.positions]
     return [(int(trace.arrays["prompt_index"][a]), slice(int(a), int(b))) for a, b in zip(starts, ends, strict=True)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,8 +50,8 @@ class PlotStyle:
     color: str
     marker: str
     line: str = "solid"
-    width: float | None = None
-    order: int | None = None
+    width: float | None = field(default=None, kw_only=True)
+    order: int | None = field(default=None, kw_only=True)
 
     def options(self) -> dict[str, Any]:
         line = None if self.line == "solid" else _LINES[self.line]
@@ -96,7 +96,7 @@ class MethodInfo:
 
 
 def entry(
-    name: str, family: Family, *style: Any, width: float | None = None, order: int | None = None, **more: Any
+    name: str, family: Family, *style: str, width: float | None = None, order: int | None = None, **more: Any
 ) -> MethodInfo:
     """Return a :class:`MethodInfo` from its name, its family and the parts of its style: colour, marker, line."""
     return MethodInfo(name, family, PlotStyle(*style, width=width, order=order), **more)

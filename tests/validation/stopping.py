@@ -18,8 +18,6 @@ Make = Callable[..., Any]
 def stopped(
     make: Make, path: Path, after: int, kind: type[BaseException] = KeyboardInterrupt, during: str = ""
 ) -> None:
-    """Stop a command when it has reported that many units, in the steps whose text holds ``during``."""
-
     def stop(done: int, total: int, text: str) -> None:
         if during in text and done >= after:
             raise kind
@@ -29,7 +27,6 @@ def stopped(
 
 
 def stopped_and_resumed(make: Make, folder: Path, *after: int, during: str = "") -> list[int]:
-    """Compare a run that was stopped with an unbroken one; return what the resumed run reported."""
     kinds = (LOGITS, LISTS)
     make(folder / "whole")
     for number, one in enumerate(after):

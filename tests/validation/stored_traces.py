@@ -14,7 +14,6 @@ TEXTS, LENGTH, VOCABULARY = 40, 8, 20
 
 
 def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> dict[str, np.ndarray[Any, Any]]:
-    """Return random positions with every field, in the stored types."""
     rng = np.random.default_rng(seed)
     found = {}
     for name, field in FIELDS.items():
@@ -25,10 +24,6 @@ def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> di
 
 
 def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False, repeat: int = 1) -> Trace:
-    """Write a trace of random rows: where both rows are flat they differ more; with ``flip`` where they are peaked.
-
-    Every prompt has ``repeat`` equal texts.
-    """
     rng = np.random.default_rng(seed)
     with TraceWriter(path, VOCABULARY) as writer:
         for text in range(TEXTS):

@@ -33,13 +33,12 @@ from validation.decoding.methods.multi_draft import (
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import (
     SharedSeed,
-    SharedSeedSkipping,
     SharedSeedStreamed,
     SharedSeedTree,
 )
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
-from validation.decoding.session import Draft, Message
+from validation.decoding.session import Draft, Message, Step
 from validation.decoding.trees import DraftTree
 from validation.models.tables import nodes, table_pair
 
@@ -206,7 +205,6 @@ LOSSLESS: tuple[tuple[str, Callable[[], Method] | None], ...] = (
 SHARED: tuple[tuple[str, Callable[[], Method]], ...] = (
     ("shared seed", lambda: SharedSeed(DRAFTS)),
     ("shared seed streamed", SharedSeedStreamed),
-    ("shared seed skipping, nothing skipped", lambda: SharedSeedSkipping(-np.inf, DRAFTS, draws=None)),
     ("shared seed tree", lambda: SharedSeedTree((2, 2))),
 )
 EXACT: tuple[Exact, ...] = (
@@ -217,7 +215,14 @@ EXACT: tuple[Exact, ...] = (
     Exact("draft tree, sure", lambda: silent(SureTreeSd, (2, 2))),
 )
 """Fixed K at every setting; the other lossless methods of the registry and sample-and-match, the settings in turn."""
-SKIPS_ALL = "shared seed skipping, everything skipped"
+SKIPS_ALL = "shared seed, everything skipped"
+
+
+class SkipsAll(SharedSeed):
+    """The negative control: every draft is kept without the server."""
+
+    def skip(self, step: Step, tokens: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.ones(len(tokens), dtype=bool)
 
 
 def accusations(exact: Exact, seed: int, audits: int, each: int) -> int:

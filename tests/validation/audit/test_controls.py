@@ -66,6 +66,6 @@ def test_drafts_by_a_shared_seed_keep_the_law(exact: Any) -> None:
 
 
 def test_skips_by_a_shared_seed_are_found() -> None:
-    found = controls.audit_shared(controls.SKIPS_ALL, lambda: controls.SharedSeedSkipping(2.0, 2, draws=None), 0.05, 1)
+    found = controls.audit_shared(controls.SKIPS_ALL, lambda: controls.SkipsAll(2), 0.05, 1)
     assert found.verdict == NOT_KEPT
     assert 0 < found.at_least <= controls.distance_of_models()

@@ -27,14 +27,12 @@ HALF = {"rtol": 1e-3, "atol": 2e-3}  # float16 keeps 11 bits
 
 
 def texts_of(trace: Trace) -> list[tuple[int, slice]]:
-    """Return prompt and rows of every text; a text starts where the position is 0."""
     starts = np.flatnonzero(trace.arrays["position"][:] == 0)
     ends = [*starts[1:], trace.positions]
     return [(int(trace.arrays["prompt_index"][a]), slice(int(a), int(b))) for a, b in zip(starts, ends, strict=True)]
 
 
 def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.ndarray:
-    """Return logits (n, V) from one forward pass per token, without cache, padding or batch."""
     import torch
 
     ids = list(pair.tokenizer(prompt).input_ids)
@@ -48,13 +46,11 @@ def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.
 
 @pytest.fixture(scope="module")
 def ending(pair: Pair) -> Pair:
-    """The pair with many end-of-text tokens, so that texts end early and have different lengths."""
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
 @pytest.fixture(scope="module")
 def trace(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """A trace of at least two rounds over the five prompts."""
     path = tmp_path_factory.mktemp("traces") / "t"
     return collect(ending, PROMPTS, path, positions=120, new_tokens=20, batch=4, command="hlm validate")
 
@@ -88,7 +84,6 @@ def test_prompts_are_used_again_with_other_samples(trace: Trace) -> None:
 
 
 def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
-    """Return the distance of the tokens' log-likelihood from its mean under the logits, in standard deviations."""
     law = probabilities(logits)
     log_law = np.log(law)
     mean = (law * log_law).sum(axis=1)
@@ -178,7 +173,6 @@ def test_other_settings_models_or_prompts_are_refused(
 
 
 def refused(message: str, pair: Pair, path: Path, prompts: list[Prompt] = PROMPTS, **settings: Any) -> None:
-    """Assert that collecting raises one sentence that matches and writes nothing."""
     with pytest.raises(UserError, match=message) as caught:
         collect(pair, prompts, path / "t", **({"positions": 30, "new_tokens": 8} | settings))
     assert "\n" not in str(caught.value)
@@ -193,7 +187,6 @@ def test_prompt_too_long(pair: Pair, tmp_path: Path) -> None:
 
 
 def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: float) -> Pair:
-    """A freshly loaded pair with the last scale of one model set to ``value``."""
     import torch
 
     damaged = load_pair(draft=folders[0], target=folders[1])
@@ -219,7 +212,6 @@ def test_bad_logits(
 
 
 def test_a_prompt_begins_as_its_tokenizer_says(pair: Pair) -> None:
-    """No begin-of-text token is put before a prompt that the tokenizer begins without one."""
     prompts = [Prompt("a", "two and two", "test")]
     assert encode_prompts(pair, prompts, 4)[0][0] == pair.tokenizer.bos_token_id
     backend = pair.tokenizer.backend_tokenizer

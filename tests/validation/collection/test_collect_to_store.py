@@ -53,7 +53,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 def kill_at_the_second_commit(served: Bucket, words: tuple[str, ...]) -> None:
-    """Run a collection, and kill it by signal 9 when it sends the journal of its second batch, which is not stored."""
     started, journals = threading.Event(), []
 
     def kill(method: str, key: str) -> str | None:
@@ -75,7 +74,6 @@ def kill_at_the_second_commit(served: Bucket, words: tuple[str, ...]) -> None:
 
 
 def plain(content: bytes) -> dict[str, object]:
-    """Return what does not depend on when and how a manifest was made."""
     found = json.loads(content)
     return {name: value for name, value in found.items() if name not in ("created", "command", "speed")}
 

@@ -25,19 +25,16 @@ BINS = [{"scale_dtype": "float16", "element_bits": 3, "num_elements": 3}]
 
 
 def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
-    """Numbers (n, k) of some bits each, the most significant bit first, in whole bytes."""
     found = (numbers[..., None] >> np.arange(bits - 1, -1, -1)) & 1
     return np.packbits(found.reshape(len(numbers), -1).astype(np.uint8), axis=1)
 
 
 def stored_bytes(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values (n, k) in a type, as bytes (n, bytes)."""
     found = torch.tensor(values, dtype=torch.float32).to(getattr(torch, dtype)).contiguous()
     return found.view(torch.uint8).reshape(len(values), -1).numpy()
 
 
 def write(folder: Path, rows: list[np.ndarray], texts: list[list[int]], **changes: Any) -> Path:
-    """A folder with the top K of distributions (LENGTH - 1, V) of some texts."""
     config = {
         "d": V,
         "k": K,
@@ -167,7 +164,6 @@ def test_missing_and_foreign_files_are_named(tmp_path):
 
 
 def test_every_cut_and_flipped_byte_is_refused_by_its_file_or_changes_nothing(tmp_path):
-    """The pages have checksums here; without them, which is DistillKit's default, a flip in a value goes unseen."""
     folder = write(tmp_path / "q", drawn(1)[:1], TOKENS[:1])
     path = folder / "data_0.parquet"
     whole = path.read_bytes()
@@ -190,7 +186,6 @@ def test_every_cut_and_flipped_byte_is_refused_by_its_file_or_changes_nothing(tm
 
 
 def outcome(folder: Path) -> Any:
-    """The pair, or the error as text."""
     try:
         return read(folder)
     except UserError as error:

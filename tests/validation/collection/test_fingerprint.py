@@ -15,7 +15,6 @@ from validation.models.pair import Pair
 
 @pytest.fixture
 def model(pair: Pair) -> Any:
-    """A model that a test may change."""
     return copy.deepcopy(pair.target)
 
 
@@ -54,7 +53,6 @@ def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pyte
 
 
 def test_weights_that_accelerate_keeps_elsewhere_count(model: Any) -> None:
-    """The model holds empty tensors for them; the hook of each module has the values by name."""
     import torch
 
     whole = weights_mark(model)

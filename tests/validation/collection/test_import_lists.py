@@ -25,7 +25,6 @@ RAW = (Processing(), Processing())
 
 
 def rows(seed: int, *, noise: float = 0.0) -> np.ndarray:
-    """Distributions (TEXTS, N, V); with noise another model's."""
     z = np.random.default_rng(seed).normal(0, 3, (TEXTS, N, V))
     return softmax(z + noise * np.random.default_rng(seed + 1).normal(size=z.shape))
 
@@ -34,7 +33,6 @@ TOKENS = np.random.default_rng(0).integers(0, V, (TEXTS, N))
 
 
 def answers(path: Path, p: np.ndarray, k: int, *, logits: bool = False) -> Path:
-    """SGLang's answers."""
     with path.open("w") as file:
         for text, tokens in zip(p, TOKENS, strict=True):
             order = np.argsort(-text, axis=1)[:, :k]

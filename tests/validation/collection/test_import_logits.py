@@ -97,7 +97,6 @@ def test_bfloat16(tmp_path: Path) -> None:
 
 
 def imported(tmp_path: Path, draft: Any = DRAFT, target: Any = TARGET, **options: Any) -> Trace:
-    """Return the trace of the two arrays."""
     for name, array in (("d", draft), ("t", target)):
         np.save(tmp_path / f"{name}.npy", array)
     return import_logits(tmp_path / "d.npy", tmp_path / "t.npy", tmp_path / options.pop("out", "out"), **options)
@@ -192,8 +191,6 @@ def test_wrong_files(tmp_path: Path) -> None:
 
 
 class ZippedDamage:
-    """Flip one byte in the middle of a file's first array, and restore it on exit."""
-
     def __init__(self, file: Path) -> None:
         self.file, self.content = file, file.read_bytes()
 
@@ -259,7 +256,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platfor
 
 @pytest.mark.skipif(os.name != "posix", reason="asks POSIX for the peak of memory")
 def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
-    """56 MB more per model to read, check, store and read again: each step holds only a few blocks."""
     peaks = []
     for rows in (4000, 18_000):
         (tmp_path / str(rows)).mkdir()
@@ -270,7 +266,6 @@ def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
 
 
 def claiming(path: Path, rows: int, compression: int, size: int | None = None) -> None:
-    """Write an npz with three values whose header claims ``rows`` rows and whose directory may claim a ``size``."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (rows, 1)})
     with zipfile.ZipFile(path, "w", compression) as archive:

@@ -30,13 +30,11 @@ def builtin() -> Pair:
 
 
 def tokens_of(path: Path) -> np.ndarray:
-    """All tokens of a store of one chunk."""
     return np.fromfile(path, np.int32, CONTEXT, offset=HEADER).astype(np.int64)
 
 
 @pytest.fixture(scope="module")
 def rows(builtin: Pair) -> dict[str, np.ndarray]:
-    """The log-probabilities of both models after each token from the ninth to the last but one."""
     ids = torch.from_numpy(tokens_of(STORES / "draft.kld"))[None]
     with torch.inference_mode():
         found = {name: getattr(builtin, name)(ids).logits[0, CONTEXT // 2 : -1] for name in NAMES}

@@ -15,14 +15,12 @@ from validation.trace.reader import open_trace
 
 @pytest.fixture(scope="module")
 def pair(folders):
-    """A draft and a target model of transformers, with their heads."""
     from transformers import AutoModelForCausalLM
 
     return [AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for folder in folders]
 
 
 def generated(pair, seed, **options):
-    """A text of the target model with the draft model as its assistant."""
     torch.manual_seed(seed)
     ids = torch.tensor([[5, 6, 7]])
     settings = {"max_new_tokens": 24, "assistant_model": pair[0], "do_sample": True} | options
@@ -80,7 +78,6 @@ def test_greedy_texts_are_marked_and_not_summed_with_sampled_ones(pair):
 
 @pytest.mark.parametrize("options", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.9}])
 def test_the_settings_are_stored_and_not_mixed(pair, tmp_path, options):
-    """The text with other settings is refused before it is generated; the trace keeps the one before."""
     found = []
 
     def record():

@@ -30,12 +30,10 @@ OWN = {"created", "command", "speed", "shards"}
 
 @pytest.fixture(scope="module")
 def ending(pair: Pair) -> Pair:
-    """The pair with many end-of-text tokens, so that batches have different numbers of positions."""
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
 def shard(pair: Pair, folder: Path, place: ShardNumber, batches: int | None = None, **changed: Any) -> list[int]:
-    """Collect one shard by itself."""
     prompts = changed.pop("prompts", PROMPTS)
     more = {name: changed.pop(name) for name in ("fresh", "progress", "go_on") if name in changed}
     settings, encoded = settings_of(pair, prompts, **(SETTINGS | changed))
@@ -44,7 +42,6 @@ def shard(pair: Pair, folder: Path, place: ShardNumber, batches: int | None = No
 
 
 def shards(pair: Pair, base: Path, of: int, batches: int | None = None, **changed: Any) -> list[Path]:
-    """Collect all shards and return their folders."""
     folders = [base / f"{number}-of-{of}" for number in range(1, of + 1)]
     for number, folder in enumerate(folders, start=1):
         shard(pair, folder, ShardNumber(number, of), batches, **changed)
@@ -52,13 +49,11 @@ def shards(pair: Pair, base: Path, of: int, batches: int | None = None, **change
 
 
 def array_bytes(trace: Path) -> dict[str, bytes]:
-    """Return the content of every file of the arrays."""
     files = [file for file in (trace / "arrays").rglob("*") if file.is_file()]
     return {file.relative_to(trace).as_posix(): file.read_bytes() for file in files}
 
 
 def assert_same(trace: Path, expected: Path) -> None:
-    """Assert equal arrays, byte by byte, and an equal manifest but for the entries that must differ."""
     assert array_bytes(trace) == array_bytes(expected)
     found, wanted = (json.loads((path / "manifest.json").read_text()) for path in (trace, expected))
     assert {**found, **dict.fromkeys(OWN)} == {**wanted, **dict.fromkeys(OWN)}
@@ -140,12 +135,10 @@ def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(
 
 @pytest.fixture(scope="module")
 def two(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two shards that belong together; tests must not change them."""
     return shards(ending, tmp_path_factory.mktemp("two"), 2, 12)
 
 
 def refused(message: str, folders: list[Path], out: Path) -> None:
-    """Assert that merging raises one sentence that matches and writes nothing."""
     with pytest.raises(UserError, match=message) as caught:
         merge_shards(folders, out)
     assert "\n" not in str(caught.value)

@@ -24,23 +24,19 @@ TEXT = np.random.default_rng(0).integers(0, V, N)
 
 
 def rows(seed: int) -> np.ndarray:
-    """Distributions at N places."""
     return softmax(np.random.default_rng(seed).normal(0, 3, (N, V)))
 
 
 def largest(row: np.ndarray, k: int) -> list[tuple[int, float, int]]:
-    """Token, log-probability and rank of the k largest."""
     return [(int(v), float(np.log(row[v])), rank) for rank, v in enumerate(np.argsort(-row)[:k], start=1)]
 
 
 def with_text(row: np.ndarray, token: int, k: int) -> list[tuple[int, float, int]]:
-    """What vLLM lists: the token of the text first, then the largest."""
     rank = int((row > row[token]).sum()) + 1
     return [(int(token), float(np.log(row[token])), rank), *(one for one in largest(row, k) if one[0] != token)]
 
 
 def nested(p: np.ndarray, k: int) -> Any:
-    """vLLM's server, and its offline nested form."""
     places = [
         {str(v): {"logprob": x, "rank": rank, "decoded_token": "a"} for v, x, rank in with_text(row, t, k)}
         for row, t in zip(p, TEXT, strict=True)
@@ -49,23 +45,19 @@ def nested(p: np.ndarray, k: int) -> Any:
 
 
 def in_choices(p: np.ndarray, k: int) -> Any:
-    """vLLM's completions keep them in the choice."""
     return {"choices": [nested(p, k)], "usage": {}}
 
 
 def once(p: np.ndarray, k: int) -> Any:
-    """The flat form without the second entry of a token of the text that is one of the top k."""
     return flat_of([[], *(with_text(row, t, k) for row, t in zip(p, TEXT, strict=True))])
 
 
 def flat(p: np.ndarray, k: int) -> Any:
-    """vLLM's FlatLogprobs: the token of the text, then the top k, among them perhaps the same token."""
     firsts = [(int(t), float(np.log(row[t])), int((row > row[t]).sum()) + 1) for row, t in zip(p, TEXT, strict=True)]
     return flat_of([[], *([first, *largest(row, k)] for first, row in zip(firsts, p, strict=True))])
 
 
 def flat_of(places: list[Any]) -> Any:
-    """The flat form of some places."""
     ends = np.cumsum([len(place) for place in places]).tolist()
     every = [one for place in places for one in place]
     return {
@@ -80,7 +72,6 @@ def flat_of(places: list[Any]) -> Any:
 
 
 def sglang(p: np.ndarray, k: int) -> Any:
-    """SGLang's meta_info."""
     return {
         "meta_info": {
             "input_token_logprobs": [
@@ -93,7 +84,6 @@ def sglang(p: np.ndarray, k: int) -> Any:
 
 
 def llama_cpp(p: np.ndarray, k: int) -> Any:
-    """The answer of llama.cpp's server."""
     return {
         "completion_probabilities": [
             {
@@ -118,19 +108,16 @@ ENGINES = {
 
 
 def stored(path: Path, *answers: Any) -> Path:
-    """The file of some answers."""
     lines = "\n".join(map(json.dumps, answers))
     path.write_text(lines if path.suffix == ".jsonl" else json.dumps(answers[0]))
     return path
 
 
 def pair(draft: Path, target: Path, vocabulary: int = V) -> Any:
-    """The pair of two files of answers."""
     return pair_lists(*(open_answers(path, Processing()) for path in (draft, target)), vocabulary)
 
 
 def read(path: Path, vocabulary: int = V) -> tuple[Lists, list[int]]:
-    """The lists of a file, as the draft's, and the tokens of its text."""
     ((lists, tokens, _, _),) = pair(path, path, vocabulary).blocks()
     return lists, tokens.tolist()
 
@@ -243,7 +230,6 @@ def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, engine):
 
 
 def outcome(path: Path) -> str:
-    """What is read, or the error, as text."""
     try:
         return "p.json" if read(path, 2**31)[0].exact else ""
     except UserError as error:
@@ -262,13 +248,11 @@ def test_the_command(tmp_path):
 
 
 def certain(*lists: list[float]) -> Any:
-    """An answer of llama.cpp's server with these log-probabilities."""
     places = [[{"id": v, "logprob": x} for v, x in enumerate(one)] for one in lists]
     return {"completion_probabilities": [{"id": 0, "logprob": 0.0, "top_logprobs": place} for place in places]}
 
 
 def test_a_certain_token_is_kept_and_an_accepted_draft_is_not(tmp_path):
-    """A list of one 0 beside longer lists, or nothing but such lists, is what a server writes for accepted drafts."""
     kept = (certain([0.0, -30.0], [-0.2, -2.0]), certain([0.0], [-0.2]), certain([-0.0, -40.0]))
     for number, answer in enumerate(kept):
         assert read(stored(tmp_path / f"{number}.json", answer), V)[0].exact
@@ -281,7 +265,6 @@ def test_a_certain_token_is_kept_and_an_accepted_draft_is_not(tmp_path):
 
 @pytest.mark.parametrize("form", ["nested", "flat"])
 def test_positions_count_from_the_answer_on(tmp_path, form):
-    """By answer_start, by the token ids before it, and never silently from the start of a chat."""
     paths = {}
     for chat, more in (("told", {"answer_start": 4}), ("chat", {"object": "chat.completion"}), ("plain", {})):
         for name, seed in (("q", 2), ("p", 1)):

@@ -28,8 +28,6 @@ END = (0,)
 
 
 class QuantisedBlocks(DenseQs):
-    """Drafts from q̂, the quantised q that is sent; verified together."""
-
     by_block = True
 
 
@@ -39,8 +37,6 @@ def tables(seed: int, vocabulary: int = 2, positions: int = 6) -> tuple[np.ndarr
 
 
 class _Blocks:
-    """Numbers for blocks that a script decides, from the longest block to the first that passes."""
-
     def __init__(self, script: Script) -> None:
         self.decisions = Scripted(script)
 
@@ -61,7 +57,6 @@ class _Numbers(ScriptedNoise):
 def law_of_all(
     monkeypatch: pytest.MonkeyPatch, method: Method, positions: int, seed: int = 2, defect: str | None = None
 ) -> Law:
-    """Return the law of the loop's texts over all its decisions."""
     pair = table_pair(*tables(seed), end_tokens=END)
 
     def run(script: Script) -> tuple[int, ...]:
@@ -138,7 +133,6 @@ def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token() -> None:
 
 
 def test_every_round_has_numbers_of_its_own() -> None:
-    """A dropped draft's number decided on the round, so the next round must not look at it again."""
     noise, other = (Noise(seed, ["one", "two"], 8) for seed in (1, 2))
     found = [noise.blocks(sequence, position, 4) for sequence in (0, 1) for position in range(8)]
     assert len(np.unique(found)) == 64

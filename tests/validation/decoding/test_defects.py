@@ -38,14 +38,12 @@ ON_GRID = (
 
 
 def toy(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return tables of a draft and a target model that agree in part."""
     rng = np.random.default_rng(seed)
     target = rng.dirichlet(np.full(VOCABULARY, 0.8), nodes(VOCABULARY, POSITIONS + 2))
     return 0.6 * rng.dirichlet(np.full(VOCABULARY, 0.8), len(target)) + 0.4 * target, target
 
 
 def texts(defect: str | None, draws: int, seed: int, **options: Any) -> Counter[tuple[int, ...]]:
-    """Return the texts of draws with a defect; ``None`` stands for sample-and-match."""
     draft, target = toy()
     prompts = [Prompt(str(i), "1", "toy") for i in range(draws)]
     settings = {"new_tokens": POSITIONS, "batch": draws, "seed": seed} | options
@@ -55,7 +53,6 @@ def texts(defect: str | None, draws: int, seed: int, **options: Any) -> Counter[
 
 
 def p_value(found: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float]) -> float:
-    """Return the p-value of Pearson's test; texts that are expected less than five times are one cell."""
     draws = found.total()
     if any(law.get(text, 0.0) == 0 for text in found):
         return 0.0

@@ -35,7 +35,6 @@ def test_too_few_prompts_and_a_line_that_falls_are_refused(tmp_path: Path) -> No
 
 
 def test_a_fit_to_the_trace_of_other_models_is_said(pair: Pair) -> None:
-    """The names are compared, not the weights: a trace says them, and hashing large models takes minutes."""
     about = pair.describe()
 
     def told(**changes: object) -> str:

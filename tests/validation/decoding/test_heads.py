@@ -35,7 +35,6 @@ EXACT: list[tuple[str, Make]] = [
 
 
 def write(folder: Path, kind: str, base: Any, **more: Any) -> Path:
-    """Write random heads for a base model."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         part = build_heads(kind, base.config, 3)
@@ -47,7 +46,6 @@ def write(folder: Path, kind: str, base: Any, **more: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny() -> Pair:
-    """A pair of random Llamas over three tokens, in float64."""
     recipe = Recipe(hidden=8, feed_forward=16, layers=1, heads=2, context=24, matrix_rate=0.1, other_rate=0.1)
     models = []
     with torch.random.fork_rng(devices=[]):
@@ -65,7 +63,6 @@ def tiny() -> Pair:
 def model_law(
     pair: Pair, prompt: list[int], positions: int, end_tokens: tuple[int, ...]
 ) -> dict[tuple[int, ...], float]:
-    """Return the law of the target's texts, by one pass for each text."""
     law: dict[tuple[int, ...], float] = {}
     for text in itertools.product(range(3), repeat=positions):
         with torch.inference_mode():
@@ -120,7 +117,6 @@ def test_bytes_are_those_of_tokens_and_hidden_states(pair: Pair, tmp_path: Path,
 
 
 def test_the_layer_reads_kept_tokens_as_if_all_were_new(pair: Pair, tmp_path: Path) -> None:
-    """The distribution at the root, from the cache, is that of one pass over the whole text."""
     folder = write(tmp_path, EAGLE, pair.target)
     seen: list[tuple[list[int], Any]] = []
 

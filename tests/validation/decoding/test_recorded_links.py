@@ -18,7 +18,6 @@ PACKED = gzip.compress((HEAD + "".join(f"x,{i},{i % 97}\n" for i in range(500)))
 
 
 def write(folder: Path, name: str, text: str) -> Path:
-    """Write one file of traces, gzipped if its name ends so."""
     path = folder / name
     data = text.encode()
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)

@@ -42,7 +42,6 @@ MAKERS: list[Callable[[], Method]] = [
 
 
 def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    """Return the records without the measured time."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 

@@ -29,7 +29,6 @@ needs_model = pytest.mark.skipif(
 
 
 def letters(texts: Sequence[str]) -> np.ndarray:
-    """A stub of an embedding: how often each letter occurs, and a 1."""
     return np.array([[1.0, *(text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts])
 
 

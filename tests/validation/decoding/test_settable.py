@@ -29,7 +29,6 @@ def pair() -> Pair:
 
 
 def numbers_of(method: Any) -> set[str]:
-    """Return the arguments of a class, and of those that it passes options to, that are numbers."""
     found = set[str]()
     for one in method.__mro__:
         if "__init__" in vars(one):

@@ -26,7 +26,6 @@ CELLS = {DRAFT: 2, ACCEPT: 4, REPLACE: 8}
 
 
 def rows():
-    """Return q = (1/2, 1/2, 0, 0) in some order, and p with two small entries, at one position."""
     return np.array([[0.5, 0.5, 0.0, 0.0]]), np.array([[0.25, 0.5, 0.125, 0.125]])
 
 
@@ -42,7 +41,6 @@ def test_the_law_of_a_token_is_within_the_limit(limit):
 
 
 def test_a_coarse_answer_changes_the_law_as_the_claim_says():
-    """Token 2 is sent, and token 0 as the rejected one. So p̂ = (1/4, 3/16, 3/8, 3/16), and the law moves by 1/24."""
     draft, target = np.array([[0.75, 0.25, 0.0, 0.0]]), np.array([[0.25, 0.25, 0.375, 0.125]])
     assert int(certified_size(target[0], 2 * 0.1, bits_per_probability=BITS)) == 1
     law = law_of(all_texts(table_pair(draft, target), DssdCertified(0.1, 1), 1, {DRAFT: 4, ACCEPT: 3, REPLACE: 33}))
@@ -66,7 +64,6 @@ def test_the_answer_has_the_bytes_of_its_message():
 
 
 def answer(p, rejected, limit):
-    """Return p̂ by hand: the fewest probabilities within the limit, in 24 bits, and that of the rejected token."""
     order, levels = np.argsort(-p, kind="stable"), 2**BITS - 1
     for k in range(len(p) + 1):
         sent = np.isin(np.arange(len(p)), order[:k])
@@ -81,7 +78,6 @@ def answer(p, rejected, limit):
 
 
 def promised(q, p, limit):
-    """Return the law of a drafted token, and the mass of each token that is an accepted draft."""
     accepted = np.minimum(p, q)
     law = accepted.copy()
     for d in np.flatnonzero(q - accepted > 0):
@@ -91,7 +87,6 @@ def promised(q, p, limit):
 
 
 def law_by_hand(draft, target, limit):
-    """Return the laws of two tokens, K = 1: behind an accepted draft the server's token follows, from p."""
     first, accepted = promised(draft[0], target[0], limit)
     share = np.divide(accepted, first, out=np.zeros_like(first), where=first > 0)[:, None]
     then = [promised(q, p, limit)[0] for q, p in zip(draft[1:], target[1:], strict=True)]
@@ -107,7 +102,6 @@ METHODS_OF_ONE_LAW = {
 
 @pytest.mark.parametrize("name", METHODS_OF_ONE_LAW)
 def test_an_audit_finds_the_law_by_hand_and_not_the_targets(name):
-    """The audit draws texts with random numbers of its own; the law is within the limit of the target's, and not it."""
     draft = np.tile([0.5, 0.3, 0.2, 0.0, 0.0, 0.0], (7, 1))
     target = np.tile([0.16, 0.16, 0.16, 0.30, 0.21, 0.01], (7, 1))
     law = law_by_hand(draft, target, LIMIT)

@@ -28,17 +28,14 @@ LINKS: list[FadingLink | None] = [
 
 
 def seconds(rounds: list[Round]) -> float:
-    """Return the time that passed."""
     return sum(one.draft_s + one.target_s + one.link_s - one.overlap_s for one in rounds)
 
 
 def still(rate_bps: float, way: Way) -> FadingLink:
-    """Return a link of this constant rate: W log₂(1 + 1)."""
     return FadingLink("still", rate_bps, 1.0, way)
 
 
 def test_a_match_is_a_draft_that_is_the_servers_token(pair: Pair) -> None:
-    """As counted by hand: the device with K = 1 offers a draft at every other position behind an accepted one."""
     rows = decode(pair, PROMPTS, SharedSeedStreamed(), new_tokens=20)
     ones = decode(pair, PROMPTS, SharedSeed(1), new_tokens=20)
     for row, one in zip(rows, ones, strict=True):
@@ -101,7 +98,6 @@ def _noise() -> object:
 def test_the_simulated_speed_is_that_of_the_formula(
     acceptance: float, draft_s: float, trip_s: float, target_s: float
 ) -> None:
-    """Within four standard errors of the mean time between two mismatches, over some 5,000 of them."""
     found = streamed_rate(acceptance, draft_s, trip_s, target_s)
     rng = np.random.default_rng(8)
     matches = [*(rng.random(int(5_000 / (1.0 - acceptance))) < acceptance).tolist(), False]

@@ -23,7 +23,6 @@ SETTINGS: dict[str, Any] = {"new_tokens": 4, "batch": 2, "times": (0.01, 0.02), 
 
 
 def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    """Return the records without the measured time."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 

@@ -33,13 +33,10 @@ Rule = Callable[[Outcome | None], Chosen]
 
 
 class Tree:
-    """All outcomes of a program's random numbers, one run for each: a number branches when it is first asked for."""
-
     def __init__(self) -> None:
         self.path: list[list[int]] = []  # of each number its cell and the count of cells
 
     def runs(self) -> Iterator[None]:
-        """Go through the runs."""
         while True:
             self.known: dict[Hashable, int] = {}
             yield
@@ -50,14 +47,12 @@ class Tree:
             self.path[-1][0] += 1
 
     def weight(self) -> Fraction:
-        """Return the probability of this run."""
         found = Fraction(1)
         for _, cells in self.path:
             found /= cells
         return found
 
     def number(self, key: Hashable, cells: int) -> float:
-        """Return a number in the middle of one of its cells."""
         if key not in self.known:
             if len(self.known) == len(self.path):
                 self.path.append([0, cells])
@@ -66,35 +61,28 @@ class Tree:
 
 
 class Branching(Noise):
-    """Random numbers of a tree; those behind the text's end are constants."""
-
     def __init__(self, tree: Tree, names: list[str]) -> None:
         super().__init__(0, names, TOKENS)
         self.tree = tree
 
     def uniform(self, purpose: int, sequences: Any, positions: Any) -> Any:
-        """Return a number for each position."""
         assert purpose < PURPOSES
         places = np.broadcast_to(positions, np.broadcast_shapes(np.shape(sequences), np.shape(positions)))
         each = [self.tree.number((purpose, x), CELLS[purpose]) if x < TOKENS else 0.5 for x in places.ravel().tolist()]
         return np.array(each).reshape(places.shape)
 
     def drafts(self, sequences: Any, positions: Any, ahead: Any, count: int) -> Any:
-        """Return a number for each position and count of drafts ahead."""
         pairs = zip(positions.tolist(), ahead.tolist(), strict=True)
         return np.array([[self.tree.number((DRAFT, *pair), CELLS[DRAFT])] for pair in pairs])
 
 
 class Watching(Switched):
-    """The next choice may follow from all that the device saw in the last round, dropped drafts too."""
-
     def __init__(self, rule: Rule, *, careless: bool = False) -> None:
         super().__init__(POLICIES, lambda: rule(self.seen))
         self.seen: Outcome | None = None
         self.careless = careless
 
     def learn(self, outcome: Outcome) -> None:
-        """Keep what was seen; a careless device forgets where it looked at the stream."""
         super().learn(outcome)
         self.seen = outcome
         if self.careless:
@@ -102,7 +90,6 @@ class Watching(Switched):
 
 
 def law(rule: Rule, monkeypatch: pytest.MonkeyPatch, *, careless: bool = False) -> dict[tuple[int, ...], float]:
-    """Return the exact law of the loop's texts; the shared stream is a number that both sides invert."""
     tree, found = Tree(), dict[tuple[int, ...], Fraction]()
 
     def race(rows: Any, keys: Any, positions: Any) -> tuple[Any, Any]:
@@ -122,7 +109,6 @@ def law(rule: Rule, monkeypatch: pytest.MonkeyPatch, *, careless: bool = False) 
 
 
 def first_tokens_then(follow: Callable[[int], Chosen]) -> Rule:
-    """Begin with two drafts by the shared seed; then follow the second one."""
     return lambda seen: Chosen("tokens", 2) if seen is None else follow(seen.drafts[-1].token)
 
 

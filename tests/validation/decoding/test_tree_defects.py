@@ -19,24 +19,20 @@ CERTAIN = ("certain_stay",)
 
 
 def method_for(defect: str) -> TreeMethod:
-    """Return the smallest tree in which the defect can be seen."""
     if defect in CERTAIN:
         return NgramLookahead(2, 2, 2)
     return DraftTreeSd((1, 1) if defect == "parents_q" else (2,))
 
 
 def positions_for(defect: str) -> int:
-    """Return the shortest texts that show the defect: a wrong cache needs a second round."""
     return 3 if defect in ("first_nodes_kept", *CERTAIN) else 2
 
 
 def prompt_for(defect: str) -> str:
-    """Return a prompt whose n-grams fill the pool, if the method has one."""
     return "0 1 2 0 1" if defect in CERTAIN else "0"
 
 
 def toy() -> tuple[np.ndarray, np.ndarray]:
-    """Return tables of a draft and a target model that agree in part."""
     rng = np.random.default_rng(4)
     target = rng.dirichlet(np.full(3, 0.8), nodes(3, LONGEST + 1))
     return 0.8 * rng.dirichlet(np.full(3, 0.8), len(target)) + 0.2 * target, target
@@ -56,7 +52,6 @@ def right_law(defect: str) -> Law:
 
 @pytest.fixture(scope="module")
 def distances() -> dict[str, float]:
-    """How far each defect's enumerated law is from the target's."""
     found = {}
     for name in TREE_DEFECTS:
         with with_tree_defect(name, method_for(name)) as method:
@@ -76,7 +71,6 @@ def test_a_defect_changes_the_law_and_the_same_tree_without_it_does_not(
 def test_the_audit_finds_a_defect_and_acquits_the_same_tree_without_it(
     distances: dict[str, float], defect: str
 ) -> None:
-    """With the loop's own random numbers; its lower bound is not above the enumerated distance."""
     pair, prompt = toy_pair(defect), prompt_for(defect)
     law = TableLaw(toy()[1][None], [[int(word) for word in prompt.split()]], ())
     setting = {"depth": positions_for(defect), "level": LEVEL, "epsilon": 1e-3, "seed": 3}

@@ -28,7 +28,6 @@ Make = Callable[[], Method]
 
 
 def rows(seed: int, vocabulary: int, depth: int, *, zeros: bool = True) -> np.ndarray:
-    """Rows of a table, of which some have zeros and some are certain."""
     rng = np.random.default_rng(seed)
     found = rng.dirichlet(np.full(vocabulary, 0.7), nodes(vocabulary, depth))
     if zeros:
@@ -98,7 +97,6 @@ def some_tree(rng: np.random.Generator, vocabulary: int, size: int) -> DraftTree
 
 
 def test_a_pass_over_a_tree_is_that_over_its_paths(pair: Pair) -> None:
-    """Logits and hidden states of each node are those of its path alone, also after a path was kept."""
     rng = np.random.default_rng(1)
     known = [[1, 5, 9], [7]]
     model = TreeModel(pair.target, pair.vocabulary, pair.device, 2, 64, pair.context)
@@ -152,7 +150,6 @@ def test_risks_of_trees_are_refused(pair: Pair) -> None:
 
 
 def test_a_message_of_a_tree_can_be_read(pair: Pair) -> None:
-    """Tokens, parents and distributions are what the server needs for its walk."""
     method = DraftTreeSd((2, 2))
     sent: list[tuple[DraftTree, bytes, float]] = []
     original = method.tree_message

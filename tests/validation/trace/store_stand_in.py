@@ -24,8 +24,6 @@ Fault = Callable[[str, str], str | None]
 
 
 class Bucket(ThreadingHTTPServer):
-    """Objects by key, how often each was written, every request, and who signed requests for which keys."""
-
     daemon_threads = True
 
     def __init__(self, handler: type[Handler]) -> None:
@@ -45,8 +43,6 @@ class Bucket(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """S3's interface. A key is known if it is ``KEY``, or that with a number: ``known-1``."""
-
     server: Bucket
     protocol_version = "HTTP/1.1"
 
@@ -94,7 +90,6 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
 
     def denied(self) -> tuple[int, bytes] | None:
-        """Return the refusal of an unknown key; None for a known one, and for a request without one."""
         signed = re.search(r"Credential=([^/]*)/", self.headers.get("authorization") or "")
         if signed is not None:
             self.server.readers.setdefault(signed[1], set()).add(self.path.partition("?")[0])
@@ -103,7 +98,6 @@ class Handler(BaseHTTPRequestHandler):
         return 403, b"<Error><Code>InvalidAccessKeyId</Code></Error>"
 
     def is_replaced(self, there: bytes | None) -> bool:
-        """Return whether the condition of a write is not met."""
         wanted = self.headers.get("if-match")
         created = self.headers.get("if-none-match") == "*" and there is not None
         return created or (wanted is not None and (there is None or wanted != tag(there)))
@@ -145,18 +139,15 @@ def tag(content: bytes) -> str:
 
 
 def at(server: Bucket) -> dict[str, bytes]:
-    """Return the objects of the trace at mine/trace, by name."""
     return {key.removeprefix("mine/trace/"): value for key, value in server.objects.items()}
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder, by name."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @contextmanager
 def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
-    """Run a bucket until the block ends."""
     server = Bucket(handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -169,14 +160,12 @@ def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
 
 
 def access(address: str, key: str = KEY) -> dict[str, str]:
-    """Return the environment that gives a process the address of a bucket and a key."""
     given = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
     return {f"AWS_{name}": value for name, value in given.items()}
 
 
 @contextmanager
 def known_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """Run a bucket whose address and key are in the environment of this process."""
     with bucket() as server:
         for name, value in access(server.address).items():
             monkeypatch.setenv(name, value)

@@ -17,7 +17,6 @@ LENGTH = 600
 
 
 def written(path: Path, **changes: int) -> Path:
-    """Write a trace with one entry of some fields changed."""
     rows = random_fields(LENGTH)
     rows["prompt_index"] %= 2
     for name, value in changes.items():
@@ -39,7 +38,6 @@ def test_an_entry_out_of_its_range_is_named(field: str, value: int, tmp_path: Pa
 
 
 def forged(path: Path, **changes: object) -> None:
-    """Change values in the journal's last line, with the right checksum."""
     *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
     record = json.loads(last)
     del record["crc"]
@@ -47,7 +45,6 @@ def forged(path: Path, **changes: object) -> None:
 
 
 def unfinished(path: Path) -> Path:
-    """Write a trace that is committed and not finished."""
     with TraceWriter(path, VOCABULARY, settings={}, finish=False) as writer:
         writer.append(**random_fields(LENGTH))
         writer.commit()

@@ -34,18 +34,15 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="the lock and the limits a
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of 4 and 8 rows, so that every commit has whole chunks and a tail."""
     monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
     monkeypatch.setattr(chunk_files, "INDEX_ROWS", 8)
 
 
 def rows(number: int) -> dict[str, Any]:
-    """Return the rows of one batch: 5, 8, 11 or 14."""
     return random_fields(5 + 3 * (number % 4), number, V)
 
 
 def collect(path: Path, batches: int = 5, **options: Any) -> None:
-    """Act as a collector: continue from the state, and commit each batch."""
     with TraceWriter(path, V, {"note": "x"}, **({"settings": SETTINGS} | options)) as writer:
         for number in range(writer.state.get("batches", 0), batches):
             writer.append(**rows(number))
@@ -58,7 +55,6 @@ def whole(trace: Trace, batches: int = 5) -> bool:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Return every file of the arrays."""
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("arrays/**/*") if file.is_file()}
 
 
@@ -67,7 +63,6 @@ class Killed(BaseException):
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, wanted: int, after: bool) -> list[int]:
-    """Raise at the given fsync and at all later ones: nothing more reaches the disk."""
     seen = [0]
     sync = os.fsync
 
@@ -122,7 +117,6 @@ faults.collect(Path(sys.argv[1]), batches=60)
 
 @POSIX
 def test_rounds_of_kill_9(tmp_path: Path) -> None:
-    """A process that is killed at any moment is continued by the next one."""
     path, rng = tmp_path / "t", np.random.default_rng(7)
 
     def lines() -> int:
@@ -157,7 +151,6 @@ def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path: Path) -> 
 
 
 def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETTINGS) -> None:
-    """Interrupt after some batches, in the middle of the next one."""
     with TraceWriter(path, V, settings=settings) as writer:
         for number in range(batches):
             writer.append(**rows(number))
@@ -243,14 +236,12 @@ def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
 
 
 def tree(path: Path) -> dict[str, str]:
-    """Return every file with its content, and every link."""
     found = {str(file.relative_to(path)): file for file in path.rglob("*")}
     return {name: os.readlink(f) if f.is_symlink() else f.read_text() for name, f in found.items() if not f.is_dir()}
 
 
 @pytest.mark.parametrize("manifest", ["{}", "{", '{"name": "my app", "version": 1}', '["hlm-trace"]', "hlm-trace"])
 def test_fresh_deletes_nothing_where_the_manifest_is_anothers(tmp_path: Path, manifest: str) -> None:
-    """The folder has files with a trace's names, but no mark of a trace."""
     for name in ("manifest.json", "tokens.npy", "tail-1.npz", "arrays/tokens/c.0", "arrays/mine.txt"):
         (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "t" / name).write_text(manifest if name == "manifest.json" else "mine")
@@ -308,7 +299,6 @@ def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
 
 
 def forged(path: Path, **changes: Any) -> None:
-    """Change values in the journal's last line, with the right number and checksum."""
     *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
     record = json.loads(last)
     del record["crc"]
@@ -341,7 +331,6 @@ def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path: Path,
 )
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_link_in_a_trace_is_not_followed(tmp_path: Path, name: str, fresh: bool) -> None:
-    """A trace from elsewhere may contain links; the writer would write ``tail-3.npz`` next."""
     path, outside = tmp_path / "t", tmp_path / "outside"
     with pytest.raises(KeyboardInterrupt):
         interrupted(path, batches=2)

@@ -26,7 +26,6 @@ CLAIMS = ("verification.tokens", "truncation.certificate")
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket, with clients that know it and have few retries."""
     with bucket() as server:
         known_to(monkeypatch, server.address, KEY)
         yield server

@@ -24,7 +24,6 @@ rows = partial(random_fields, vocabulary=V)
 
 
 def write(path: Path, *counts: int, vocabulary: int = V, **options: Any) -> dict[str, Any]:
-    """Write a trace in several appends, each committed; return the arrays that it should hold."""
     pieces = [random_fields(count, seed, vocabulary) for seed, count in enumerate(counts)]
     with TraceWriter(path, vocabulary, {"seed": 3}, **options) as writer:
         for number, piece in enumerate(pieces):
@@ -40,7 +39,6 @@ def same(trace: Trace, expected: dict[str, Any]) -> bool:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of 4 and 16 rows."""
     monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
     monkeypatch.setattr(chunk_files, "INDEX_ROWS", 16)
 
@@ -196,7 +194,6 @@ def test_a_newer_store_is_refused(tmp_path: Path, header: dict[str, Any], messag
 
 
 def flip(file: Path, place: int, bit: int) -> Callable[[], None]:
-    """Flip one bit; return a function that restores the file."""
     content = file.read_bytes()
     changed = bytearray(content)
     changed[place] ^= 1 << bit

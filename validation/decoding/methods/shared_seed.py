@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import race_list, race_winner
-from hlmtheory.uncertainty import DRAWS
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.registry import BY_LENGTH, GREEN, PLAIN, Family, entry, register
-from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
-from validation.decoding.session import Draft, Message, Session, Step
+from validation.decoding.session import Draft, Message
 from validation.decoding.trees import ROOT, DraftTree, TreeRequest
 from validation.decoding.wire import index_bits, pack
 
@@ -57,43 +53,6 @@ class SharedSeedStreamed(SharedSeed):
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """Return the bytes of the answer to a pass: accepted drafts in 16 bits, a mismatch or none, and its token."""
         return -(-(17 + index_bits(self.session.vocabulary)) // 8)
-
-
-@register(
-    entry(
-        "shared seed skipping", Family.SHARED_SEED, GREEN, "d", "dashed", width=2.0, default=("risk_prone",), studies=()
-    )
-)
-class SharedSeedSkipping(UHlm):
-    """Drafts by a shared seed, of which the first of a round skips the server if its uncertainty is at most u_th.
-
-    A skipped token costs more than with rejection sampling (:func:`hlmtheory.shared_seed.skip_mismatch`).
-    """
-
-    shared_seed = bonus = True
-
-    def __init__(self, threshold: float, max_draft_length: int = 1, *, draws: int | None = DRAWS) -> None:
-        super().__init__(threshold, f"shared seed skipping (K = {max_draft_length}, u ≤ {threshold:.4g})", draws=draws)
-        self.max_draft_length = max_draft_length
-
-    def begin(self, session: Session) -> None:
-        super().begin(session)
-        self.kept: list[list[int]] = [[] for _ in range(session.sequences)]
-
-    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return q, which is not sent, and with the first draft of a round the tokens that were skipped before it."""
-        notes: list[Any] = [None] * len(tokens)
-        for i, (sequence, token) in enumerate(zip(step.sequences.tolist(), tokens.tolist(), strict=True)):
-            if skip[i]:
-                self.kept[sequence].append(token)
-            elif step.first_of_round[i]:
-                notes[i], self.kept[sequence] = self.kept[sequence], []
-        return step.distributions.unbind(), notes
-
-    def message(self, drafts: list[Draft]) -> Message:
-        skipped, width = drafts[0].note, index_bits(self.session.vocabulary)
-        tokens = np.array([*skipped, *(draft.token for draft in drafts)], dtype=np.int64)
-        return Message(float(width * len(tokens)), pack([(len(skipped), 16), (len(drafts), 16), (tokens, width)]))
 
 
 @register(entry("shared seed tree", Family.SHARED_SEED, GREEN, "d", "dashed", default=PLAIN, studies=()))

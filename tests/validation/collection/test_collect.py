@@ -12,7 +12,6 @@ import pytest
 from tokenizers import processors
 
 from tests.validation.stopping import stopped, stopped_and_resumed
-from validation.collection import collect as module
 from validation.collection.collect import Text, collect, encode_prompts, teacher_forced_logits
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
@@ -126,14 +125,6 @@ def test_same_seed_same_trace(ending: Pair, tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_small_groups_give_the_same(ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = collect(ending, PROMPTS, tmp_path / "a", positions=30, new_tokens=8)
-    monkeypatch.setattr(module, "SCORED_VALUES", 1)
-    single = collect(ending, PROMPTS, tmp_path / "b", positions=30, new_tokens=8)
-    assert np.array_equal(whole.arrays["tokens"], single.arrays["tokens"])
-    np.testing.assert_allclose(whole.arrays["target_logits"], single.arrays["target_logits"], **HALF)
-
-
 RESUMED: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2}
 
 
@@ -199,10 +190,8 @@ def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: fl
     ("which", "value", "message"),
     [
         ("target", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
-        ("draft", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
         ("draft", float("inf"), r"gives a logit that is (nan|inf), at prompt 'p\d', position 0"),
         ("draft", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
-        ("target", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
     ],
 )
 def test_bad_logits(

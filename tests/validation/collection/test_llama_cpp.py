@@ -60,22 +60,15 @@ def test_rows_and_tokens_are_those_that_were_written(stores):
     np.testing.assert_array_equal(store.log_probabilities(4, 9), found[4:9])
 
 
-def test_the_slack_covers_every_row_and_is_not_far_off(stores):
-    path, _, logits, _ = stores
-    store = open_store(path)
-    apart = total_variation(softmax(store.log_probabilities(0, store.rows).astype(np.float64)), softmax(logits))
-    assert apart.max() <= store.slack() <= 3e-4
-
-
 def test_a_pair_becomes_a_trace(stores, tmp_path):
     draft, target, draft_logits, target_logits = stores
     trace = import_logits(draft, target, tmp_path / "trace")
     assert (trace.positions, trace.vocabulary) == draft_logits.shape
     assert trace.manifest["texts"] == "corpus"
-    assert set(trace.manifest["slack"]) == {"draft", "target"}
+    assert set(trace.manifest["rounding"]) == {"draft", "target"}
     values, note, corpus = trace.manifest["notes"]
     assert "raw_logprobs at temperature=1 (the default" in values
-    assert "right to within" in note
+    assert "The stores round." in note
     assert "a corpus's" in corpus
     assert trace.manifest["dtype"] == "float32"
     (chunk,) = trace.chunks()

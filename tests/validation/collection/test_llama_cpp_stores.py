@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from hlmtheory import all_claims
-from hlmtheory.verification import softmax, total_variation
 from validation.claims.check import check_trace
 from validation.claims.instances import scenarios
 from validation.collection.import_logits import import_logits
@@ -57,7 +56,6 @@ def test_log_probabilities_agree_within_the_error_of_the_format(name, rows):
     floored = stored == stored.min(axis=1, keepdims=True)
     assert np.abs(stored - own)[~floored].max() <= ROUNDING + ARITHMETIC
     assert (own[floored] <= stored[floored] + ROUNDING + ARITHMETIC).all()
-    assert total_variation(softmax(stored), softmax(own)).max() <= store.slack() < 2e-3
     assert np.abs(stored[:, 1:] - own[:, :-1]).max() > 1  # another alignment does not agree
 
 

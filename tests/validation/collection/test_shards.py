@@ -7,16 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.validation.stopping import stopped
 from validation.collection import merge as merging
 from validation.collection import shards as module
 from validation.collection.collect import collect, settings_of
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
-from validation.collection.shards import ShardNumber, collect_shard, its_share, read_shard
+from validation.collection.shards import ShardNumber, collect_shard, its_share
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import open_trace
@@ -77,19 +75,6 @@ def test_merged_shards_are_the_trace_of_one_process(
     again = collect(ending, PROMPTS, merged.path, **(SETTINGS | {"positions": positions}), progress=calls.append)
     assert again.positions == merged.positions
     assert not calls  # one process takes the merged trace for its own
-
-
-def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path) -> None:
-    def make(folder: Path, **options: Any) -> Any:
-        return shard(ending, folder, ShardNumber(1, 2), 12, **options)
-
-    make(tmp_path / "whole")
-    stopped(make, tmp_path / "s", 10)
-    stored, done = read_shard(tmp_path / "s").ends, []
-    make(tmp_path / "s", progress=lambda n, *_: done.append(n))
-    assert 10 <= stored[-1] == done[0]  # it begins after what is stored
-    expected, found = (read_shard(tmp_path / name).rows for name in ("whole", "s"))
-    assert all(np.array_equal(found.arrays[name], expected.arrays[name]) for name in expected.arrays)
 
 
 def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:

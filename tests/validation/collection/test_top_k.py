@@ -98,6 +98,7 @@ def llama_cpp(p: np.ndarray, k: int) -> Any:
     }
 
 
+BARE: dict[str, list[int]] = {"token_ids": [1], "logprobs": [-1], "ranks": [1]}
 ENGINES = {
     "nested": nested,
     "in choices": in_choices,
@@ -193,10 +194,7 @@ def test_a_list_that_is_no_top_k_is_refused_by_its_place(tmp_path):
         ({"prompt_logprobs": [None, {"x": {"logprob": -1}}]}, "not a token id"),
         ({"prompt_logprobs": [None, {"3": -1.0}]}, "damaged"),
         ({"prompt_logprobs": [None]}, "has no log-probabilities"),
-        (
-            {"prompt_logprobs": dict(start_indices=[0], end_indices=[9], token_ids=[1], logprobs=[-1], ranks=[1])},
-            "hold",
-        ),
+        ({"prompt_logprobs": {"start_indices": [0], "end_indices": [9]} | BARE}, "does not hold"),
         ({"completion_probabilities": [{"id": 1, "prob": 0.5, "top_probs": []}]}, "after the sampler"),
         ({"completion_probabilities": [{"id": 1, "top_logprobs": [{"id": 2, "logprob": -1}] * 2}]}, "twice"),
         ({"completion_probabilities": [{"id": 1, "top_logprobs": []}]}, "this server drafts; ask one without"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.stored_traces import VOCABULARY, random_fields
+from tests.validation.stored_traces import VOCABULARY, forged, random_fields
 from validation.errors import UserError
 from validation.trace.journal import JOURNAL, line_of
 from validation.trace.reader import TraceWriter, open_trace
@@ -35,13 +35,6 @@ def test_an_entry_out_of_its_range_is_named(field: str, value: int, tmp_path: Pa
         list(trace.chunks())
     with pytest.raises(UserError, match="at row 300"):
         trace.arrays[field][np.array([LENGTH // 2])]
-
-
-def forged(path: Path, **changes: object) -> None:
-    *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
-    record = json.loads(last)
-    del record["crc"]
-    (path / JOURNAL).write_bytes(b"".join([*lines, line_of(record | changes)]))
 
 
 def unfinished(path: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shutil
@@ -19,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.validation.stored_traces import random_fields
+from tests.validation.stored_traces import forged, random_fields
 from validation.collection.fingerprint import finished_trace
 from validation.errors import UserError
 from validation.trace import journal, writer
 from validation.trace import zarr_store as chunk_files
-from validation.trace.journal import JOURNAL, LOCK, Lock, line_of, read_journal, write_atomically
+from validation.trace.journal import JOURNAL, LOCK, Lock, read_journal, write_atomically
 from validation.trace.reader import ARRAYS, Trace, TraceWriter, open_trace
 
 V = 5
@@ -76,9 +75,6 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, wanted: int, after: bool) -> list[i
 
     monkeypatch.setattr(journal.os, "fsync", counted)
     return seen
-
-
-# ------------------------------------------------------------------------------------------- killed
 
 
 def test_a_crash_at_every_single_step_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +196,6 @@ def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path: Path) -> No
     assert read_journal(tmp_path / "t").rows == 13
 
 
-# ------------------------------------------------------------------------------------------- misuse
-
-
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
@@ -295,16 +288,6 @@ def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"lock": "combination: 7-15-22"}
 
 
-# ------------------------------------------------------------------------------- paths that lead out of the folder
-
-
-def forged(path: Path, **changes: Any) -> None:
-    *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
-    record = json.loads(last)
-    del record["crc"]
-    (path / JOURNAL).write_bytes(b"".join([*lines, line_of(record | changes)]))
-
-
 @pytest.mark.parametrize("name", ["../victim.npz", "../../victim.npz", "/tmp/victim.npz", "arrays/../../victim.npz", 7])
 @pytest.mark.parametrize("field", ["tail", "files"])
 def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path: Path, field: str, name: Any) -> None:
@@ -348,9 +331,6 @@ def test_a_link_in_a_trace_is_not_followed(tmp_path: Path, name: str, fresh: boo
     assert {str(f): f.read_bytes() for f in (outside, *outside.rglob("*")) if f.is_file()} == before
 
 
-# ------------------------------------------------------------------------------------------- two writers
-
-
 @POSIX
 def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
     message = rf"Another process \(pid {os.getpid()}\) is writing .*t; wait for it, stop it, or choose another folder"
@@ -376,9 +356,6 @@ def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
     with Lock(tmp_path):
         assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
     assert list(tmp_path.iterdir()) == []
-
-
-# ------------------------------------------------------------------------------------------- no space
 
 
 @pytest.mark.parametrize(
@@ -469,9 +446,6 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         assert trace.positions in range(65, 600)
     finally:
         subprocess.run(["umount", disk], check=True)
-
-
-# ------------------------------------------------------------------------------------------- whole files
 
 
 def test_a_text_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

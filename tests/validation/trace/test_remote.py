@@ -39,9 +39,6 @@ def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
     remote._store.cache_clear()
 
 
-# -------------------------------------------------------------------------------------------- the same trace
-
-
 def test_a_store_holds_the_bytes_of_a_folder(served: Bucket, tmp_path: Path) -> None:
     there, here = stored(PLACE), stored(tmp_path / "trace")  # type: ignore[arg-type]
     assert at(served) == files(tmp_path / "trace")
@@ -92,9 +89,6 @@ def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
     served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
     assert stored(PLACE).positions == 320  # type: ignore[arg-type]
     assert next(lost, None) is None
-
-
-# ------------------------------------------------------------------------------------------------ what fails
 
 
 def test_a_connection_that_breaks_is_repeated_with_a_bound(served: Bucket) -> None:
@@ -148,9 +142,6 @@ def test_wrong_credentials_are_named_and_not_tried_again(
         stored("s3://bucket/other")  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------------- a part is no whole
-
-
 def test_no_part_of_a_trace_is_taken_for_the_whole(served: Bucket) -> None:
     stored(PLACE)  # type: ignore[arg-type]
     whole = dict(served.objects)
@@ -182,9 +173,6 @@ def test_a_journal_cut_after_any_line_is_refused(served: Bucket) -> None:
         served.objects[key] = b"".join(lines[:count])
         with pytest.raises(UserError, match=r"not finished|only begun|There is no trace|is missing"):
             open_trace(PLACE)
-
-
-# ---------------------------------------------------------------------------------------------------- addresses
 
 
 @pytest.mark.parametrize(

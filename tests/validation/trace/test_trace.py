@@ -43,9 +43,6 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_files, "INDEX_ROWS", 16)
 
 
-# ------------------------------------------------------------------------------------------- in and out
-
-
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("size", [1, 4, 7, 100])
 def test_round_trip(tmp_path: Path, size: int) -> None:
@@ -91,24 +88,6 @@ def test_arrays_are_indexed_like_those_of_numpy(tmp_path: Path) -> None:
         trace.arrays["tokens"][30]
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_the_first_positions_are_those_of_the_whole(tmp_path: Path) -> None:
-    expected = write(tmp_path / "t", 30, 40)
-    whole = open_trace(tmp_path / "t")
-    trace = whole.first(33)
-    assert (trace.positions, trace.vocabulary, whole.positions) == (33, V, 70)
-    chunks = list(trace.chunks(10))
-    assert [len(chunk.tokens) for chunk in chunks] == [10, 10, 10, 3]
-    for name in ARRAYS:
-        np.testing.assert_array_equal(np.concatenate([chunk.arrays[name] for chunk in chunks]), expected[name][:33])
-        np.testing.assert_array_equal(trace.arrays[name][-2:], expected[name][31:33])
-        np.testing.assert_array_equal(trace.arrays[name][::7], expected[name][:33:7])
-        np.testing.assert_array_equal(trace.arrays[name][np.arange(33) % 2 == 0], expected[name][:33:2])
-    for count in (0, 71):
-        with pytest.raises(UserError, match=f"{count} are asked for"):
-            whole.first(count)
-
-
 def test_other_programs_read_the_arrays(tmp_path: Path) -> None:
     import zarr
 
@@ -131,25 +110,10 @@ def test_the_caller_may_use_its_arrays_again(tmp_path: Path) -> None:
     assert np.array_equal(read[300:600], rows(300, 1)["draft_logits"])
 
 
-def test_the_same_rows_give_the_same_files(tmp_path: Path) -> None:
-    write(tmp_path / "a", 700, 9)
-    with pytest.raises(KeyboardInterrupt), TraceWriter(tmp_path / "c", V, settings={}) as writer:  # noqa: PT012
-        writer.append(**rows(700, 0))
-        writer.commit()
-        raise KeyboardInterrupt
-    with TraceWriter(tmp_path / "c", V, settings={}) as writer:
-        writer.append(**rows(9, 1))
-    files = [{f.name: f.read_bytes() for f in (tmp_path / n / "arrays" / "tokens").iterdir()} for n in "ac"]
-    assert files[0] == files[1]
-
-
 def test_disk_space(tmp_path: Path) -> None:
     check_disk_space(tmp_path / "not" / "yet", 10, V)
     with pytest.raises(UserError, match=r"needs about [\d,]+ MB for 1,000,000,000,000 positions, but only [\d,]+ MB"):
         check_disk_space(tmp_path / "t", 10**12, 4096)
-
-
-# ------------------------------------------------------------------------------------------- other formats
 
 
 @pytest.mark.parametrize(
@@ -188,9 +152,6 @@ def test_a_newer_store_is_refused(tmp_path: Path, header: dict[str, Any], messag
         open_trace(tmp_path / "t")
     with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "t", V, settings={}):
         pass
-
-
-# ------------------------------------------------------------------------------------------- damage
 
 
 def flip(file: Path, place: int, bit: int) -> Callable[[], None]:
@@ -281,9 +242,6 @@ def test_a_damaged_line_of_the_journal(tmp_path: Path) -> None:
     journal.mkdir()
     with pytest.raises(UserError, match=r"journal\.jsonl cannot be read"):
         open_trace(tmp_path / "t")
-
-
-# ------------------------------------------------------------------------------------------- fields
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ fit. The target model wrote the texts, so sums along them are those of claim ``s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,28 +69,13 @@ class Tokens:
         return table
 
 
-@dataclass(frozen=True, slots=True)
-class TraceKey:
-    """Identify a trace in the cache by its path and creation time."""
-
-    key: tuple[Any, ...]
-    trace: Trace = field(compare=False)
-
-
-def trace_key(trace: Trace) -> TraceKey:
-    """Return the cache key of a trace."""
-    made = str(trace.manifest.get("created"))
-    return TraceKey((str(trace.path), trace.positions, trace.vocabulary, made), trace)
-
-
 def tokens_of(trace: Trace, seed: int) -> Tokens:
     """Return drafts, their uncertainty and their rejection probability, computed once for all figures."""
-    return _tokens(trace_key(trace), seed, PERTURBED_VALUES)
+    return _tokens(trace, seed, PERTURBED_VALUES)
 
 
 @lru_cache(maxsize=2)
-def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
-    trace = source.trace
+def _tokens(trace: Trace, seed: int, values: int) -> Tokens:
     rows = np.concatenate(even_texts(trace, values // trace.vocabulary))
     draws = InstanceDraws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
     parts = []
@@ -179,14 +163,9 @@ def paper_line(tokens: Tokens) -> tuple[float, float] | None:
     return fit.slope, fit.intercept
 
 
-def offline_distortions(trace: Trace) -> Row:
-    """Return the mean of Δ_k / TV(q, p) at k = 0, …, V over all positions of a trace with q ≠ p, computed once."""
-    return _offline(trace_key(trace))
-
-
 @lru_cache(maxsize=2)
-def _offline(source: TraceKey) -> Row:
-    trace = source.trace
+def offline_distortions(trace: Trace) -> Row:
+    """Return the mean of Δ_k / TV(q, p) at k = 0, …, V over all positions of a trace with q ≠ p."""
     total, count = np.zeros(trace.vocabulary + 1), 0
     for chunk in trace.chunks(max(1, OFFLINE_VALUES // trace.vocabulary)):
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)

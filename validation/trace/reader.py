@@ -14,6 +14,7 @@ import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def check_disk_space(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """A trace on disk with N positions and a vocabulary of V; arrays are read when they are indexed."""
 
@@ -118,6 +119,15 @@ class Trace:
     manifest: dict[str, Any]
     arrays: Mapping[str, Any]
     finished: bool = True
+
+    def _key(self) -> tuple[Any, ...]:
+        return str(self.path), self.positions, self.vocabulary, str(self.manifest.get("created"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     @property
     def positions(self) -> int:
@@ -229,11 +239,9 @@ def _no_journal(path: Place) -> UserError:
     return UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")
 
 
+@lru_cache(maxsize=32)
 def fingerprint(trace: Trace) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of a trace's values, computed once for each trace."""
-    key = str(trace.path), trace.positions, str(trace.manifest.get("created"))
-    if key in _KNOWN:
-        return _KNOWN[key]
     found = hashlib.sha256()
     for name, array in sorted(trace.arrays.items()):
         found.update(f"{name} {np.dtype(array.dtype).str} {tuple(array.shape)}\n".encode())
@@ -241,4 +249,4 @@ def fingerprint(trace: Trace) -> str:
         step = max(1, HASHED // row)
         for start in range(0, array.shape[0], step):
             found.update(np.ascontiguousarray(array[start : start + step]).tobytes())
-    return _KNOWN.setdefault(key, found.hexdigest()[:16])
+    return found.hexdigest()[:16]

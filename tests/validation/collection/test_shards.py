@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from validation.collection import merge as merging
-from validation.collection import shards as module
 from validation.collection.collect import collect, settings_of
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
@@ -174,17 +173,3 @@ def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
     (folders[0] / "rows").rename(folders[1] / "rows")
     (tmp_path / "rows").rename(folders[0] / "rows")
     refused("tail-.* is damaged", folders, tmp_path / "m")
-
-
-def test_machines_that_may_round_differently_are_noted(
-    ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = module.machine(ending)
-    shard(ending, tmp_path / "a", ShardNumber(1, 2), 12)
-    monkeypatch.setattr(module, "machine", lambda pair: here | {"threads": 64})
-    shard(ending, tmp_path / "b", ShardNumber(2, 2), 12)
-    merged = merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
-    assert merged.manifest["notes"][-1] == (
-        f"The shards come from different machines (threads: {here['threads']}, 64), which may round logits differently."
-    )
-    assert merged.manifest["shards"][1]["machines"] == [here | {"threads": 64}]

@@ -117,13 +117,3 @@ def test_the_budget_is_kept_after_every_round_and_rolled_back(pair: Pair, thresh
         assert one.threshold == (None if threshold is None else pytest.approx(float(controller.threshold)))
     assert total > 0.1 * count
     assert rolled_back > 0
-
-
-def test_rejections_keep_to_theorem_1(pair: Pair) -> None:
-    prompts = [Prompt(str(i), FOUR[i % 4].text, "test") for i in range(40)]
-    for method in (KSqs(8, budget_bits=600.0), CSqs(0.02, budget_bits=600.0)):
-        rows = decode(pair, prompts, method, new_tokens=10, batch=40, risk=True)
-        rejected, drafted = (sum(row.total(name) for row in rows) for name in ("resampled", "drafted"))
-        bound = sum(row.total("mismatch") + row.total("dropped") + row.total("rounding") for row in rows)
-        assert rejected > 50
-        assert rejected <= bound + 4.0 * np.sqrt(0.25 * drafted)

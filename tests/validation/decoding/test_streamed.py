@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,9 +12,9 @@ from tests.validation.unpacking import Unpacker
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-from validation.decoding.records import GenerationRecord, Round
+from validation.decoding.records import Round
 from validation.decoding.session import Draft, Message
-from validation.decoding.streamed import Sizes, matches_of, replay, stream
+from validation.decoding.streamed import Sizes, replay, stream
 from validation.decoding.wire import index_bits
 from validation.models.pair import Pair
 
@@ -33,19 +31,6 @@ def seconds(rounds: list[Round]) -> float:
 
 def still(rate_bps: float, way: Way) -> FadingLink:
     return FadingLink("still", rate_bps, 1.0, way)
-
-
-def test_a_match_is_a_draft_that_is_the_servers_token(pair: Pair) -> None:
-    rows = decode(pair, PROMPTS, SharedSeedStreamed(), new_tokens=20)
-    ones = decode(pair, PROMPTS, SharedSeed(1), new_tokens=20)
-    for row, one in zip(rows, ones, strict=True):
-        matches = matches_of(row)
-        assert [matches[turn.position] for turn in one.rounds] == [turn.accepted == 1 for turn in one.rounds]
-    assert all(matches_of(row) == [True] * 20 for row in _streamed(replace(pair, draft=pair.target)))
-
-
-def _streamed(pair: Pair) -> list[GenerationRecord]:
-    return decode(pair, PROMPTS, SharedSeedStreamed(), new_tokens=20)
 
 
 def test_a_short_text_by_hand() -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
+from tests.validation.every_decision import Law, Script, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding import session
 from validation.decoding.loop import decode
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
-from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
+from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE
 from validation.decoding.session import Outcome
 from validation.errors import UserError
 from validation.models.pair import load_pair
@@ -32,48 +32,27 @@ CELLS = {DRAFT: 2, ACCEPT: 2, REPLACE: 4}
 Rule = Callable[[Outcome | None], Chosen]
 
 
-class Tree:
-    def __init__(self) -> None:
-        self.path: list[list[int]] = []  # of each number its cell and the count of cells
+class Branching(ScriptedNoise):
+    """Each number is in the middle of one of its cells, chosen when it is first asked for; behind the text's end .5."""
 
-    def runs(self) -> Iterator[None]:
-        while True:
-            self.known: dict[Hashable, int] = {}
-            yield
-            while self.path and self.path[-1][0] + 1 == self.path[-1][1]:
-                self.path.pop()
-            if not self.path:
-                return
-            self.path[-1][0] += 1
-
-    def weight(self) -> Fraction:
-        found = Fraction(1)
-        for _, cells in self.path:
-            found /= cells
-        return found
+    def __init__(self, script: Script, names: list[str]) -> None:
+        super().__init__(script, names, TOKENS)
+        self.known: dict[Hashable, int] = {}
 
     def number(self, key: Hashable, cells: int) -> float:
         if key not in self.known:
-            if len(self.known) == len(self.path):
-                self.path.append([0, cells])
-            self.known[key] = self.path[len(self.known)][0]
+            self.known[key] = self.script.choose([1 / cells] * cells)
         return (self.known[key] + 0.5) / cells
-
-
-class Branching(Noise):
-    def __init__(self, tree: Tree, names: list[str]) -> None:
-        super().__init__(0, names, TOKENS)
-        self.tree = tree
 
     def uniform(self, purpose: int, sequences: Any, positions: Any) -> Any:
         assert purpose < PURPOSES
         places = np.broadcast_to(positions, np.broadcast_shapes(np.shape(sequences), np.shape(positions)))
-        each = [self.tree.number((purpose, x), CELLS[purpose]) if x < TOKENS else 0.5 for x in places.ravel().tolist()]
+        each = [self.number((purpose, x), CELLS[purpose]) if x < TOKENS else 0.5 for x in places.ravel().tolist()]
         return np.array(each).reshape(places.shape)
 
     def drafts(self, sequences: Any, positions: Any, ahead: Any, count: int) -> Any:
         pairs = zip(positions.tolist(), ahead.tolist(), strict=True)
-        return np.array([[self.tree.number((DRAFT, *pair), CELLS[DRAFT])] for pair in pairs])
+        return np.array([[self.number((DRAFT, *pair), CELLS[DRAFT])] for pair in pairs])
 
 
 class Watching(Switched):
@@ -89,23 +68,25 @@ class Watching(Switched):
             self.looked = 0
 
 
-def law(rule: Rule, monkeypatch: pytest.MonkeyPatch, *, careless: bool = False) -> dict[tuple[int, ...], float]:
-    tree, found = Tree(), dict[tuple[int, ...], Fraction]()
+def law(rule: Rule, monkeypatch: pytest.MonkeyPatch, *, careless: bool = False) -> Law:
+    """Return the exact law of the loop's texts; the shared stream is a number that both sides invert."""
 
-    def race(rows: Any, keys: Any, positions: Any) -> tuple[Any, Any]:
-        places = [int(x) - 1 for x in positions]  # the prompt has one token
-        numbers = [tree.number(("stream", x), 4) if x < TOKENS else 0.5 for x in places]
-        mass = np.cumsum(rows.double().numpy(), axis=1)
-        winners = [np.searchsorted(row, u, side="right") for row, u in zip(mass, numbers, strict=True)]
-        return np.array(winners), mass[:, -1]
+    def run(script: Script) -> tuple[int, ...]:
+        noise = Branching(script, ["a"])
 
-    monkeypatch.setattr(session, "raced", race)
-    for _ in tree.runs():
-        noise = {"noise": lambda seed, names, count: Branching(tree, list(names))}
-        (one,) = decode(PAIR, [Prompt("a", "0", "")], Watching(rule, careless=careless), new_tokens=TOKENS, **noise)
-        found[tuple(one.tokens)] = found.get(tuple(one.tokens), Fraction(0)) + tree.weight()
-    assert sum(found.values()) == 1
-    return {text: float(mass) for text, mass in found.items()}
+        def race(rows: Any, keys: Any, positions: Any) -> tuple[Any, Any]:
+            places = [int(x) - 1 for x in positions]  # the prompt has one token
+            numbers = [noise.number(("stream", x), 4) if x < TOKENS else 0.5 for x in places]
+            mass = np.cumsum(rows.double().numpy(), axis=1)
+            winners = [np.searchsorted(row, u, side="right") for row, u in zip(mass, numbers, strict=True)]
+            return np.array(winners), mass[:, -1]
+
+        monkeypatch.setattr(session, "raced", race)
+        method = Watching(rule, careless=careless)
+        (one,) = decode(PAIR, [Prompt("a", "0", "")], method, new_tokens=TOKENS, noise=lambda *_: noise)
+        return tuple(one.tokens)
+
+    return every_outcome(run)
 
 
 def first_tokens_then(follow: Callable[[int], Chosen]) -> Rule:

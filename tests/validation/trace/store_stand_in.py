@@ -12,15 +12,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-import pytest
-
-from validation.trace import remote
-
 KEY = "known"
 PAGE = 3  # keys in one page of a list
 
 Fault = Callable[[str, str], str | None]
-"""From method and key to None, ``"503"``, ``"cut"``, ``"lost"`` (written, but not answered) or ``"gone"`` (neither)."""
+"""From method and key to None, ``"503"``, ``"cut"`` or ``"lost"`` (written, but not answered)."""
 
 
 class Bucket(ThreadingHTTPServer):
@@ -30,7 +26,6 @@ class Bucket(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), handler)
         self.objects: dict[str, bytes] = {}
         self.asked: list[tuple[str, str]] = []
-        self.readers: dict[str, set[str]] = {}
         self.fault: Fault = lambda method, key: None
         self.lock = threading.Lock()
 
@@ -60,8 +55,6 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(
                     503, b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
                 )
-            if fault == "gone":
-                return self.leave()
             if refusal := self.denied():
                 return self.answer(*refusal)
             if self.command == "GET" and "list-type" in parts.query:
@@ -91,8 +84,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def denied(self) -> tuple[int, bytes] | None:
         signed = re.search(r"Credential=([^/]*)/", self.headers.get("authorization") or "")
-        if signed is not None:
-            self.server.readers.setdefault(signed[1], set()).add(self.path.partition("?")[0])
         if signed is None or signed[1].partition("-")[0] == KEY:
             return None
         return 403, b"<Error><Code>InvalidAccessKeyId</Code></Error>"
@@ -162,13 +153,3 @@ def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
 def access(address: str, key: str = KEY) -> dict[str, str]:
     given = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
     return {f"AWS_{name}": value for name, value in given.items()}
-
-
-@contextmanager
-def known_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    with bucket() as server:
-        for name, value in access(server.address).items():
-            monkeypatch.setenv(name, value)
-        remote._store.cache_clear()
-        yield server
-    remote._store.cache_clear()

@@ -19,12 +19,10 @@ from validation.decoding.trace_drafts import (
     POINTS,
     Index,
     Row,
-    TraceKey,
     chunks_of,
     even_texts,
     prompt_of,
     text_of,
-    trace_key,
 )
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
@@ -103,12 +101,11 @@ def losses_of(trace: Trace, seed: int) -> Losses:
     Losses
         Of all texts within the work limit, otherwise of evenly spaced whole texts.
     """
-    return _losses(trace_key(trace), seed, SAMPLED_VALUES)
+    return _losses(trace, seed, SAMPLED_VALUES)
 
 
 @lru_cache(maxsize=2)
-def _losses(source: TraceKey, seed: int, values: int) -> Losses:
-    trace = source.trace
+def _losses(trace: Trace, seed: int, values: int) -> Losses:
     rows = np.concatenate(even_texts(trace, values // trace.vocabulary))
     rng = np.random.default_rng([seed, 6])
     parts = [_at_positions(chunk, rng) for _, chunk in chunks_of(trace, rows)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,4 +131,4 @@ def top_k(
         table.add_row(f"{line.bias:g}", f"{line.covered:.1%}", mean)
     console.print(table)
     if as_json:
-        print_json(found.as_json() | {"processing": [values.as_json() for values in said]})
+        print_json(asdict(found) | {"processing": [asdict(values) for values in said]})

@@ -21,15 +21,13 @@ from validation.errors import UserError
 
 JSON = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
-Entry = tuple[int, float]
-"""A token and its log-probability."""
+Entry = tuple[int, float]  # a token and its log-probability
 ListedPosition = tuple[int, int, list[Entry]]
 """Its number in the file, the token of the text, and the largest entries there, in descending order."""
 Value = Callable[[str, Any], float]
 
 
 def open_answers(path: Path, processing: Processing) -> ListSource:
-    """Return the lists of a file of answers."""
     for where, answer in read_json(path):
         found, _ = _engine(where, answer)
         texts = partial(_texts, path, processing)

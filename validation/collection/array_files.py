@@ -49,7 +49,6 @@ class ArraySource:
 
 
 def file_mark(path: Path, label: str) -> str:
-    """Return the label with the size and the time of a file, or of all files of a folder."""
     files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
     stats = [file.stat() for file in files]
     newest = datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0), UTC)
@@ -57,7 +56,6 @@ def file_mark(path: Path, label: str) -> str:
 
 
 def open_source(where: str | Path) -> ArraySource:
-    """Open the array named ``FILE`` or ``FILE:KEY``."""
     path, key = Path(where), None
     if not path.exists() and ":" in str(where):
         head, _, tail = str(where).rpartition(":")

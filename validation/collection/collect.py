@@ -78,7 +78,6 @@ def collect(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Continue prompts with the target model and store the logits of both models at every generated position."""
     settings, encoded = settings_of(pair, prompts, positions=positions, new_tokens=new_tokens, batch=batch, seed=seed)
     path = place(store_path)
     if not fresh and (finished := finished_trace(path, settings)) is not None:
@@ -312,7 +311,6 @@ def write_manifest(
     state: Mapping[str, Any],
     command: str | None,
 ) -> None:
-    """Fill the manifest of a trace that is about to be finished."""
     rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
     spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
     pace = round(writer.positions / spent, 1)

@@ -23,10 +23,8 @@ from validation.errors import UserError
 
 CONFIG = "compression_config.yaml"
 LARGEST_CONFIG = 2**16
-LONGEST = 2**16
-"""Largest k that is read."""
-TEXTS = 8
-"""Texts in memory at a time."""
+LONGEST = 2**16  # largest k that is read
+TEXTS = 8  # texts in memory at a time
 COLUMNS = ("input_ids", "compressed_logprobs", "bytepacked_indices")
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23, "float64": 2.0**-23}
@@ -60,7 +58,6 @@ def open_distillkit(folder: Path) -> ListSource:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a folder."""
     import yaml
 
     if not path.is_file():

@@ -20,20 +20,16 @@ from validation.trace.reader import LOGITS, Trace, TraceWriter, check_disk_space
 from validation.trace.remote import RemotePath, place
 
 COMMIT_ROWS = 2**18
-MASKED = -60_000.0
-"""Stored for a probability of 0: float32's softmax of it is 0."""
-CORPUS, TARGET = "corpus", "target"
-"""Who wrote the texts: a corpus, or the target model."""
+MASKED = -60_000.0  # stored for a probability of 0: float32's softmax of it is 0
+CORPUS, TARGET = "corpus", "target"  # who wrote the texts: a corpus, or the target model
 
 
 def holds_lists(where: str | Path) -> bool:
-    """Return whether a file or folder holds top-k lists, and not whole rows."""
     path = Path(where)
     return (path / CONFIG).is_file() if path.is_dir() else path.is_file() and path.name.lower().endswith(JSON)
 
 
 def open_lists(where: str | Path, processing: Processing) -> ListSource:
-    """Return the top-k lists of a file of an engine's answers, or of a folder of DistillKit."""
     path = Path(where)
     return open_distillkit(path) if path.is_dir() else open_answers(path, processing)
 
@@ -52,7 +48,7 @@ def import_lists(
     """Build a trace from top-k lists; lists of all V tokens of both models become an ordinary trace of whole rows."""
     path = place(store_path)
     settings: dict[str, Any] = {"draft": draft.mark(), "target": target.mark(), "vocabulary": vocabulary}
-    settings |= {"processing": [one.as_json() for one in processing], "texts": text_origin}
+    settings |= {"processing": [asdict(one) for one in processing], "texts": text_origin}
     if not fresh and (finished := finished_trace(path, settings)) is not None:
         return finished
     pair = pair_lists(draft, target, vocabulary, progress)
@@ -69,7 +65,7 @@ def import_lists(
         "pair": {"name": "imported", "small_name": draft.label, "large_name": target.label},
         "imported": {"draft": draft.label, "target": target.label, "formats": [draft.format, target.format]},
         "rounding": {"draft": asdict(draft.rounding), "target": asdict(target.rounding)},
-        "processing": {name: one.as_json() for name, one in zip(("draft", "target"), processing, strict=True)},
+        "processing": {name: asdict(one) for name, one in zip(("draft", "target"), processing, strict=True)},
         "texts": text_origin,
         "notes": notes + ([CORPUS_NOTE] if text_origin == CORPUS else []),
         "prompts": [],

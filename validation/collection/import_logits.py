@@ -6,7 +6,6 @@ each; without texts, all rows form one sequence.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from validation.collection.array_files import ArraySource, open_source
 from validation.collection.fingerprint import finished_trace
 from validation.collection.import_lists import CORPUS, CORPUS_NOTE
 from validation.collection.processing import Processing, processing_note
-from validation.collection.top_k import Rounding
+from validation.collection.top_k import Progress, Rounding
 from validation.errors import UserError
 from validation.trace.format import NO_TOKEN
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
@@ -27,9 +26,6 @@ from validation.trace.remote import RemotePath, place
 BLOCK_VALUES = 2**22  # logits of one model in memory at a time
 COMMIT_BLOCKS = 32
 LARGEST = {"float16": float(np.finfo(np.float16).max), "float32": float(np.finfo(np.float32).max)}
-
-
-Progress = Callable[[int, int, str], None]
 
 
 def import_logits(
@@ -45,7 +41,6 @@ def import_logits(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Build a trace from logits stored in files."""
     report = progress or (lambda done, total, text: None)
     sources = {"draft": open_source(draft), "target": open_source(target)}
     rows, vocabulary = _common_shape(sources)
@@ -63,7 +58,7 @@ def import_logits(
     said = processing or (draft_values, target_values)
     stores = {name: source.store for name, source in sources.items() if source.store is not None}
     text_origin = text_origin or (CORPUS if stores else None)
-    settings |= {"processing": [one.as_json() for one in said], "text_origin": text_origin}
+    settings |= {"processing": [asdict(one) for one in said], "text_origin": text_origin}
     if stores and dtype == "float16":
         raise UserError(
             f"float16 would round {next(iter(stores.values())).path} more than the store did; leave out --dtype."
@@ -77,7 +72,7 @@ def import_logits(
     manifest: dict[str, Any] = {
         "pair": {"name": "imported", "small_name": sources["draft"].label, "large_name": sources["target"].label},
         "imported": {name: source.label for name, source in sources.items()},
-        "processing": {name: one.as_json() for name, one in zip(sources, said, strict=True)},
+        "processing": {name: asdict(one) for name, one in zip(sources, said, strict=True)},
         "notes": [*([note] if note else []), processing_note(*said)],
         "prompts": [],
     }
@@ -124,7 +119,6 @@ def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64
 
 
 def default_values(where: str | Path) -> str:
-    """Return what the values of an array file are, if nothing is stated: log-probabilities in a store of llama.cpp."""
     return "raw_logits" if open_source(where).store is None else "raw_logprobs"
 
 

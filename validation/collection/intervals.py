@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ from hlmtheory.truncation import (
 from validation.collection.top_k import ListPair, Lists
 from validation.errors import UserError
 
-PROMISES = (0.01, 0.05, 0.1, 0.2)
-"""Limits of the Bias for which the certified number of probabilities is computed."""
+PROMISES = (0.01, 0.05, 0.1, 0.2)  # limits of the Bias for which the certified number of probabilities is computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +43,8 @@ class Intervals:
     widest: float  # width of the widest of these intervals
     certified: tuple[Certified, ...]  # from the draft model's lists alone
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def intervals(pair: ListPair) -> Intervals:
-    """Return the intervals from two sources of top-k lists, block by block."""
     low = high = widest = 0.0
     known, sums = np.zeros(len(PROMISES)), np.zeros(len(PROMISES))
     for lists, *_ in pair.blocks():

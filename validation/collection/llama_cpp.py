@@ -21,8 +21,7 @@ from validation.errors import UserError
 MAGIC = b"_logits_"
 HEADER = 20
 BLOCK_VALUES = 2**22
-FLOAT32 = 2.0**-22
-"""Rounding error of the sum of a floor and a level in float32, twice, as a share of the floor."""
+FLOAT32 = 2.0**-22  # rounding error of the sum of a floor and a level in float32, twice, as a share of the floor
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,6 @@ def _width(vocabulary: int) -> int:
 
 
 def open_store(path: Path) -> Store:
-    """Return the store in a file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     if len(head) < HEADER or not head.startswith(MAGIC):

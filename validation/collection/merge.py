@@ -1,6 +1,6 @@
 """Merge the shards of a trace: copy their batches, in order, into the trace that one process would have written.
 
-Arrays, settings and prompts are the same bit for bit, if the machines round alike; a note names them if they differ.
+Arrays, settings and prompts are the same bit for bit, if the machines round alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def merge_shards(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Merge all shards of one collection into one trace, and return it."""
     shards = in_order([read_shard(folder) for folder in folders])
     settings, about = shards[0].settings, shards[0].about
     path, report = place(store_path), progress or (lambda done, total, text: None)
@@ -47,14 +46,12 @@ def merge_shards(
             writer.commit(state)
         used = list(dict.fromkeys(i for one in batches for i in one.chosen))
         write_manifest(writer, settings, about, used, state, command)
-        writer.manifest["notes"] += _other_machines(shards)
         writer.manifest["shards"] = [_summary(shard) for shard in shards]
     report(total, total, "done")
     return open_trace(path)
 
 
 def in_order(shards: Sequence[Shard]) -> list[Shard]:
-    """Return the shards by number."""
     if not shards:
         raise UserError("There are no shards; give the folder of each.")
     first = shards[0]
@@ -116,18 +113,6 @@ def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:
         writer.append(**{name: array[low:high] for name, array in shard.rows.arrays.items()})
 
 
-def _other_machines(shards: Sequence[Shard]) -> list[str]:
-    machines = [machine for shard in shards for machine in shard.machines]
-    found = []
-    for name in machines[0]:
-        values = list(dict.fromkeys(str(machine[name]) for machine in machines))
-        if len(values) > 1:
-            found.append(f"{name}: {', '.join(values)}")
-    if not found:
-        return []
-    return [f"The shards come from different machines ({'; '.join(found)}), which may round logits differently."]
-
-
 def _summary(shard: Shard) -> dict[str, Any]:
     seconds = round(shard.state["sampling"] + shard.state["scoring_and_storing"], 3)
-    return {"shard": str(shard.place), "batches": len(shard.ends), "seconds": seconds, "machines": shard.machines}
+    return {"shard": str(shard.place), "batches": len(shard.ends), "seconds": seconds}

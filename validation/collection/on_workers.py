@@ -27,7 +27,6 @@ def collect_on_workers(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Collect a shard on each worker, merge them, and return the trace."""
     folder = path.absolute().with_name(f"{path.name}-shards")
     with connected(address) as client:
         refuse_other_workers(client, address)

@@ -46,9 +46,6 @@ class Processing:
         said = [f"{name}={value:g}" for name, value in self.settings().items() if value != default[name]]
         return f"{self.values} at {', '.join(said) or 'temperature=1'}"
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def parse_processing(text: str | None, default: str) -> Processing:
     """Return what ``VALUES[,setting=number]...`` says; without a text the values are ``default``."""
@@ -89,7 +86,6 @@ def _number(name: str, text: str) -> float:
 
 
 def refuse_mixed(draft: Processing, target: Processing) -> None:
-    """Refuse two models whose values were processed differently."""
     if draft.raw != target.raw or draft.settings() != target.settings():
         raise UserError(
             f"The draft model's values are {draft.words()}, the target model's {target.words()}; q and p must be "
@@ -99,7 +95,6 @@ def refuse_mixed(draft: Processing, target: Processing) -> None:
 
 
 def processing_note(draft: Processing, target: Processing) -> str:
-    """Return the sentence for the report."""
     both = draft.words() if draft.values == target.values else f"{draft.words()} and {target.words()}"
     said = "as stated" if draft.stated and target.stated else "the default, since nothing else was stated"
     return f"Values: {both} ({said})."

@@ -39,7 +39,6 @@ def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
 
 
 def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
-    """Read prompts from a file."""
     path = Path(path)
     if limit is not None and limit < 1:
         raise UserError(f"The limit of prompts is {limit}; it must be at least 1.")

@@ -40,8 +40,7 @@ class Recorder:
     settings: list[dict[str, Any]] = field(default_factory=list)
     """How each text was generated: the candidate generator, do_sample, temperature, top_k, top_p and min_p."""
     pair: tuple[str, str] = ("assistant", "target")
-    trace: Trace | None = None
-    """The rows, once the ``with`` block has ended."""
+    trace: Trace | None = None  # the rows, once the ``with`` block has ended
 
     def acceptance(self) -> list[AcceptanceRecord]:
         return [

@@ -1,7 +1,7 @@
 """Collect one shard of a trace: every N-th batch, in a store of its own.
 
 A batch has its own seed and the same prompts whoever collects it, so :mod:`validation.collection.merge` can put the
-batches of all shards in order. A shard is a folder with ``shard.json`` (settings, prompts, machines) and ``rows``, a
+batches of all shards in order. A shard is a folder with ``shard.json`` (settings, prompts) and ``rows``, a
 trace that is never finished, so that the shard can be continued.
 """
 
@@ -57,7 +57,6 @@ class Shard:
     place: ShardNumber
     settings: dict[str, Any]  # those of :func:`validation.collection.collect.settings_of`
     about: dict[str, Any]  # ``pair``, ``notes`` and ``prompts``, as plain values
-    machines: list[dict[str, Any]]  # where it was collected: device, threads and versions
     rows: Trace | None  # None if nothing is stored
     ends: list[int]  # the row after each of its batches
     state: dict[str, Any]  # texts and seconds
@@ -69,7 +68,6 @@ class Shard:
 
 
 def shard_number(text: str) -> ShardNumber:
-    """Read a shard's number as ``I/N``."""
     first, slash, second = text.partition("/")
     if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
         raise UserError(f"The shard is {text!r}; give I/N with I from 1 to N, for example 2/3.")
@@ -94,7 +92,6 @@ def collect_shard(
     command: str | None = None,
     fresh: bool = False,
 ) -> list[int]:
-    """Collect the batches of one shard, and return the positions of each."""
     folder, report = Path(folder), progress or (lambda done, total, text: None)
     positions, new_tokens = settings["positions"], settings["new_tokens"]
     _refuse_foreign(folder)
@@ -103,7 +100,7 @@ def collect_shard(
     every = place.own(-(-len(prompts) // settings["batch"]))  # its batches, if each prompt is used once
     with TraceWriter(folder / ROWS, pair.vocabulary, settings=own, fresh=fresh, finish=False) as writer:
         check_disk_space(folder, max(0, share // place.of - writer.positions), pair.vocabulary)
-        _describe(folder, pair, prompts, settings, place, command, keep=bool(writer.positions))
+        _describe(folder, pair, prompts, settings, place, command)
         state = BEGINNING | writer.state
         counts = read_shard(folder).counts
         for one in own_batches(len(prompts), settings, place):
@@ -133,7 +130,6 @@ def its_share(settings: Mapping[str, Any], place: ShardNumber, batches: int | No
 
 
 def own_batches(count: int, settings: Mapping[str, Any], place: ShardNumber) -> Iterator[Batch]:
-    """Yield the batches of a shard; ``count`` is the number of prompts."""
     return islice(batches_of(count, settings), place.number - 1, None, place.of)
 
 
@@ -150,7 +146,7 @@ def read_shard(folder: str | Path) -> Shard:
     if (found.get("format"), found.get("version")) != (FORMAT, VERSION):
         raise UserError(f"{folder / FILE} is not that of a shard that this program knows; check the path.")
     place = ShardNumber(found["shard"], found["shards"])
-    shard = Shard(folder, place, found["settings"], found["about"], found["machines"], None, [], dict(BEGINNING))
+    shard = Shard(folder, place, found["settings"], found["about"], None, [], dict(BEGINNING))
     if not has_begun(folder / ROWS):
         return shard
     committed = read_committed(folder / ROWS)
@@ -208,30 +204,8 @@ def _describe(
     settings: Mapping[str, Any],
     place: ShardNumber,
     command: str | None,
-    *,
-    keep: bool,
 ) -> None:
-    """Write ``shard.json``; ``keep`` the machines of earlier runs, because they wrote some of the rows."""
-    machines = []
-    if keep:
-        with contextlib.suppress(FileNotFoundError):
-            machines = read_sealed(folder / FILE)["machines"]
-    if (here := machine(pair)) not in machines:
-        machines.append(here)
     about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [prompt.plain() for prompt in prompts]}
     content = {"format": FORMAT, "version": VERSION, "shard": place.number, "shards": place.of}
-    content |= {"settings": dict(settings), "about": about, "machines": machines, "command": command}
+    content |= {"settings": dict(settings), "about": about, "command": command}
     write_sealed(folder / FILE, content)
-
-
-def machine(pair: Pair) -> dict[str, Any]:
-    """Return what decides how logits are rounded, besides the models: processor, threads and versions."""
-    import torch
-    import transformers
-
-    if pair.device.type == "cuda":
-        name = torch.cuda.get_device_name(pair.device)
-    else:
-        name = f"{pair.device.type} {torch.backends.cpu.get_cpu_capability()}"
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    return {"device": name, "threads": torch.get_num_threads()} | versions

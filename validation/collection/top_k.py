@@ -20,8 +20,7 @@ from validation.collection.array_files import file_mark
 from validation.errors import UserError
 
 LARGEST_ID = 2**31 - 1
-MASS = 1e-4
-"""Tolerance for the mass of a list, as in :func:`hlmtheory.truncation.partial_distance`."""
+MASS = 1e-4  # tolerance for the mass of a list, as in :func:`hlmtheory.truncation.partial_distance`
 BLOCK_ENTRIES = 2**18  # of one model in memory at a time
 
 Progress = Callable[[int, int, str], None]
@@ -174,7 +173,6 @@ class ListPair:
 def pair_lists(
     draft: ListSource, target: ListSource, vocabulary: int | None, progress: Progress | None = None
 ) -> ListPair:
-    """Read both sources once, check them, and return the pair."""
     size = _vocabulary(draft, target, vocabulary)
     rows = texts = 0
     ks = [LARGEST_ID, LARGEST_ID]

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
 
 Array = NDArray[Any]
-DRAFT, TARGET = "draft", "target"
-"""The two models."""
-NOT_BEGUN = -1
-"""Value of the draft length for a round that has not begun."""
+DRAFT, TARGET = "draft", "target"  # the two models
+NOT_BEGUN = -1  # value of the draft length for a round that has not begun
 
 
 class DecodingError(UserError):

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Text = tuple[int, ...]
 Law = dict[Text, float]
-COIN_FLOOR = 2.0**-8
-"""A coin below this number is 0 in the control of the zero-probability comparison."""
+COIN_FLOOR = 2.0**-8  # a coin below this number is 0 in the control of the zero-probability comparison
 
 
 def processed(table: Array, temperature: float, top_p: float) -> Array:
@@ -36,7 +35,6 @@ def processed(table: Array, temperature: float, top_p: float) -> Array:
 
 
 def node_of(text: Text, vocabulary: int) -> int:
-    """Return the row of a table after a text."""
     place = 0
     for token in text:
         place = place * vocabulary + token + 1

@@ -62,7 +62,6 @@ def _calibrated(tokens: Tokens, risk: float) -> float:
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
-    """Return the parameters fitted to that trace: the stored ones, or else fit them now."""
     if (found := _read(trace, file)) is not None:
         return found
     fitted = fit(trace)
@@ -97,7 +96,6 @@ def of_other_models(trace: Trace, pair: Pair) -> str:
 
 
 def fit_mark(fitted: Mapping[str, Any]) -> str:
-    """Return the fingerprint of fitted parameters."""
     plain = {name: None if value is None else float(value) for name, value in fitted.items()}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -61,7 +61,6 @@ def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
 
 
 def check_settings(confidence: float, resamples: int) -> None:
-    """Raise if the confidence is outside (0, 1) or the number of sets is below 1."""
     if not 0 < confidence < 1:
         raise UserError(f"The confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
     if resamples < 1:

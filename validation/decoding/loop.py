@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 DEFAULT_NEW_TOKENS, DEFAULT_BATCH, DEFAULT_SEED = 160, 16, 1
-PAPER_TIMES = (0.0256, 0.1046)
-"""Seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V."""
+PAPER_TIMES = (0.0256, 0.1046)  # seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V
 
 
 def decode(

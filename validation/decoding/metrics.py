@@ -123,7 +123,6 @@ def summarize(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> Summary:
-    """Return every metric of one method over one link, with bootstrap intervals over prompts."""
     check_settings(confidence, resamples)
     records = sorted(records, key=lambda record: record.prompt)  # the draws must not depend on their order
     method, link = _one_method(records)

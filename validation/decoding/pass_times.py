@@ -67,7 +67,6 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
 
 
 def passes_of(pair: Pair, folder: Path) -> Passes:
-    """Return the stored times of this pair on this device, or measure them and store them in ``folder``."""
     file = folder / FILE
     try:
         plain = read_sealed(file)

@@ -19,7 +19,6 @@ FILE = "policy.json"
 
 
 def write_policy(policy: DevicePolicy, path: str | Path) -> Path:
-    """Write a policy to a file, or to ``policy.json`` in a folder, atomically; return the file's path."""
     file = Path(path)
     file = file / FILE if file.is_dir() else file
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +27,6 @@ def write_policy(policy: DevicePolicy, path: str | Path) -> Path:
 
 
 def read_policy(path: str | Path) -> DevicePolicy:
-    """Return the policy of a file, or of ``policy.json`` in a folder."""
     file = Path(path)
     file = file / FILE if file.is_dir() else file
     try:

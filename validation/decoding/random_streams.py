@@ -123,5 +123,4 @@ class Columns(np.random.Generator):
 
 
 def label(*parts: object) -> str:
-    """Return a short hash of some values."""
     return f"{zlib.crc32(repr(parts).encode()):08x}"

@@ -22,10 +22,8 @@ from validation.decoding.streamed import stream
 from validation.errors import UserError
 
 Array = NDArray[Any]
-BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0
-"""W and the Rician K-factor of cu-hlm Section V."""
-AVERAGE_SNR_DB = tuple(range(-20, 11, 5))
-"""The average SNRs of cu-hlm Fig. 10, in its steps of 5 dB."""
+BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0  # W and the Rician K-factor of cu-hlm Section V
+AVERAGE_SNR_DB = tuple(range(-20, 11, 5))  # the average SNRs of cu-hlm Fig. 10, in its steps of 5 dB.
 
 
 def retime(

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-BRANCHES = 64
-"""Number of parts from which one random number chooses in :func:`draw`."""
+BRANCHES = 64  # number of parts from which one random number chooses in :func:`draw`
 
 
 def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:

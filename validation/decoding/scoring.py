@@ -34,7 +34,6 @@ _WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  #
 
 
 def score_key(record: GenerationRecord) -> str:
-    """Return the key of a record's scores."""
     return f"{record.method} | {record.prompt} | {record.link}"
 
 
@@ -48,7 +47,6 @@ def score(
     embed: Embed | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Scores:
-    """Return the scores of texts, computed where ``known`` lacks them."""
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
     if embed is None:
         try:

@@ -20,8 +20,7 @@ from validation.decoding.links import Channel
 from validation.decoding.records import GenerationRecord, Round
 
 Array = NDArray[Any]
-TICKS = 10**12
-"""Ticks of the clock a second. Times are whole numbers, so that events at one time are seen to be."""
+TICKS = 10**12  # ticks of the clock a second. Times are whole numbers, so that events at one time are seen to be.
 DRAFTED, SENT, ARRIVED, VERIFIED, ANSWERED = range(5)  # in the order in which events of one time happen
 
 

@@ -35,17 +35,14 @@ from validation.trace.reader import Trace, fingerprint
 from validation.trace.sealed import read_sealed, write_sealed
 
 TEXTS = "texts.jsonl"
-ANSWER_TOKENS = 512
-"""r_max of cu-hlm Section V-A."""
+ANSWER_TOKENS = 512  # r_max of cu-hlm Section V-A
 
-CLOUD_S = 0.1046
-"""Seconds of a pass of the target model: cu-hlm's value, since flexspec prints none."""
+CLOUD_S = 0.1046  # seconds of a pass of the target model: cu-hlm's value, since flexspec prints none
 
 CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
 """Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
 
-RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}
-"""flexspec Table I."""
+RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}  # flexspec Table I
 
 
 def flexspec_links() -> list[FadingLink]:
@@ -155,7 +152,6 @@ def decode_study(
     more: Sequence[Method] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Decoded:
-    """Decode a study, or the missing part of it, and return its records and scores."""
     fitted = None if trace is None else fitted_to(trace, folder.parent / "fitted.json")
     methods = [*study.methods(fitted), *more]
     refuse_unknown(study, only, [method.name for method in methods])
@@ -196,7 +192,6 @@ def decode_study(
 
 
 def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse a method that a study does not have."""
     if unknown := [name for name in only if name not in names]:
         near = nearest(unknown[0], names)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -209,7 +204,6 @@ def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: i
 
 
 def open_study(folder: Path) -> Decoded:
-    """Open what :func:`decode_study` stored."""
     again = f"`python3 hlm decode {folder.name}`"
     try:
         about = read_sealed(folder / "study.json")
@@ -248,7 +242,6 @@ def _known_scores(file: Path) -> Scores:
 
 
 def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, folder: Path) -> Path:
-    """Write every text with its prompt, method and link, and return the file."""
     asked = {prompt.id: prompt.text for prompt in prompts}
     lines = []
     for record in (record for records in decoded.by_method.values() for record in records):
@@ -265,7 +258,6 @@ def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, fol
 
 
 def text_of(record: GenerationRecord, tokenizer: Any) -> str:
-    """Return the new tokens of a record as text."""
     return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 

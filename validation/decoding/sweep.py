@@ -27,8 +27,7 @@ Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
 STORED_NAMES = {"max_draft_length": "longest", "distortion_tolerance": "tolerance", "bias_tolerance": "bias"}
 """For each renamed parameter of a method, its old name, which journals' marks still use."""
-STORED_CLASSES = {"DraftOnly": "SmallOnly", "TargetOnly": "LargeOnly"}
-"""For each renamed class, its old name."""
+STORED_CLASSES = {"DraftOnly": "SmallOnly", "TargetOnly": "LargeOnly"}  # for each renamed class, its old name
 _PLAIN = (int, float, str, bool, type(None))
 
 
@@ -83,7 +82,6 @@ def sweep(
 
 
 def read_records(folder: str | Path) -> list[GenerationRecord]:
-    """Return the records that a sweep has stored in a folder so far, in the order in which they were finished."""
     header, entries, _ = _read(Path(folder))
     if header is None:
         raise UserError(f"There is no sweep at {folder}; check the path.")

@@ -22,8 +22,7 @@ CHUNK_VALUES = 2**17  # logits perturbed at a time, 1 MiB in float64: they stay 
 CHUNKS_READ = 32  # chunks read at a time: 16 MiB of float16 logits
 OFFLINE_VALUES = 2**20  # probabilities sorted at a time for k*
 DRAWS = 20
-POINTS = np.arange(DRAWS + 1) / DRAWS
-"""Possible values of u: 0, .05, …, 1."""
+POINTS = np.arange(DRAWS + 1) / DRAWS  # possible values of u: 0, .05, …, 1
 
 Row = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -103,13 +102,11 @@ def even_texts(trace: Trace, positions: int) -> list[Index]:
 
 
 def text_of(trace: Trace, rows: Index) -> Index:
-    """Number the texts of ascending rows: 0, 1, …."""
     starts = np.flatnonzero(np.asarray(trace.arrays["position"][:]) == 0)
     return np.unique(np.searchsorted(starts, rows, side="right"), return_inverse=True)[1].astype(np.int64)
 
 
 def prompt_of(trace: Trace, rows: Index) -> Index:
-    """Number the prompts of the rows: 0, 1, …; a prompt can have several texts."""
     labels = np.asarray(trace.arrays["prompt_index"][:])[rows]
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
@@ -128,7 +125,6 @@ def chunks_of(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
 
 
 def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Generator) -> Row:
-    """Return the uncertainty of the drafts at ascending rows, by 20 draws at temperatures up to 2, as in the papers."""
     parts, done = [], 0
     for _, chunk in chunks_of(trace, rows):
         logits = chunk.draft_logits.astype(np.float64)
@@ -139,7 +135,6 @@ def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Gener
 
 
 def rejection_at(trace: Trace, rows: Index, token: Index) -> Row:
-    """Return the rejection probability of the drafts at ascending rows."""
     parts, done = [], 0
     for _, chunk in chunks_of(trace, rows):
         drafts = token[done : done + len(chunk.tokens)]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from validation.decoding.random_streams import Chance
 
 Array = NDArray[Any]
-ROOT = 0
-"""The node of the last kept token: it is no draft."""
+ROOT = 0  # the node of the last kept token: it is no draft
 
 
 class BrokenLogitsError(Exception):

@@ -31,7 +31,6 @@ def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
 
 
 def float_bits(value: float) -> int:
-    """Return the 32 bits of a number in float32."""
     return int(np.float32(value).view(np.uint32))
 
 

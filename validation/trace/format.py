@@ -53,8 +53,7 @@ FIELDS = {
 }
 """Arrays of a trace of logits."""
 ARRAYS = tuple(FIELDS)
-LOGITS, LISTS = "logits", "top-k"
-"""Kinds of traces: of whole rows, and of lists of the most probable tokens."""
+LOGITS, LISTS = "logits", "top-k"  # kinds of traces: of whole rows, and of lists of the most probable tokens
 LIST_DTYPE = "float64"
 LONGEST_LIST = 2**20
 MANIFEST = "manifest.json"
@@ -75,7 +74,6 @@ def list_fields(draft_k: int, target_k: int) -> dict[str, Field]:
 
 
 def fields_of(header: Mapping[str, Any]) -> Mapping[str, Field]:
-    """Return the arrays of a trace with this header of its journal."""
     if header.get("kind", LOGITS) == LOGITS:
         return FIELDS
     widths = header.get("widths")
@@ -119,7 +117,6 @@ def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def read_committed(path: Place) -> Committed:
-    """Read the journal of a trace of this format version."""
     refuse_links(path)
     committed = read_journal(path)
     if committed.header.get("format") != FORMAT:
@@ -194,12 +191,10 @@ def own_files(path: Place) -> list[Place]:
 
 
 def name_in(file: Place, path: Place) -> str:
-    """Return the name of a file in a folder, with slashes."""
     return file.relative_to(path).as_posix()  # type: ignore[arg-type]  # both are of one kind
 
 
 def array_folders(path: Place) -> list[Place]:
-    """Return the folder of the arrays and the subfolder of each array."""
     return [path / FOLDER, *(path / FOLDER / name for name in _names())]
 
 
@@ -223,7 +218,7 @@ def check_files(path: Place, committed: Committed, *, content: bool) -> None:
         return
     for name, (size, crc) in committed.files.items():
         file = path / name
-        if content or not file.is_file() or file.stat().st_size != size:
+        if content or isinstance(file, RemotePath) or not file.is_file() or file.stat().st_size != size:
             check_file(file, size, crc, describe(name))
 
 
@@ -247,7 +242,6 @@ def read_tail(path: Place, committed: Committed) -> dict[str, NDArray[Any]]:
 
 
 def other_version(path: Place, version: object) -> UserError:
-    """Return the error for a trace of an older or newer format version."""
     return UserError(
         f"The trace at {path} has format version {version!r}, but this program reads version {VERSION} only; "
         "collect the trace again."

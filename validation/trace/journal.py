@@ -24,8 +24,7 @@ JOURNAL = "journal.jsonl"
 LOCK = "lock"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Sums = dict[str, tuple[int, int]]
-"""Path in the store → its size in bytes and the CRC-32 of its content."""
+Sums = dict[str, tuple[int, int]]  # path in the store → its size in bytes and the CRC-32 of its content
 
 
 @dataclass(slots=True)
@@ -44,7 +43,6 @@ class Committed:
 
 
 def line_of(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of the journal."""
     body = json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
     return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
 
@@ -62,7 +60,6 @@ def record_of(line: bytes, number: int) -> dict[str, Any] | None:
 
 
 def read_journal(folder: Place) -> Committed:
-    """Replay the journal up to its last valid line."""
     file = folder / JOURNAL
     try:
         content = file.read_bytes()
@@ -164,7 +161,6 @@ class RemoteJournal:
 
 
 def open_journal(folder: Place, committed: Committed | None = None) -> Journal | RemoteJournal:
-    """Return the journal of a trace, for appending."""
     return RemoteJournal(folder, committed) if isinstance(folder, RemotePath) else Journal(folder, committed)
 
 
@@ -241,7 +237,6 @@ def sync_folder(folder: Place) -> None:
 
 
 def check_file(path: Place, size: int, crc: int, what: str) -> bytes:
-    """Return the content of a committed file after checking its size and CRC-32."""
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:

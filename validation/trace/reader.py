@@ -94,7 +94,6 @@ def check_disk_space(
     dtype: str = "float16",
     fields: Mapping[str, Field] | None = None,
 ) -> None:
-    """Refuse to start a collection that exceeds the free disk space."""
     stored = (FIELDS if fields is None else fields).values()
     row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
@@ -156,7 +155,6 @@ class Trace:
 def open_trace(
     path: str | Path | RemotePath, *, verify: bool = False, partial: bool = False, kinds: Collection[str] = (LOGITS,)
 ) -> Trace:
-    """Open a trace for reading."""
     path = place(path)
     if not (path / JOURNAL).exists():
         raise _no_journal(path)
@@ -198,7 +196,6 @@ def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
 
 
 def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray]:
-    """Return the arrays up to the last commit."""
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 from typing import Any
 
 from validation.errors import UserError
@@ -105,19 +104,11 @@ class RemotePath:
                     raise self._problem("read", error) from error
         raise AssertionError
 
-    def stat(self) -> SimpleNamespace:
-        """Return ``st_size``, the size of an object in bytes."""
-        store = _store(self.root)
-        return SimpleNamespace(st_size=self._ask("read", lambda obstore: obstore.head(store, self.key))["size"])
-
     def is_file(self) -> bool:
-        if not self.key:
-            return False
         try:
-            self.stat()
+            return bool(self.key and self.mark())
         except FileNotFoundError:
             return False
-        return True
 
     def is_dir(self) -> bool:
         """Return whether there is an object below this; at ``http``, which has no lists, False."""
@@ -125,9 +116,6 @@ class RemotePath:
 
     def exists(self) -> bool:
         return self.is_file() or self.is_dir()
-
-    def is_symlink(self) -> bool:
-        return False
 
     def sizes(self) -> dict[str, int] | None:
         """Return the sizes of all objects below, by relative name; None at ``http``."""
@@ -263,5 +251,4 @@ def _without_password(url: str) -> str:
     return re.sub(r"//[^/]*@", "//", url)
 
 
-Place = Path | RemotePath
-"""A folder of this machine or of a store."""
+Place = Path | RemotePath  # a folder of this machine or of a store

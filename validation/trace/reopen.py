@@ -108,6 +108,5 @@ def remove_strays(path: Place, committed: Committed) -> None:
 
 
 def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the settings that differ, as text for an error message."""
     names = [name for name in {**there, **now} if there.get(name) != now.get(name)]
     return "; ".join(f"{name}: {there.get(name, 'none')} there, {now.get(name, 'none')} now" for name in names)

@@ -27,7 +27,6 @@ def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int = 1) -> 
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return the object of a file that :func:`write_sealed` wrote."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -12,8 +12,7 @@ from validation.trace.format import FIELDS, complete
 from validation.trace.reader import TraceChunk
 
 TEXT = 160  # positions in a synthetic sequence
-SYNTHETIC = "synthetic:"
-"""How the address of such a trace begins."""
+SYNTHETIC = "synthetic:"  # how the address of such a trace begins
 
 
 @dataclass(frozen=True, slots=True)

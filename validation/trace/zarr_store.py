@@ -42,7 +42,6 @@ def chunk_rows(row: tuple[int, ...], itemsize: int, most: int | None = None) -> 
 
 
 def load_zarr() -> Any:
-    """Import and return the zarr package, whose import takes long."""
     import zarr
     import zarr.abc.store
     import zarr.codecs
@@ -104,7 +103,6 @@ class ArrayFiles:
 
 
 def describe(name: str) -> str:
-    """Return a readable name of a file of a trace."""
     folder, _, last = name.rpartition("/")
     if last.startswith("c."):
         return f"chunk {last.split('.')[1]} of {folder.removeprefix(FOLDER + '/')}"

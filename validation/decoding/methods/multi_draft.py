@@ -28,10 +28,8 @@ from validation.decoding.wire import float_bits, index_bits, pack
 
 Array = NDArray[Any]
 SD = Family.SPECULATIVE
-FLEXSPEC_DRAFT_S = 0.0085
-"""Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
-SLOWEST_BPS = 1.0
-"""The rate for which a draft length is chosen while the link's rate is 0."""
+FLEXSPEC_DRAFT_S = 0.0085  # seconds of a draft on a Jetson AGX Orin: flexspec Table V
+SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link's rate is 0
 
 
 @register(entry("fixed K", Family.SPECULATIVE, BLACK, "o", default=BY_LENGTH, published="Std. SD"))

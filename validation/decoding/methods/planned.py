@@ -112,7 +112,6 @@ class Planned(Method):
 
 
 def refuse_other_sampling(policy: DevicePolicy, temperature: float, top_p: float) -> None:
-    """Raise a UserError if a run samples otherwise than the plan assumed."""
     if temperature != policy.temperature or top_p != 1.0:
         raise UserError(
             f"The policy is for temperature {policy.temperature:g} and top-p 1, and the run has {temperature:g} and "

@@ -98,12 +98,10 @@ class MethodInfo:
 def entry(
     name: str, family: Family, *style: str, width: float | None = None, order: int | None = None, **more: Any
 ) -> MethodInfo:
-    """Return a :class:`MethodInfo` from its name, its family and the parts of its style: colour, marker, line."""
     return MethodInfo(name, family, PlotStyle(*style, width=width, order=order), **more)
 
 
-REGISTERED: dict[str, MethodInfo] = {}
-"""Every entry by name, in the order in which the modules were imported."""
+REGISTERED: dict[str, MethodInfo] = {}  # every entry by name, in the order in which the modules were imported
 
 
 def _from_fit(make: Callable[..., Method], names: tuple[str, ...]) -> Callable[[Setup], Method]:

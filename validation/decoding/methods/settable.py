@@ -114,7 +114,6 @@ def method_with(name: str, given: Iterable[str]) -> Method:
 
 
 def needed(name: str) -> list[str]:
-    """Return the numbers without which a method cannot be made."""
     arguments = inspect.signature(maker_of(name)).parameters
     return [word for word in SETTABLE[name] if word in arguments and arguments[word].default is inspect.Parameter.empty]
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-BITS = 8
-"""b_prob of cu-hlm Section V."""
+BITS = 8  # b_prob of cu-hlm Section V
 CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
@@ -103,8 +102,7 @@ class RandHlm(Hlm):
         return np.asarray(self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.share)
 
 
-CHOSEN_THRESHOLD = 0.8
-"""The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
+CHOSEN_THRESHOLD = 0.8  # the threshold that cu-hlm chooses (Section V-B), whatever the pair
 U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN_THRESHOLD:g}", f"CU-HLM online at {CHOSEN_THRESHOLD:g}"
 AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 

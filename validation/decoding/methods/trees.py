@@ -213,7 +213,6 @@ class SureTreeSd(DraftTreeSd):
 
 
 def up_to_end(tokens: tuple[int, ...], ends: Collection[int]) -> tuple[int, ...]:
-    """Return the tokens up to an end-of-text token."""
     return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
 
 

@@ -74,8 +74,8 @@ def decode(
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.decoding.fitting import fitted_to, of_other_models
+    from validation.decoding.methods.planned import planned_methods, refuse_other_models
     from validation.decoding.pass_times import FILE, passes_of
-    from validation.decoding.policy_file import planned_methods, refuse_other_models
     from validation.decoding.studies import (
         COMMON,
         REFERENCE,

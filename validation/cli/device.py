@@ -265,10 +265,9 @@ def _method(
     With ``adapt`` all texts share one choice of the draft length, with ``own_threshold`` one of the skips.
     """
     from validation.audit.samplers import method_named
-    from validation.decoding.methods.planned import Planned
+    from validation.decoding.methods.planned import Planned, read_policy
     from validation.decoding.methods.settable import SETTABLE, method_with, needed
     from validation.decoding.methods.shared_seed import SharedSeed
-    from validation.decoding.policy_file import read_policy
     from validation.link.formats import Terms
 
     if adapt is not None:
@@ -305,7 +304,7 @@ def _method(
 
 
 def _follower(policy: Path, most: int, audit: float | None, door: str | None) -> Any:
-    from validation.decoding.policy_file import read_policy
+    from validation.decoding.methods.planned import read_policy
     from validation.link.message_choice import Following
 
     if audit is not None:
@@ -316,7 +315,7 @@ def _follower(policy: Path, most: int, audit: float | None, door: str | None) ->
 
 
 def _audited(planned: Any, audit: float, *, own_threshold: bool) -> Any:
-    from validation.decoding.methods.audited import Audited
+    from validation.decoding.methods.planned import Audited
     from validation.link.skip_choice import OwnThreshold, SkipChoice, promise_of
 
     made = Audited(planned, audit)  # refuses before a model is loaded

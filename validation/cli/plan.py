@@ -341,7 +341,7 @@ def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
     """Write the answer, or the row that is asked for by name, as a device's policy."""
-    from validation.decoding.policy_file import write_policy
+    from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import described
     from validation.planning.deploy import RUNS, policy_of
     from validation.planning.verdict import loses_twice

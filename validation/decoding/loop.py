@@ -10,19 +10,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Draft, Message, Outcome, Session, Step
 from validation.decoding.streamed import stream
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import BrokenLogitsError, DraftTree, TreeOutcome, TreeRequest
 from validation.decoding.verification import VerifiedDrafts, raced_skip_risk, skip_risk, step_risks, verify
 from validation.errors import UserError
@@ -253,7 +253,12 @@ class _Loop(BatchState):
             now.threshold = self.method.learn(outcome)
         if self.risk:
             for i, slot in enumerate(slots.tolist()):
-                self._add_risks(slot, rounds[i], in_flight[i], found.rows(i), int(ends[i]))
+                now, target = rounds[i], found.rows(i)
+                self._add_skip_risks(slot, now, target, int(ends[i]))
+                verified = in_flight[i][: now.accepted + now.resampled]
+                first = len(target) - 1 - len(in_flight[i])
+                now.mismatch, cut = step_risks(self.method, verified, target[first : first + len(verified)])
+                now.risk = now.skip_risk + cut
         self.close_rounds(slots, rounds)
 
     def _verified(self, slots: Array, in_flight: list[list[Draft]], messages: list[Message]) -> VerifiedDrafts:
@@ -298,13 +303,6 @@ class _Loop(BatchState):
         spent = ([column[slot] for slot in slots.tolist()] for column in columns)
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
-    def _add_risks(self, slot: int, now: Round, drafts: list[Draft], target: torch.Tensor, end: int) -> None:
-        self._add_skip_risks(slot, now, target, end)
-        verified = drafts[: now.accepted + now.resampled]
-        first = len(target) - 1 - len(drafts)
-        now.mismatch, cut = step_risks(self.method, verified, target[first : first + len(verified)])
-        now.risk = now.skip_risk + cut
-
     def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
         risk_of = raced_skip_risk if self.method.shared_seed else skip_risk
         for place, draft in self.unverified[slot]:
@@ -348,28 +346,22 @@ class TreeLoop(_Loop):
     """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path."""
 
     model_class = TreeModel
+    method: TreeMethod
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._own = self._method.own_model(len(self.sequences), self.tokens.shape[1])
+        self._own = self.method.own_model(len(self.sequences), self.tokens.shape[1])
         if self._own is not None:
             self.models[DRAFT] = self._own
 
-    @property
-    def _method(self) -> TreeMethod:
-        return cast("TreeMethod", self.method)
-
     def read_prompts(self, which: str) -> None:
-        if which == TARGET and self._method.wants_features:
+        if which == TARGET and self.method.wants_features:
             self._read_prompts_with_features()
         elif which == TARGET or self._own is None:
             super().read_prompts(which)
 
-    def _model(self, which: str) -> TreeModel | None:
-        return cast("TreeModel | None", self.models[which])
-
     def _read_prompts_with_features(self) -> None:
-        model, counts = self._model(TARGET), self.prompt_end - 1
+        model, counts = self.models[TARGET], self.prompt_end - 1
         if model is None or not len(self.sequences):
             return
         began = time.perf_counter()
@@ -385,7 +377,7 @@ class TreeLoop(_Loop):
         for slot, sequence in enumerate(self.sequences.tolist()):
             known = self.tokens[slot, : self.prompt_end[slot]]
             features = None if found is None else found[slot, : counts[slot]]
-            self._method.read_prompt(sequence, known, features)
+            self.method.read_prompt(sequence, known, features)
 
     def _step(self) -> None:
         slots = np.arange(len(self.sequences))
@@ -404,14 +396,14 @@ class TreeLoop(_Loop):
             for slot, sequence in enumerate(self.sequences.tolist())
         ]
         try:
-            trees = self._method.grow(requests, self._model(DRAFT))
+            trees = self.method.grow(requests, self.models[DRAFT])
         except BrokenLogitsError as error:
             self.require_finite(DRAFT, np.array(error.args), np.array([np.nan]))
             raise
         for slot, tree in enumerate(trees):
             self.seconds[DRAFT][slot] += tree.seconds if self.times is None else self.times[DRAFT] * tree.passes
             self.passes[DRAFT][slot] += tree.passes
-        messages = [self._method.tree_message(tree) for tree in trees]
+        messages = [self.method.tree_message(tree) for tree in trees]
 
         # 2. one pass of the target model over each tree
         rows, likeliest, features = self._verify_pass(trees)
@@ -420,7 +412,7 @@ class TreeLoop(_Loop):
         # 3. walk through the trees
         ends, walked = frozenset(self.session.pair.end_tokens), []
         for request, tree, row in zip(requests, trees, rows, strict=True):
-            walked.append(self._method.walk(tree, row, request.chance, request.left, ends))
+            walked.append(self.method.walk(tree, row, request.chance, request.left, ends))
 
         # 4. keep the paths, and describe the rounds
         rounds = []
@@ -433,20 +425,19 @@ class TreeLoop(_Loop):
             outcome = TreeOutcome(sequence, tree, path, token, likeliest[slot])
             if features is not None:
                 outcome.features = features[slot, [0, *path]]
-            now.down_bytes = self._method.tree_reply(outcome)
+            now.down_bytes = self.method.tree_reply(outcome)
             now.draft_s, now.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
             now.draft_passes, now.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
             rounds.append(now)
-            self._method.learn_tree(outcome)
+            self.method.learn_tree(outcome)
         self.mark_finished(slots)
         self.close_rounds(slots, rounds)
 
     def _verify_pass(self, trees: list[DraftTree]) -> tuple[list[Array], list[Array], Any]:
-        model = self._model(TARGET)
-        assert model is not None
+        model = self.models[TARGET]
         parts = ([tree.pass_tokens() for tree in trees], [tree.pass_offsets() for tree in trees])
         logits, features = model.read_nodes(
-            *parts, [tree.pass_sees() for tree in trees], features=self._method.wants_features
+            *parts, [tree.pass_sees() for tree in trees], features=self.method.wants_features
         )
         self.count_pass(TARGET, np.arange(len(trees)), model.seconds)
         rows, likeliest = [], []
@@ -462,8 +453,7 @@ class TreeLoop(_Loop):
         end = int(self.kept_end[slot])
         self.tokens[slot, end : end + len(new)] = new
         self.kept_end[slot] = self.draft_end[slot] = end + len(new)
-        target, draft = self._model(TARGET), self._model(DRAFT)
-        assert target is not None
+        target, draft = self.models[TARGET], self.models[DRAFT]
         target.commit(slot, [0, *path])
         if draft is not None:
             draft.stored[slot] = 0

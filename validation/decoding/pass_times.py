@@ -54,8 +54,7 @@ class Passes:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Passes:
         models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
-        others: dict[str, Any] = {name: value for name, value in plain.items() if name not in STORED.values()}
-        return cls(models["draft"], models["target"], **others)
+        return cls(**models, **{name: value for name, value in plain.items() if name not in STORED.values()})
 
 
 def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -168,7 +169,8 @@ def decode_study(
         over = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
         run([m for m in over if m.follows_rate and (not only or m.name in only)], [link])
     there = [record for record in read_records(folder) if record.prompt in {prompt.id for prompt in prompts}]
-    complete = [method for method in methods if _is_complete(method, there, len(prompts))]
+    done, networks = Counter(record.method for record in there), len(flexspec_links())
+    complete = [m for m in methods if done[m.name] == len(prompts) * (networks if m.follows_rate else 1)]
     records = [record for record in there if record.method in {method.name for method in complete}]
     settings["seed"] = seed + 1
     own = sweep(pair, prompts, [TargetOnly()], folder / "own", progress=progress, **settings)
@@ -196,11 +198,6 @@ def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str]) -> N
         near = nearest(unknown[0], names)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.{hint}")
-
-
-def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: int) -> bool:
-    wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
-    return sum(record.method == method.name for record in records) == wanted
 
 
 def open_study(folder: Path) -> Decoded:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import SkipAudit
-from validation.decoding.methods.audited import Audited
+from validation.decoding.methods.planned import Audited
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class OwnThreshold(Audited):
     Raises
     ------
     UserError
-        As :class:`validation.decoding.methods.audited.Audited`.
+        As :class:`validation.decoding.methods.planned.Audited`.
     """
 
     def __init__(self, policy: DevicePolicy, choice: SkipChoice) -> None:

@@ -41,7 +41,7 @@ def policy_of(
     planner : Planner
         For what the plan promises.
     mark : str, optional
-        Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
+        Mark of the models: :func:`validation.decoding.methods.planned.models_mark`.
     alone : bool
         Whether the device may go on with its draft model alone while the server is away.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.import_lists import CORPUS
-from validation.decoding.policy_file import models_mark
+from validation.decoding.methods.planned import models_mark
 from validation.planning.answers import answer_options
 from validation.planning.bound import Model
 from validation.planning.envelopes import SEALS, sealed

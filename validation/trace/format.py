@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ def own_files(path: Place) -> list[Place]:
         return [path / name for name in path.sizes() or {} if is_own(name)]
     found: list[Place] = [*path.iterdir()]
     for folder in array_folders(path):
-        if folder.is_dir() and not folder.is_symlink():
+        if isinstance(folder, Path) and folder.is_dir() and not folder.is_symlink():
             found += folder.iterdir()
     return [file for file in found if is_own(name_in(file, path))]
 

@@ -255,16 +255,13 @@ _REMEDY = "restore it from a copy, or collect the trace again with --fresh"
 
 def disk_error(path: Place, error: OSError, kept: str = "") -> UserError:
     """Return the error for a failed write; ``kept`` names the data that is safe."""
+    said = f"Writing {path} failed ({error.strerror}); {kept}choose another place, or check the disk."
+    again = "and run the same command again."
     if error.errno in FULL:
-        return UserError(
-            f"The disk is full while writing {path}; {kept}free some space and run the same command again."
-        )
+        said = f"The disk is full while writing {path}; {kept}free some space {again}"
     if error.errno == errno.EFBIG:
-        return UserError(
-            f"A file of {path} would be larger than is allowed here; {kept}raise the limit (ulimit -f) and run the "
-            "same command again."
-        )
-    return UserError(f"Writing {path} failed ({error.strerror}); {kept}choose another place, or check the disk.")
+        said = f"A file of {path} would be larger than is allowed here; {kept}raise the limit (ulimit -f) {again}"
+    return UserError(said)
 
 
 class Lock:

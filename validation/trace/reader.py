@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from validation.trace.format import (
     Field,
     check_files,
     check_rows,
+    complete,
     fields_of,
     other_version,
     read_committed,
@@ -47,6 +48,8 @@ from validation.trace.writer import TraceWriter
 from validation.trace.zarr_store import ENDLESS, FOLDER, ArrayFiles, StoredArray
 
 HASHED = 2**24  # bytes hashed at a time
+TEXT = 160  # positions in a synthetic sequence
+SYNTHETIC = "synthetic:"  # how the address of such a trace begins
 _KNOWN: dict[tuple[str, int, str], str] = {}
 __all__ = ["ARRAYS", "LISTS", "LOGITS", "Trace", "TraceChunk", "TraceWriter", "open_trace", "probabilities"]
 
@@ -95,7 +98,7 @@ def check_disk_space(
     fields: Mapping[str, Field] | None = None,
 ) -> None:
     stored = (FIELDS if fields is None else fields).values()
-    row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
+    row = sum(one.stored_dtype(dtype).itemsize * math.prod(one.row(vocabulary)) for one in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
     if isinstance(folder := place(path), RemotePath):
         return
@@ -200,11 +203,11 @@ def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
     arrays: dict[str, StoredArray] = {}
-    for name, field in fields_of(committed.header).items():
-        row, dtype = field.row(vocabulary), field.stored_dtype(logits)
+    for name, one in fields_of(committed.header).items():
+        row, dtype = one.row(vocabulary), one.stored_dtype(logits)
         if committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files:
             raise UserError(f"The trace at {path} has no {name}; collect the trace again.")
-        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, field.most_rows)
+        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, one.most_rows)
         last = tail.get(name, np.empty((0, *row), dtype))
         check_rows(path, committed, name, chunks, last)
         arrays[name] = StoredArray(chunks, committed.rows, last, name, _allowed(name, vocabulary, prompts))
@@ -247,3 +250,41 @@ def fingerprint(trace: Trace) -> str:
         for start in range(0, array.shape[0], step):
             found.update(np.ascontiguousarray(array[start : start + step]).tobytes())
     return found.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticTrace:
+    """A trace of any length that is generated while it is read; nothing is stored."""
+
+    positions: int
+    vocabulary: int
+    seed: int = 1
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return f"{SYNTHETIC}{self.positions}/{self.vocabulary}/{self.seed}"
+
+    @classmethod
+    def at(cls, address: str) -> SyntheticTrace:
+        """Return the trace of an address."""
+        positions, vocabulary, seed = map(int, address.removeprefix(SYNTHETIC).split("/"))
+        return cls(positions, vocabulary, seed)
+
+    def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
+        for start in range(0, self.positions, size):
+            yield TraceChunk(**self.rows(start, size))
+
+    def rows(self, start: int, size: int) -> dict[str, Any]:
+        """Return the arrays at ``size`` positions from ``start`` on; they depend on both numbers."""
+        pool = np.random.default_rng(self.seed).normal(size=2 * self.vocabulary).astype(np.float32)
+        windows = np.lib.stride_tricks.sliding_window_view(pool, self.vocabulary)
+        rng = np.random.default_rng([self.seed, start])
+        count = min(size, self.positions - start)
+        offsets = rng.integers(0, len(windows), (2, count))
+        scale = rng.uniform(1.0, 6.0, (count, 1)).astype(np.float32)
+        draft = scale * windows[offsets[0]]
+        target = draft + windows[offsets[1]]
+        index = np.arange(start, start + count, dtype=np.int32)
+        tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
+        return complete(FIELDS, (draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary, "float16")

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -36,10 +37,13 @@ def place(value: str | Path | RemotePath) -> Place:
     return RemotePath(text) if "://" in text else Path(value)
 
 
+@dataclass(init=False, repr=False, order=True, unsafe_hash=True)
 class RemotePath:
     """The address of a folder or an object, used like a :class:`pathlib.Path`."""
 
-    __slots__ = ("key", "root", "scheme")
+    scheme: str
+    root: str
+    key: str
 
     def __init__(self, url: str) -> None:
         found = URL.fullmatch(url)
@@ -61,20 +65,8 @@ class RemotePath:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    def __lt__(self, other: RemotePath) -> bool:
-        return str(self) < str(other)
-
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(f"{self}/{name}")
-
-    def __reduce__(self) -> tuple[type[RemotePath], tuple[str]]:
-        return type(self), (str(self),)
 
     @property
     def name(self) -> str:

@@ -66,16 +66,12 @@ def what_to_go_on_from(
 
 def clear(path: Place) -> None:
     """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete."""
-    for file in _of_the_trace(path):
+    own = [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
+    for file in (*([path / JOURNAL] if _our_journal(path) else ()), *own):
         file.unlink(missing_ok=True)
     for folder in reversed(array_folders(path)):
         with contextlib.suppress(OSError):  # the folder holds foreign files
             folder.rmdir()
-
-
-def _of_the_trace(path: Place) -> list[Place]:
-    found: list[Place] = [path / JOURNAL] if _our_journal(path) else []
-    return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
 
 
 def _our_journal(path: Place) -> bool:

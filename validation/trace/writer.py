@@ -188,7 +188,8 @@ class TraceWriter:
         for name, pieces in self._pieces.items():
             if pieces:
                 self._arrays[name][self._chunked[name] :] = _joined(pieces)
-        self._files.write_metadata()
+        for key, value in self._files.metadata.items():
+            self._files.write(key, value.to_bytes())
         own = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary, "positions": rows}
         own |= {"dtype": self._dtype} | self._kind | ({} if self._settings is None else {"settings": self._settings})
         text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"

@@ -73,11 +73,6 @@ class ArrayFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written[self.name(key)] = write_durably(path, content, below=self.root)
 
-    def write_metadata(self) -> None:
-        """Write the ``zarr.json`` files, once the shapes are final."""
-        for key, value in self.metadata.items():
-            self.write(key, value.to_bytes())
-
     def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], most: int | None = None) -> Array:
         """Create an array of at most ``most`` rows per chunk for writing; its metadata stays in memory."""
         zarr = load_zarr()

@@ -11,7 +11,7 @@ import hlmtheory
 from validation.benchmarks import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
 from validation.claims import check
 from validation.claims.check import check_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace
 
 FIRST = {"verification.overlap", "truncation.certificate"}
 NARROW = 1000

@@ -44,9 +44,15 @@ from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.planned import (
+    Planned,
+    models_mark,
+    planned_methods,
+    read_policy,
+    refuse_other_models,
+    write_policy,
+)
 from validation.decoding.methods.shared_seed import SharedSeedStreamed
-from validation.decoding.policy_file import models_mark, planned_methods, read_policy, refuse_other_models, write_policy
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
 from validation.decoding.sampling import distributions_of, draw, levels
 from validation.errors import UserError

@@ -15,8 +15,8 @@ from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
 from validation.audit.samplers import method_sampler
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
+from validation.decoding.methods.multi_draft import DssdCertified
 from validation.decoding.methods.planned import Planned
-from validation.decoding.methods.split import DssdCertified
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
 from validation.errors import UserError
 from validation.link.formats import Terms

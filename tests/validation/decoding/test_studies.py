@@ -17,9 +17,8 @@ from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
 from validation.decoding.fitting import fitted_to
-from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.planned import Planned, models_mark, write_policy
 from validation.decoding.methods.single_draft import TargetOnly
-from validation.decoding.policy_file import models_mark, write_policy
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, flexspec_links, open_study
 from validation.errors import UserError
 from validation.models.pair import Pair

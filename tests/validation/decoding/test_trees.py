@@ -14,11 +14,11 @@ from hlmtheory.verification import top_draft_optimum
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
 from tests.validation.unpacking import Unpacker
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import DraftTree, exact_walk
 from validation.decoding.wire import index_bits
 from validation.errors import UserError

@@ -23,10 +23,10 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.planned import write_policy
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.switched import Chosen, Switched
-from validation.decoding.policy_file import write_policy
 from validation.link import message_choice, timed_rounds, timing
 from validation.link.adapt import AdaptiveSeed, LengthChoice
 from validation.link.engine import Engine, ServedText

@@ -23,11 +23,10 @@ from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.multi_draft import DssdCertified, FixedLength
+from validation.decoding.methods.planned import write_policy
 from validation.decoding.methods.quantized import CSqs, KSqs
 from validation.decoding.methods.single_draft import CuHlmOffline, CuHlmOnline
-from validation.decoding.methods.split import DssdCertified
-from validation.decoding.policy_file import write_policy
 from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
 from validation.link.remote import Remote

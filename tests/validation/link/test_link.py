@@ -28,6 +28,7 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (
     BlockVerification,
     Dssd,
+    DssdCertified,
     FixedLength,
     FlexSpec,
     PromptLookup,
@@ -43,7 +44,6 @@ from validation.decoding.methods.single_draft import (
     RandHlm,
     UHlm,
 )
-from validation.decoding.methods.split import DssdCertified
 from validation.errors import UserError
 from validation.link.formats import Terms
 from validation.link.remote import RefusedError

@@ -25,8 +25,7 @@ from tests.validation.link.served import device_of, served, small_pair
 from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.audited import Audited
-from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.planned import Audited, Planned
 from validation.decoding.records import Round
 from validation.link.recording import Recording
 from validation.link.skip_choice import OwnThreshold, SkipChoice

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from validation.decoding.methods import heads, multi_draft, planned, quantized, shared_seed, single_draft, split, trees
+from validation.decoding.methods import heads, multi_draft, planned, quantized, shared_seed, single_draft, trees
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import REGISTERED, Family, Fitted, MethodInfo, Setup
 
-MODULES = (single_draft, quantized, multi_draft, split, shared_seed, planned, trees, heads)
+MODULES = (single_draft, quantized, multi_draft, shared_seed, planned, trees, heads)
 METHODS: dict[str, MethodInfo] = {
     info.name: info
     for module in MODULES

@@ -14,10 +14,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.registry import BLUE, LIGHT_BLUE, Family, entry, register
 from validation.decoding.methods.trees import LevelTree, TreeMethod
 from validation.decoding.session import Session
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
 from validation.models.heads import EAGLE, MEDUSA, load_heads, read_settings, weights_mark
 

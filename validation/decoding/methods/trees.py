@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Family, entry, register
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import (
     BrokenLogitsError,
     DraftTree,
@@ -216,24 +215,6 @@ def up_to_end(tokens: tuple[int, ...], ends: Collection[int]) -> tuple[int, ...]
     return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
 
 
-class NgramPool:
-    """The last n-grams of a text by their first token, at most ``most`` for each."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._known: dict[int, OrderedDict[tuple[int, ...], None]] = {}
-
-    def add(self, first: int, following: tuple[int, ...]) -> None:
-        known = self._known.setdefault(first, OrderedDict())
-        known.pop(following, None)
-        known[following] = None
-        while len(known) > self.most:
-            known.popitem(last=False)
-
-    def newest_first(self, first: int) -> Iterator[tuple[int, ...]]:
-        return reversed(self._known.get(first, OrderedDict()))
-
-
 def add_window(tree: DraftTree, rows: Array) -> None:
     """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root."""
     count, width = len(tree.tokens), rows.shape[1]
@@ -269,26 +250,23 @@ class NgramLookahead(TreeMethod):
 
     def begin(self, session: Session) -> None:
         super().begin(session)
-        self.pools = [NgramPool(self.guesses) for _ in range(session.sequences)]
+        # for each sequence the last n-grams by their first token, the newest last
+        self.pools: list[dict[int, dict[tuple[int, ...], None]]] = [{} for _ in range(session.sequences)]
         self.windows: dict[int, Array] = {}
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
         trees = []
         for request in requests:
             tree = DraftTree([int(request.tokens[-1])])
-            for tokens in self.pools[request.sequence].newest_first(tree.tokens[0]):
+            for tokens in reversed(self.pools[request.sequence].get(tree.tokens[0], {})):
                 tree.add_path(up_to_end(tokens[: request.left], self.session.pair.end_tokens))
-            self._add_window(tree, request)
+            if request.sequence not in self.windows:  # guesses from the known tokens
+                size = (self.ngram - 1) * self.window
+                self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)
+            self.windows[request.sequence][0, 0] = tree.tokens[0]
+            add_window(tree, self.windows[request.sequence])
             trees.append(tree)
         return trees
-
-    def _add_window(self, tree: DraftTree, request: TreeRequest) -> None:
-        if request.sequence not in self.windows:  # guesses from the known tokens
-            size = (self.ngram - 1) * self.window
-            self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)
-        rows = self.windows[request.sequence]
-        rows[0, 0] = tree.tokens[0]
-        add_window(tree, rows)
 
     def learn_tree(self, outcome: TreeOutcome) -> None:
         rows = self.windows[outcome.sequence]
@@ -297,5 +275,9 @@ class NgramLookahead(TreeMethod):
             last = np.concatenate([outcome.likeliest[:1], last[1:]])
         for column in range(self.window):
             following = (*(int(token) for token in rows[1:, column]), int(last[column]))
-            self.pools[outcome.sequence].add(int(rows[0, column]), following)
+            known = self.pools[outcome.sequence].setdefault(int(rows[0, column]), {})
+            known.pop(following, None)
+            known[following] = None
+            if len(known) > self.guesses:
+                del known[next(iter(known))]
         self.windows[outcome.sequence] = np.concatenate([rows[1:], last[None]])

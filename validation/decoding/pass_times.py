@@ -53,7 +53,7 @@ class Passes:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Passes:
-        models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
+        models: dict[str, Any] = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
         return cls(**models, **{name: value for name, value in plain.items() if name not in STORED.values()})
 
 

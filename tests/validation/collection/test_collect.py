@@ -73,15 +73,6 @@ def test_texts_end_at_the_end_token_and_not_later(trace: Trace, ending: Pair) ->
     assert len(lengths) > 2
 
 
-def test_prompts_are_used_again_with_other_samples(trace: Trace) -> None:
-    texts = texts_of(trace)
-    assert trace.positions >= 120
-    assert trace.manifest["texts"] == len(texts) > len(PROMPTS)
-    assert trace.manifest["notes"] == [f"{len(texts)} texts were drawn from 5 of 5 prompts."]
-    drawn = [tuple(trace.arrays["tokens"][rows].tolist()) for index, rows in texts]
-    assert len(set(drawn)) > len(PROMPTS)
-
-
 def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
     law = probabilities(logits)
     log_law = np.log(law)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from hlmtheory.policy import DevicePolicy, LatticeRows, threshold_rule
-from hlmtheory.verification import block_acceptance, block_weights
 from tests.validation.audit.defects import decode_with
 from tests.validation.every_decision import Law, Script, Scripted, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
@@ -22,7 +21,6 @@ from validation.decoding.methods.multi_draft import BlockVerification, FixedLeng
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import DenseQs
 from validation.decoding.random_streams import Noise
-from validation.decoding.session import Draft
 
 END = (0,)
 
@@ -94,32 +92,6 @@ def test_the_law_of_the_texts_is_the_targets(method: Method, monkeypatch: pytest
 def test_the_token_rule_in_a_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     law = law_of_all(monkeypatch, BlockVerification(2), 3, defect="block_token_rule")
     assert distance(law, exact_law(tables(2)[1], 3, END)) > 0.01
-
-
-def test_acceptance_and_weight_are_those_of_the_theory(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(4)
-    p, q = (rng.dirichlet(np.full(6, 0.5), size=4) for _ in range(2))
-    tokens = [int(rng.choice(6, p=row)) for row in q]
-    drafts = [Draft(token, 1.0, None, torch.from_numpy(row)) for token, row in zip(tokens, q, strict=True)]
-    seen: list[np.ndarray] = []
-    session: Any = type("Session", (), {"noise": type("Numbers", (), {})()})()
-
-    class Numbers:
-        def __init__(self, passing: int) -> None:
-            self.passing = passing
-
-        def __lt__(self, passes: np.ndarray) -> np.ndarray:
-            seen.append(passes)
-            return np.arange(len(passes)) == self.passing
-
-    weights = np.asarray(block_weights(p, q, tokens))
-    for passing in range(-1, 4):
-        session.noise.blocks = lambda sequence, position, count, passing=passing: Numbers(passing)
-        zero = np.array([0])
-        kept, weight = verification._longest_blocks(session, zero, [drafts], torch.from_numpy(p), zero, zero)
-        assert kept.tolist() == [passing + 1]
-        assert weight[0] == pytest.approx(weights[passing] if passing >= 0 else 1.0, abs=1e-12)
-    np.testing.assert_allclose(seen[0], block_acceptance(p, q, tokens), rtol=1e-12)
 
 
 def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token() -> None:

@@ -130,15 +130,3 @@ def test_the_enumerations_sampling_settings_are_the_loops() -> None:
     for temperature, top_p in ((0.0, 1.0), (0.7, 0.9), (1.0, 0.5), (1.3, 1.0)):
         theirs = distributions_of(torch.from_numpy(target).log(), temperature, top_p).numpy()
         np.testing.assert_allclose(processed(target, temperature, top_p), theirs, atol=1e-12)
-
-
-def test_sample_and_match_has_the_targets_law() -> None:
-    rng = np.random.default_rng(9)
-    draft, target = halves(rng, nodes(3, 5)), quarters(rng, nodes(3, 5))
-    pair = table_pair(draft, target, end_tokens=(0,))
-    numbers = grid(3, SAMPLED)
-    prompts = [Prompt(str(i), "0", "grid") for i in range(len(numbers))]
-    options: dict[str, Any] = {"noise": lambda seed, names, positions: GridNoise(numbers)}
-    rows = decode_by_matching(pair, prompts, new_tokens=3, batch=len(numbers), **options)
-    assert distance(law_of(rows), exact_law(target, 3, (0,))) < 1e-12
-    assert sum(one.accepted for row in rows for one in row.rounds) > 0.2 * len(rows)  # drafts are used

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -169,23 +168,16 @@ def test_weights_of_another_base_are_refused(pair: Pair, tiny: Pair, tmp_path: P
 
 
 def test_faulty_folders_are_refused(pair: Pair, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no heads\.json"):
-        Medusa(tmp_path)
     folder = write(tmp_path / "heads", EAGLE, pair.target)
     with pytest.raises(UserError, match="of the kind 'eagle'"):
         Medusa(folder)
     weights = folder / "heads.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[: len(whole) // 2])
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     with pytest.raises(UserError, match="does not hold the weights"):
         decode(pair, PROMPTS[:1], Eagle2(folder), new_tokens=2)
-    told = json.loads((folder / "heads.json").read_text())
-    weights.write_bytes((write(tmp_path / "medusa", MEDUSA, pair.target) / "heads.safetensors").read_bytes())
-    with pytest.raises(UserError, match="does not hold the weights"):
-        load_heads(folder, EAGLE, pair.target)
     weights.rename(folder / "heads.bin")
     with pytest.raises(UserError, match=r"heads\.bin is a pickle"):
         Eagle2(folder)
-    (folder / "heads.json").write_text(json.dumps(told)[:10])
+    (folder / "heads.json").write_text("{")
     with pytest.raises(UserError, match=r"holds no heads\.json"):
         Eagle2(folder)

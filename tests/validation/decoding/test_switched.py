@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.every_decision import Law, Script, ScriptedNoise, every_outcome
-from tests.validation.tiny_texts import PROMPTS, distance, exact_law, table_pair
+from tests.validation.tiny_texts import distance, exact_law, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding import session
 from validation.decoding.loop import decode
@@ -19,7 +18,6 @@ from validation.decoding.methods.switched import Chosen, Switched, lossless_part
 from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE
 from validation.decoding.session import Outcome
 from validation.errors import UserError
-from validation.models.pair import load_pair
 
 V, TOKENS = 2, 3
 POLICIES = {
@@ -109,27 +107,6 @@ def test_texts_have_the_targets_law_whatever_a_choice_follows_from(name: str, mo
 def test_a_choice_by_dropped_drafts_changes_the_law_without_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     found = law(STEERED, monkeypatch, careless=True)
     assert distance(found, exact_law(TARGET, TOKENS)) == pytest.approx(1 / 32, abs=1e-12)
-
-
-def test_a_text_is_written_again_from_its_choices() -> None:
-    rng, names = np.random.default_rng(0), list(POLICIES)
-    own = DevicePolicy(4096, 1.0, threshold_rule(4), LatticeRows(50, top_k=32))
-    policies = {"rows": own, "tokens": replace(own, messages=SeededTokens())}
-    wanted = []
-
-    def choose() -> Chosen:
-        wanted.append(Chosen(names[int(rng.integers(2))], int(rng.integers(1, 5))))
-        return wanted[-1]
-
-    first, settings = Switched(policies, choose), {"new_tokens": 24, "seed": 1}
-    (one,) = decode(load_pair("builtin"), PROMPTS[:1], first, **settings)
-    (same,) = decode(load_pair("builtin"), PROMPTS[:1], Switched(policies, iter(first.choices).__next__), **settings)
-    assert one.tokens == same.tokens
-    assert [r.drafted for r in one.rounds] == [r.drafted for r in same.rounds]
-    assert len(first.choices) == len(wanted) == len(one.rounds)
-    held = [now for now, asked in zip(first.choices, wanted, strict=True) if now != asked]
-    assert held
-    assert {now.message for now in held} == {"tokens"}
 
 
 def test_one_text_at_a_time_and_lossless_policies() -> None:

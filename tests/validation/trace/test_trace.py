@@ -15,7 +15,7 @@ from tests.validation.stored_traces import random_fields
 from validation.errors import UserError
 from validation.trace import zarr_store as chunk_files
 from validation.trace.format import FIELDS
-from validation.trace.journal import JOURNAL, line_of, read_journal
+from validation.trace.journal import JOURNAL, read_journal
 from validation.trace.reader import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
 
 V = 5
@@ -133,25 +133,6 @@ def test_a_manifest_without_a_journal_is_refused(tmp_path: Path, manifest: str, 
     (tmp_path / "t" / "manifest.json").write_text(manifest)
     with pytest.raises(UserError, match=message):
         open_trace(tmp_path / "t")
-
-
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        (
-            {"format": "hlm-trace", "version": 3},
-            VERSION_1.replace("1,", "3,"),
-        ),
-        ({"format": "other", "version": 2}, r"journal\.jsonl is not that of a trace"),
-    ],
-)
-def test_a_newer_store_is_refused(tmp_path: Path, header: dict[str, Any], message: str) -> None:
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t" / JOURNAL).write_bytes(line_of({"n": 0, **header}))
-    with pytest.raises(UserError, match=message):
-        open_trace(tmp_path / "t")
-    with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "t", V, settings={}):
-        pass
 
 
 def flip(file: Path, place: int, bit: int) -> Callable[[], None]:

@@ -17,7 +17,6 @@ from tests.validation.unpacking import Unpacker
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
 from validation.decoding.trees import DraftTree, exact_walk
 from validation.decoding.wire import index_bits
@@ -130,18 +129,6 @@ def test_a_model_with_a_sliding_window_is_refused(save_model: Callable[..., Path
     neo_pair = load_pair(draft=folder, target=folder)
     with pytest.raises(UserError, match="full attention"):
         decode(neo_pair, PROMPTS[:1], NgramLookahead(), new_tokens=3)
-
-
-@pytest.mark.parametrize(
-    "method", [DraftTreeSd((3, 2, 1)), SureTreeSd((3, 2, 1)), NgramLookahead(3, 3, 2), NgramLookahead(2, 2, 1)]
-)
-def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, method: Method) -> None:
-    expected = decode(pair, PROMPTS, TargetOnly(), temperature=0.0, new_tokens=12)
-    for batch in (1, 3):
-        found = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=12, batch=batch)
-        assert [row.tokens for row in found] == [row.tokens for row in expected]
-        assert [row.ended for row in found] == [row.ended for row in expected]
-    assert sum(row.total("target_passes") for row in found) < sum(len(row.tokens) for row in found)
 
 
 def test_risks_of_trees_are_refused(pair: Pair) -> None:

@@ -168,9 +168,8 @@ def test_every_cut_and_flipped_byte_is_refused_by_its_file_or_changes_nothing(tm
     folder = write(tmp_path / "q", drawn(1)[:1], TOKENS[:1])
     ((expected, tokens, _, _),) = read(folder).blocks()
     size = (folder / "data_0.parquet").stat().st_size
-    kept = damage(lambda: read(folder), folder / "data_0.parquet", 67, 23)
-    for found in kept:
-        ((lists, again, _, _),) = found.blocks()
+    kept = damage(lambda: list(read(folder).blocks()), folder / "data_0.parquet", 67, 23)
+    for ((lists, again, _, _),) in kept:
         assert np.array_equal(lists.draft_tokens, expected.draft_tokens)
         assert np.array_equal(lists.draft_log_probabilities, expected.draft_log_probabilities)
         assert again.tolist() == tokens.tolist()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from figures.studies import kit
-from validation.cli.study import study
+from validation.cli.commands import study
 
 ROOT = Path(__file__).resolve().parents[1]
 SHELF = ROOT / "figures" / "studies"

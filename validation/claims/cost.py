@@ -171,7 +171,6 @@ def cost_of_pair(
 def _try_models(
     pair: Pair, encoded: Sequence[Sequence[int]], asked: Asked, seed: int, folder: Path, say: Say
 ) -> tuple[list[Step], float, Trace, Asked]:
-    """Return both models' steps, timed on one batch, the bytes of a position, a trace of a block, and the lengths."""
     import torch
 
     texts = [Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
@@ -214,7 +213,6 @@ def _lengthened(text: Text, new_tokens: int) -> Text:
 
 
 def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, Any], count: int) -> int:
-    """Write the first ``count`` positions of the texts as a trace; return its bytes."""
     with TraceWriter(folder, pair.vocabulary) as writer:
         for text, draft, target in zip(group, logits["draft"], logits["target"], strict=True):
             rows = min(len(draft), count - writer.positions)
@@ -226,7 +224,6 @@ def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, An
 
 
 def _check_s(trace: Any, seed: int) -> float:
-    """Return the CPU seconds of the check of one position, timed on one block in this process."""
     claims = decided_by_models(hlmtheory.all_claims())
     check_trace(cast("Trace", SyntheticTrace(16, 64)), seed=seed, claims=claims)  # warm-up: imports
     began = time.process_time()

@@ -108,7 +108,6 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
 
 
 def _drawn(rows: Array, quantile: Array) -> Array:
-    """Return one token from each distribution, by inverting its cumulative distribution function."""
     cumulative = np.cumsum(rows, axis=-1)
     return np.asarray(np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1))
 

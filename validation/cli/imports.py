@@ -7,26 +7,27 @@ import shlex
 import click
 
 from validation.cli.display import open_console, progress_bar
-from validation.cli.options import PLACE, quiet_option
+from validation.cli.options import PLACE, option, quiet_option
+from validation.cli.tables import say
 from validation.cli.top_k import list_options, read_processing
 from validation.errors import UserError
 from validation.trace.remote import Place
 
 
 @click.command("import")
-@click.option("--draft", required=True, help="The draft model's values: FILE, FILE:KEY of an array (N, V), or FOLDER.")
-@click.option("--target", required=True, help="The target model's values, the same.")
+@option("--draft", "The draft model's values: FILE, FILE:KEY of an array (N, V), or FOLDER.", required=True)
+@option("--target", "The target model's values, the same.", required=True)
 @list_options
-@click.option("--tokens", help="The tokens that were emitted, (N,) integers (arrays).")
-@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out (arrays).")
-@click.option(
+@option("--tokens", "The tokens that were emitted, (N,) integers (arrays).")
+@option("--texts", "Which text each row belongs to, (N,) integers; one text if left out (arrays).")
+@option(
     "--text-origin",
-    type=click.Choice(["corpus", "target"]),
-    help="Who wrote the texts.  [default: corpus; for arrays not recorded]",
+    "Who wrote the texts.  [default: corpus; for arrays not recorded]",
+    click.Choice(["corpus", "target"]),
 )
-@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
-@click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
-@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
+@option("--out", "The trace to make: a folder, or s3://BUCKET/NAME.", PLACE, required=True)
+@option("--dtype", None, click.Choice(["auto", "float16", "float32"]), default="auto")
+@option("--fresh", "Delete the trace in that folder first.", is_flag=True)
 @quiet_option
 def import_(
     draft: str,
@@ -93,6 +94,6 @@ def import_(
                 progress=report,
             )
     for note in trace.manifest["notes"]:
-        console.print(note, soft_wrap=True)
+        say(console, note)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))

@@ -69,7 +69,7 @@ def rounds_of(matches: list[Array], vocabulary: int) -> list[Option]:
         table[: len(one), column] = one
     wire, none = Wire(header=16.0, reply=8.0 * -(-(4 + width) // 8)), np.zeros(len(length))
     return [
-        Option(SHARED, f"K = {k}", counts.table(), k, -np.inf, none, none, (0, 0))
+        Option(SHARED, f"K = {k}", counts, k, -np.inf, none, none, (0, 0))
         for k in range(1, MOST_DRAFTS + 1)
         for counts in [expected_counts(table, np.full_like(table, float(width)), length, k, wire=wire)]
     ]

@@ -9,14 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.policy import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DevicePolicy,
-    LatticeRows,
-    SeededTokens,
-    threshold_rule,
-)
+from hlmtheory.policy import CertifiedAnswers, CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from hlmtheory.policy.answers import cut_answer
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import (
-    Interval,
-    box_deviation,
-    box_distance,
-    partial_deviation,
-    partial_distance,
-)
+from hlmtheory.truncation import Interval, box_deviation, box_distance, partial_deviation, partial_distance
 from validation.collection.top_k import ListPair, Lists
 from validation.errors import UserError
 

@@ -1,9 +1,4 @@
-"""Bytes up and down of DSSD, whole and with a certified answer, beside whole rows up and a shared seed; run by hand.
-
-PYTHONPATH=. python3 figures/studies/downlink/measure.py
-
-The counts go to ``downlink.json``.
-"""
+"""Bytes up and down of DSSD, whole and with a certified answer, beside whole rows up and a shared seed; run by hand."""
 
 from __future__ import annotations
 

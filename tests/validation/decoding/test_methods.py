@@ -20,19 +20,8 @@ from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import (
-    Dssd,
-    FlexSpec,
-    Lookahead,
-    PromptLookup,
-)
-from validation.decoding.methods.single_draft import (
-    CuHlmCertified,
-    CuHlmOffline,
-    CuHlmOnline,
-    Hlm,
-    UHlm,
-)
+from validation.decoding.methods.multi_draft import Dssd, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
 from validation.decoding.random_streams import Noise
 from validation.decoding.session import Draft, Session, Step
 from validation.decoding.wire import index_bits

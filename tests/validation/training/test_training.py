@@ -20,7 +20,7 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
 from validation.models.pair import load_pair
-from validation.plots.flexspec.printed import DATASETS
+from validation.plots.common.printed import DATASETS
 from validation.training import __main__ as command
 from validation.training import texts
 from validation.training.distil import distillation_loss, divergence

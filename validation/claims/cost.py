@@ -70,7 +70,6 @@ class Cost:
     batches: int
     vocabulary: int
     disk: int
-    disk_origin: str
     memory: dict[str, int]
     workers: int
     steps: tuple[Step, ...]
@@ -161,7 +160,6 @@ def cost_of_pair(
         batches=asked.batches,
         vocabulary=pair.vocabulary,
         disk=int(positions * bytes_each),
-        disk_origin=MEASURED,
         memory={"both models": needed, "the check": workers * PROCESS_MEMORY},
         workers=workers,
         steps=tuple(steps),

@@ -20,8 +20,7 @@ from validation.cli.display import open_console
 from validation.cli.refusals import refusals
 from validation.errors import UserError, naming
 from validation.models.machine import machine
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 if TYPE_CHECKING:
     from hlmtheory.claims import Claim

@@ -30,8 +30,7 @@ from validation.collection.collect import (
 )
 from validation.models.devices import wait_for, working_memory
 from validation.models.pair import Pair
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 MEASURED, ASSUMED = "measured", "assumed"
 FEW, MORE = 1, 16

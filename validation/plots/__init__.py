@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
-from validation.decoding.fit_file import fit_mark, stored_fit
+from validation.decoding.fitting import fit_mark, stored_fit
 from validation.errors import UserError, naming
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
 from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace
+from validation.trace.reader import Trace, fingerprint
 
 if TYPE_CHECKING:
     from validation.decoding.studies import Decoded

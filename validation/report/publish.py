@@ -19,13 +19,12 @@ from typing import Any
 import hlmtheory
 from validation.claims.certificate import PLACE, certificate_text
 from validation.claims.check import Results, load_results
-from validation.decoding.fit_file import stored_fit
+from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
 from validation.plots import commit_of_code, repaint
 from validation.report import results as results_pages
 from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, update_between_markers
-from validation.trace.identity import fingerprint
-from validation.trace.reader import open_trace
+from validation.trace.reader import fingerprint, open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds", "versions")

@@ -144,7 +144,7 @@ def _collect(given: argparse.Namespace) -> None:
 
 
 def _fit(given: argparse.Namespace) -> None:
-    from validation.decoding.fit_file import fitted_to
+    from validation.decoding.fitting import fitted_to
 
     file = given.run / "decoded" / "fitted.json"
     file.unlink(missing_ok=True)

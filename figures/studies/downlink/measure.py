@@ -11,9 +11,8 @@ from validation.collection.prompts import builtin_prompts
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.multi_draft import Dssd, DssdCertified, FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.methods.split import DssdCertified
 from validation.decoding.records import GenerationRecord
 from validation.models.pair import load_pair
 

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from validation.decoding.links import Link
+from validation.decoding.links import FadingLink
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.heads import Eagle2, Medusa
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, Dssd, FixedLength, FlexSpec, PromptLookup
@@ -29,7 +29,7 @@ MODELS = Path(os.environ.get("FLEXSPEC_MODELS", "runs/flexspec"))
 """The built-in pair: folder with ``pair/large``, ``pair/small``, ``pair/aligned``, ``medusa``, ``eagle`` and
 ``versions/NAME``."""
 BASE, PLAIN = "version 0", "plain"
-Runs = list[tuple[Method, Link | None]]
+Runs = list[tuple[Method, FadingLink | None]]
 
 
 VERSIONS = {
@@ -51,7 +51,7 @@ def pair_of(version: str, draft: str) -> Pair:
     return load_pair(draft=DRAFTS[draft], target=VERSIONS[version], changed_anchor=True)
 
 
-def _algorithm_2(link: Link) -> tuple[Method, Link]:
+def _algorithm_2(link: FadingLink) -> tuple[Method, FadingLink]:
     costs = {"propagation_s": 2.0 * link.way.propagation_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
     return FlexSpec("linear", printed_acceptance=True, max_draft_length=MAX_DRAFT_LENGTH, costs=costs), link
 

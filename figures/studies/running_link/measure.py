@@ -19,7 +19,7 @@ import numpy as np
 
 from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import ratio
-from validation.decoding.policy_file import write_policy
+from validation.decoding.methods.planned import write_policy
 from validation.errors import UserError
 from validation.models.machine import machine
 from validation.planning.aims import Listed, aim_of, described

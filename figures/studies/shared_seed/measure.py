@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from figures.studies.kit import given, laws, legend, means, picture, read, store
 from hlmtheory import lattice, shared_seed, truncation
 from validation.plots.common.style import COLUMN, DARK, MIDDLE
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace, open_trace
+from validation.trace.reader import Trace, fingerprint, open_trace
 
 Array = NDArray[Any]
 EVERY, SPARSE, SEEDS = 4, 20, 8

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 import hlmtheory as hlm
 from figures.studies.kit import blocks, given, laws, mean_interval, store
 from hlmtheory import shared_seed, truncation
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace, open_trace, probabilities
+from validation.trace.reader import Trace, fingerprint, open_trace, probabilities
 
 Array = NDArray[np.float64]
 ROWS, DRAFTS, TOP_P = 64, 8, 0.9

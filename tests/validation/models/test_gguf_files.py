@@ -18,7 +18,7 @@ import torch
 from tests.validation.gguf_writing import write_gguf
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
-from validation.decoding.fit_file import of_other_models
+from validation.decoding.fitting import of_other_models
 from validation.errors import UserError
 from validation.models import gguf_files
 from validation.models.gguf_files import read_header

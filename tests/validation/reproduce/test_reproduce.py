@@ -107,7 +107,7 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     texts = [Prompt(f"p{number}", f"two and {number}", "GSM8K") for number in range(40)]
     monkeypatch.setattr("validation.collection.prompts.builtin_prompts", lambda: texts)
     fitted = Fitted(0.5, 0.0, 0.5, 0.0, 0.9, 0.5, 30)  # random models have no rising line
-    monkeypatch.setattr("validation.decoding.fit_file.fit", lambda trace: fitted)
+    monkeypatch.setattr("validation.decoding.fitting.fit", lambda trace: fitted)
     drawn = ("cu-hlm", "4a"), ("cu-hlm", "1"), ("ours", "3")
     monkeypatch.setattr("validation.plots.EXHIBITS", {key: EXHIBITS[key] for key in drawn})
     setting = Setting(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
-from validation.decoding.trace_drafts import TraceKey, prompt_of, trace_key
+from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
@@ -52,12 +52,11 @@ class Compared:
 
 def compared(trace: Trace, seed: int) -> Compared:
     """Return bits and bias of each rule, measured once for the figure and the table."""
-    return _compared(trace_key(trace), seed)
+    return _compared(trace, seed)
 
 
 @lru_cache(maxsize=2)
-def _compared(source: TraceKey, seed: int) -> Compared:
-    trace = source.trace
+def _compared(trace: Trace, seed: int) -> Compared:
     sample = sample_of(trace, seed)
     logits = np.concatenate([draft for draft, _ in sampled(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)])
     rng = np.random.default_rng([seed, 7])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding import trace_drafts
-from validation.decoding.trace_drafts import Index, Row, TraceKey
+from validation.decoding.trace_drafts import Index, Row
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
 SAMPLED_VALUES = 7 * 10**8  # probabilities per draw: 170,000 positions at V = 4,096, 21,900 at V = 32,000
@@ -72,12 +72,11 @@ class Losses:
 
 def losses_of(trace: Trace, seed: int) -> Losses:
     """Return the losses of the texts of a trace, computed once for the figure and the table."""
-    return _losses(trace_drafts.trace_key(trace), seed, SAMPLED_VALUES)
+    return _losses(trace, seed, SAMPLED_VALUES)
 
 
 @lru_cache(maxsize=2)
-def _losses(source: TraceKey, seed: int, values: int) -> Losses:
-    trace = source.trace
+def _losses(trace: Trace, seed: int, values: int) -> Losses:
     rows = np.concatenate(trace_drafts.even_texts(trace, values // trace.vocabulary))
     rng = np.random.default_rng([seed, 6])
     parts = [_at_positions(chunk, rng) for _, chunk in trace_drafts.chunks_of(trace, rows)]

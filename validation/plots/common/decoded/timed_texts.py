@@ -92,7 +92,7 @@ def draw_fading(study: dict[str, Texts], seed: int, k_factor_db: float | None = 
     channel = link.open(Noise(seed, prompts, 0))
     gains = np.ones((len(prompts), int(needed.max(initial=0))))
     for row, count in enumerate(needed.tolist()):
-        gains[row, :count] = [channel.rate(row, 0.0) for _ in range(count)]
+        gains[row, :count] = [channel.rate(row) for _ in range(count)]
     gains = np.expm1(gains * np.log(2.0))  # the rate at 1 Hz is log₂(1 + S)
     for row, count in enumerate(needed.tolist()):
         gains[row, count:] = 1.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from hlmtheory.uncertainty import LinearFit
 from validation.decoding import trace_drafts
-from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens, TraceKey
+from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.skipping.sample import (
     CELLS,
@@ -55,25 +55,25 @@ def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Ind
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
         return {}, {BOTH_BASELINES: f"{BOTH_BASELINES} are left out: {why}."}
-    return _measured_baselines(trace_drafts.trace_key(trace), seed)
+    return _measured_baselines(trace, seed)
 
 
 @lru_cache(maxsize=2)
-def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+def _measured_baselines(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
     from validation.models.pair import load_pair
     from validation.uncertainty.baselines import baseline_measures
 
-    pair, about = load_pair(BUILT_IN), source.trace.manifest["pair"]
-    if (pair.vocabulary, pair.draft_parameters) != (source.trace.vocabulary, about.get("small_parameters")):
+    pair, about = load_pair(BUILT_IN), trace.manifest["pair"]
+    if (pair.vocabulary, pair.draft_parameters) != (trace.vocabulary, about.get("small_parameters")):
         return {}, {
             BOTH_BASELINES: f"{BOTH_BASELINES} are left out: the trace is of another pair that was called built-in."
         }
-    found = baseline_measures(source.trace, pair, positions=BASELINE_POSITIONS, seed=seed)
+    found = baseline_measures(trace, pair, positions=BASELINE_POSITIONS, seed=seed)
     order = np.argsort(found.rows)
     rows, drafts = found.rows[order], found.drafts[order]
-    rejection = trace_drafts.rejection_at(source.trace, rows, drafts)
-    prompt = trace_drafts.prompt_of(source.trace, rows)
-    own = trace_drafts.uncertainty_at(source.trace, rows, drafts, np.random.default_rng([seed, 2]))
+    rejection = trace_drafts.rejection_at(trace, rows, drafts)
+    prompt = trace_drafts.prompt_of(trace, rows)
+    own = trace_drafts.uncertainty_at(trace, rows, drafts, np.random.default_rng([seed, 2]))
     measures = {TEMPERATURE: own, **{name: values[order] for name, values in found.uncertainty.items()}}
     return {name: (u, rejection, prompt) for name, u in measures.items()}, {}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import hlmtheory
 from hlmtheory import truncation, verification
 from hlmtheory.truncation._search.pairs import SortedPair
-from validation.decoding.trace_drafts import TraceKey, offline_distortions, paper_line, tokens_of, trace_key
+from validation.decoding.trace_drafts import offline_distortions, paper_line, tokens_of
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
 
@@ -114,7 +114,7 @@ class Sample:
 
 def sample_of(trace: Trace, seed: int) -> Sample:
     """Return the sample at random positions of a trace, measured once for all figures."""
-    return _sample(trace_key(trace), seed, SAMPLE_VALUES)
+    return _sample(trace, seed, SAMPLE_VALUES)
 
 
 def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
@@ -124,8 +124,7 @@ def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
 
 
 @lru_cache(maxsize=2)
-def _sample(source: TraceKey, seed: int, values: int) -> Sample:
-    trace = source.trace
+def _sample(trace: Trace, seed: int, values: int) -> Sample:
     parts = sampled(trace, max(1, values // trace.vocabulary), seed)
     draft, target = (np.concatenate(side) for side in zip(*parts, strict=True))
     drafts = _drafts(draft, target, seed, paper_line(tokens_of(trace, seed)))

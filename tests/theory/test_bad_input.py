@@ -129,7 +129,7 @@ def test_every_stray_is_refused_by_name_or_answered(name, argument):
 
 
 WIDER = {
-    **dict.fromkeys(("TruncatedDraft", "TokenDraft", "MixedDraft"), "token probability"),  # the vocabulary comes later
+    **dict.fromkeys(("TokenDraft", "MixedDraft"), "token probability"),  # the vocabulary comes later
     **dict.fromkeys(("calibrate_threshold", "held_out_risk"), "losses risk"),  # losses up to any bound
     **dict.fromkeys(("peak_memory", "upload_bits"), "input_tokens output_tokens batch_size"),
     **dict.fromkeys(("acceptance_interval", "AcceptanceTracker"), "accepted"),  # a share
@@ -229,7 +229,7 @@ def test_a_record_is_an_answer_alone():
     assert all(inspect.isclass(NAMES[name]) for name in RECORDS)
 
 
-LONGEST = codec.TruncatedMessage(2**18, 1, [codec.TruncatedDraft([], [], 0, 0.5)] * 2**12)
+LONGEST = codec.TruncatedMessage(2**18, [codec.MixedDraft("top-k", [], [], None, 1, 0, 0.5)] * 2**12)
 """The batch of most drafts over the largest vocabulary: 47 kilobytes."""
 
 NAMED = {

@@ -23,8 +23,7 @@ def reasons(table):
 WIDE = reasons(
     {
         "the stream's numbers are the same bits everywhere": "exponentials race",
-        "a guarantee for the float64 settings": "held_out_risk mass_budget_bound online_regret_bound regret_bound "
-        "regret_bound_sharp",
+        "a guarantee for the float64 settings": "held_out_risk online_regret_bound regret_bound regret_bound_sharp",
         "from whole numbers": "distortion_bound_sharp payload_bits allocate rounds_leak",
         "a quadrature in float64": " ".join(f"Rician.{name}" for name in (*RICIAN.split(), "inverse_efficiency")),
         "an integral of a float64 trace": "TraceLink.delivered_bits TraceLink.transfer_time",
@@ -44,7 +43,7 @@ NUMPY = {
 """Planners and policies: their answers are numpy arrays in float64."""
 
 OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back", "GilbertElliott.correlation"}
-"""Methods that answer in the library of their object; test_conformal, test_mass_budget and test_channel test them."""
+"""Methods that answer in the library of their object; test_conformal and test_channel test them."""
 
 ONE_INSTANCE = reasons(
     {

@@ -339,7 +339,6 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    """Return heads and rows."""
     heads, rows = ["drafts"], []
     if summary.copied:
         heads += ["tokens, at least"]

@@ -324,7 +324,6 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
 
 
 def _say_plain(options: dict[str, Any], tokenizer: Any) -> None:
-    """Say that prompts are plain texts where the tokenizer has a chat template."""
     from validation.models.chat import PLAIN, has_template
 
     if has_template(tokenizer) and not (options["chat"] or options["quiet"]):

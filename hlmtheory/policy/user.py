@@ -7,7 +7,7 @@ over the decisions seen so far (column generation); without a limit this is Dink
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,25 +17,21 @@ from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import positive
 from hlmtheory.policy.columns import (
-    FINE,
     ROUNDS,
     Column,
     Mixture,
     best_mixture,
-    certificate,
     keeps,
     rate_of,
     solve,
 )
 from hlmtheory.policy.costs import Numbers, PlanPart, StageCosts, UserPlan
-from hlmtheory.policy.exchange import SMALL, exchanged
 from hlmtheory.policy.hulls import Hulls, Priced
 from hlmtheory.policy.rounds import Prices, Rounds
 
 _WEIGHT = positive("leave out rows without a weight")
 _RISK = Domain("0 or more, perhaps infinite", lambda xp, value: value >= 0, "give float('inf') if any risk is allowed")
 
-_EXCHANGED = 2  # lengths whose decisions are exchanged
 _WORTH_MIXING = 1e-3
 """How much faster a mixture must be than the best plan of one part."""
 
@@ -194,7 +190,6 @@ def best_plan(
         found = solve(models, limit, found.prices, charged=True)
     # Columns whose skipped rows were not charged for their messages are none of the plan
     columns = [column for column in found.columns if _fully_charged(column)]
-    columns += _exchanged(models, columns, found.prices, limit)
     good = [column for column in columns if keeps(column.totals, limit)]
     single = max(reversed(good), key=lambda column: rate_of(column.totals)) if good else None
     mixture = best_mixture(columns, limit) if columns and (mixing or single is None) else None
@@ -213,24 +208,6 @@ def _fully_charged(column: Column) -> bool:
 def _worth_mixing(mixture: Mixture, single: Column) -> bool:
     rate = rate_of(single.totals)
     return rate_of(mixture.totals) > rate + _WORTH_MIXING * abs(rate)
-
-
-def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Prices, limit: float) -> list[Column]:
-    """The best columns of few rows after exchanges, of the lengths that can be much better than the best."""
-    good = [column for column in columns if keeps(column.totals, limit)]
-    best = max((rate_of(column.totals) for column in good), default=-math.inf)
-    most = {
-        model: certificate(prices.rate, model.value(prices, limit), model)
-        for model in models
-        if model.length and len(model.weight) <= SMALL and any(column.model is model for column in good)
-    }
-    found = []
-    for model in sorted(most, key=most.__getitem__, reverse=True)[:_EXCHANGED]:
-        if most[model] > best + FINE * abs(best):
-            own = [column for column in good if column.model is model]
-            found.append(exchanged(max(reversed(own), key=lambda column: rate_of(column.totals)), limit))
-            best = max(best, rate_of(found[-1].totals))
-    return found
 
 
 def _user_plan(found: Mixture, bound: float) -> UserPlan:

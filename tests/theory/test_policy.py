@@ -12,9 +12,8 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.policy import band_shares, exchange, served_claims
+from hlmtheory.policy import band_shares, served_claims
 from hlmtheory.policy.codec_hulls import entries
-from hlmtheory.policy.columns import Column, over_limit
 from hlmtheory.policy.fading import fading_skip
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Prices, Rounds
@@ -309,21 +308,6 @@ def test_cells_of_all_users_are_the_best_of_all_that_fit(first):
         assert value == pytest.approx(best, rel=1e-15)
         assert cells.sum() <= 4
         assert sum(values[n][int(cell) - first] for n, cell in enumerate(cells)) == value
-
-
-def test_an_exchanged_skip_pays_the_lowest_price_of_risk_that_keeps_the_limit():
-    hulls = policy.lower_hulls([[40.0, 60.0, 90.0]] * 2, [[0.5, 0.25, 0.0], [0.75, 0.25, 0.0]])
-    weight, alpha = np.asarray([0.5, 0.5]), np.asarray([0.75])
-    costs = policy.StageCosts(0.01, 0.03, 1e-4)
-    model = Rounds(hulls, Priced(hulls, weight), costs, alpha, np.zeros(2), 1, skipping=True, bonus=True)
-    messages, limit = exchange._Messages(model), 0.2
-    start, _ = model.best(Prices(20.0), limit, charged=True)
-    found = messages.fitted(Column(model, start, model.totals(start.made)), np.zeros(2, dtype=bool), limit)
-    over = [over_limit(model.totals(messages._at(found.choice.made.skip, price)), limit) for price in messages._steps]
-    lowest = messages._at(found.choice.made.skip, messages._steps[np.flatnonzero(np.asarray(over) <= 0.0)[0]])
-    np.testing.assert_array_equal(found.choice.made.first, lowest.first)
-    assert over[0] > 0.0 >= over[-1]
-    assert found.totals.bits < model.totals(messages._at(found.choice.made.skip, messages._steps[-1])).bits
 
 
 def test_an_upper_bound_without_decisions_is_rounded_up():

@@ -10,7 +10,7 @@ import numpy as np
 from hlmtheory._array import Array, to_numpy
 from hlmtheory._domains import COUNT, DomainError, numbers
 from hlmtheory.batching import methods, search, wave_claims
-from hlmtheory.batching.planner import Measured, lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import lower_bound, plan, plan_latency
 from hlmtheory.batching.sides import against, fits_each, planned, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task
@@ -44,7 +44,7 @@ from hlmtheory.serving.pipeline import recurrence, stage_pair
 
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:
     """Return the costs under (24b), the paper's memory rule."""
-    return Measured(tasks, service, methods.Options(rule="each")).costs(length)
+    return methods.Problem(tasks, service, methods.Options(rule="each")).costs(length)
 
 
 def _printed_value(tasks: Sequence[Task], service: Service, length: int) -> float:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
 from hlmtheory.policy.capacity import SharedServer, server_rates
-from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gain, colocated_plan
+from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
 from hlmtheory.policy.costs import DeviceRule, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
@@ -26,14 +26,19 @@ from hlmtheory.policy.device_parts import (
     UncertaintyLine,
     threshold_rule,
 )
+from hlmtheory.policy.fading_claims import FADING_CLAIMS
 from hlmtheory.policy.hulls import Hulls, lower_hulls
 from hlmtheory.policy.queueing import QueueRates, queue_rates
 from hlmtheory.policy.served import ServedPlan, plan_served
+from hlmtheory.policy.served_claims import SERVED_CLAIMS
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
 from hlmtheory.policy.shares import throughput_shares
 from hlmtheory.policy.streaming import StreamedDevice, StreamedServer
 from hlmtheory.policy.user import plan_user
+from hlmtheory.policy.user_claims import USER_CLAIMS
+
+CLAIMS = (*USER_CLAIMS, *FADING_CLAIMS, *SERVED_CLAIMS, *COLOCATED_CLAIMS)
 
 __all__ = [
     "CLAIMS",

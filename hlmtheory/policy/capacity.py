@@ -12,17 +12,13 @@ from typing import Any
 from hlmtheory._array import Array, take
 from hlmtheory._domains import COUNT, finite_answer, number, option
 from hlmtheory._quantities import not_negative, positive, whole_from_one
-from hlmtheory.policy.shares import checked_users
+from hlmtheory.policy.shares import UTILITIES, checked_users
 
 _SERVER = {
     "pass_s": positive("give the time of a pass of the target model in seconds"),
     "token_s": not_negative("give the time that a token adds to a pass in seconds"),
     "batch": whole_from_one("give the most rounds that one pass verifies; 1: one after the other"),
 }
-
-
-UTILITIES = ("linear", "log")
-"""Objectives of plans: Σ ω X, the tokens per second; and Σ ω log X, proportional fairness."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,14 @@ import numpy as np
 
 from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.draft_length import optimal_draft_length
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.colocated import ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.queueing import passes
 from hlmtheory.policy.user_claims import host_side
+from hlmtheory.shared_seed import streamed_rate
+from hlmtheory.shared_seed.streamed import DOMAINS
+from hlmtheory.verification import expected_tokens
 
 # Proofs, by the last part of the id.
 #
@@ -39,6 +43,9 @@ from hlmtheory.policy.user_claims import host_side
 # colocated_gain_floor. Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K)
 #   = (σ + K t_s/B)/E if it drafts, least at K' and K''. The gain is e(K'')/d(K'). It is at most e(K')/d(K'), since
 #   e(K'') is the least e, and at least e(K'')/d(K''), since d(K') is the least d. Both are 1 + K t_s/(B σ(K)).
+# colocated_streamed. Let ε = 1 - α, K the best length of a server that drafts, D = K t + V, c = εD/(1 - α^{K+1}) its
+#   time of a token. As one more draft does not help, c ≤ t/α^{K+1}, so εD α^{K+1} ≤ t (1 - α^{K+1}), which is c ≤
+#   t + εD. A device that never stops takes t + ε(R + V + W) ≥ t + ε(K t + V) = t + εD a token, if R ≥ K t.
 
 _LAPS = 3
 """Rounds of each user that are simulated."""
@@ -137,6 +144,33 @@ def _no_slower(*, server_draft_s: Array, draft_s: Array) -> Array:
 def _never_idle(one: Values) -> bool:
     verifying = one["pass_s"] + one["token_s"] * (one["draft_length"] + 1)
     return bool(one["away_s"] <= (one["users"] - 1) * verifying * (1.0 - 1e-12))
+
+
+def _checked(**times: Array) -> tuple[Any, ...]:
+    xp, *given = arrays(**times)
+    return xp, *(DOMAINS[name].check(xp, name, value) for name, value in zip(times, given, strict=True))
+
+
+def _best(acceptance: Array, draft_time: Array, verify_time: Array) -> Array:
+    """Return K, the best length of a server that drafts, up to 4,096 drafts."""
+    _, draft, verify = _checked(draft_time=draft_time, verify_time=verify_time)
+    return optimal_draft_length(acceptance, verify, draft, 4096, min_draft_length=0)
+
+
+def _best_seconds(acceptance: Array, draft_time: Array, verify_time: Array) -> Array:
+    """Return (K t + V)/E(K)."""
+    xp, draft, verify = _checked(draft_time=draft_time, verify_time=verify_time)
+    length = _best(acceptance, draft, verify)
+    return (xp.astype(length, xp.float64) * draft + verify) / expected_tokens(acceptance, length)
+
+
+def _streamed_seconds(acceptance: Array, draft_time: Array, verify_time: Array, round_trip: Array) -> Array:
+    return 1.0 / streamed_rate(acceptance, draft_time, round_trip, verify_time).rate
+
+
+def _far_enough(acceptance: Array, draft_time: Array, verify_time: Array, round_trip: Array) -> Array:
+    xp, draft, trip = _checked(draft_time=draft_time, round_trip=round_trip)
+    return trip >= xp.astype(_best(acceptance, draft, verify_time), xp.float64) * draft
 
 
 _RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
@@ -255,5 +289,18 @@ COLOCATED_CLAIMS = (
         lhs=_side(lambda one: _at_length(one, _best_length(one, drafting=True)), *_LOADS),
         rhs=_side(_gain, *_LOADS),
         attained=Attained({"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1}),
+    ),
+    Claim(
+        id="policy.colocated_streamed",
+        source=Source("lyu2026distance", "abstract, on pipelining, for a device that never stops drafting"),
+        statement="min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ K t, K the server's best length",
+        lhs=_best_seconds,
+        rhs=_streamed_seconds,
+        assumptions=(Assumption("R ≥ K t", _far_enough),),
+        attained=Attained(
+            {"acceptance": 0.998046875, "draft_time": 0.25 - 2.0**-30, "verify_time": 0.375, "round_trip": 5.25},
+            ratio=0.9989834116620351,  # on the faster side of the jump at 0.25
+        ),
+        condition=lambda acceptance: 64.0 + 0.0 * acceptance,
     ),
 )

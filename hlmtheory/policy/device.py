@@ -281,7 +281,7 @@ class DevicePolicy:
             hulls = codec_hulls(row[None], menu=self.messages.menu)
             corner, fits = cheapest_corner(hulls, rule.bit_price, rule.risk_price(place), self.bits_limit)
             cost = rule.bit_price * float(hulls.bits[corner])
-            choice = _choice(hulls, corner)
+            choice = hulls.choice(corner)
             bias = float(choice.bias)
         # 2. skip, if the message costs more than the risk
         beta: float | None = None
@@ -377,8 +377,3 @@ def _quantised(q: Numbers, messages: LatticeRows) -> Numbers:
     if messages.top_k is not None:
         support &= np.asarray(top_support(q, min(messages.top_k, int(np.count_nonzero(q)))))
     return np.asarray(quantize(q, support=support, resolution=messages.resolution), dtype=np.float64)
-
-
-def _choice(hulls: Hulls, corner: int) -> CodecChoice:
-    codec = instance("codec", hulls.codec, CodecChoice)
-    return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,11 @@ class Hulls:
     def positions(self) -> int:
         """N."""
         return len(self.start) - 1
+
+    def choice(self, corner: int) -> CodecChoice:
+        """How a corner is written."""
+        codec = instance("codec", self.codec, CodecChoice)
+        return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})
 
 
 def lower_hulls(bits: Array, risk: Array) -> Hulls:

@@ -123,16 +123,18 @@ def queue_rates(
     factor = 1.0 + wide * (2.0 * rng.random((len(away), count)) - 1.0)
     drawn = away[:, None] * factor + kept_s[:, None] * (rng.geometric(1.0 - kept[:, None], (len(away), count)) - 1)
     mean = away + kept_s * kept / (1.0 - kept)
-    found = _Seen(len(away))
-    first, last = count * len(away) // _WARM, count * len(away)
+    found: list[Pass] = []
+    total = 0
     begin = rng.random(len(away)) * (mean + server.alone_s(0))
     for one in passes(drawn, lengths, server, begin, company=least, patience_s=patience):
-        found.add(one, warm=found.total < first)
-        if found.total >= last:
+        if total >= count * len(away) // _WARM:
+            found.append(one)
+        total += len(one.users)
+        if total >= count * len(away):
             break
     alone = np.asarray([server.alone_s(int(k)) for k in lengths])
     return QueueRates(
-        *found.means(),
+        *_means(found, len(away)),
         least=1.0 / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
         most=1.0 / np.maximum(mean + alone, 1e-300),
     )
@@ -192,37 +194,19 @@ def longest_response(lengths: Integers, server: SharedServer, patience_s: float 
     return max(queued, alone) * (1.0 + 1e-12)
 
 
-class _Seen:
-    """Means over the passes that are counted."""
-
-    def __init__(self, users: int) -> None:
-        self.total = 0
-        self.first, self.last = np.full(users, math.nan), np.full(users, math.nan)
-        self.rounds, self.wait = np.zeros(users), np.zeros(users)
-        self.busy, self.passes, self.begin, self.end = 0.0, 0, math.nan, math.nan
-
-    def add(self, one: Pass, *, warm: bool) -> None:
-        self.total += len(one.users)
-        if warm:
-            return
-        if not self.passes:
-            self.begin = one.start
-        self.busy, self.passes, self.end = self.busy + one.end - one.start, self.passes + 1, one.end
-        for user, arrived in zip(one.users, one.arrived, strict=True):
-            if math.isnan(self.first[user]):
-                self.first[user] = one.end
-            self.rounds[user] += 1
-            self.last[user] = one.end
-            self.wait[user] += one.start - arrived
-
-    def means(self) -> tuple[Numbers, Numbers, float, float]:
-        """Rounds a second between a user's first and last pass, mean waits, the busy share, and rounds of a pass."""
-        span = self.end - self.begin
-        between = self.last - self.first
-        long = between > 0.5 * span
-        rates = np.where(long, (self.rounds - 1) / np.where(long, between, 1.0), self.rounds / span)
-        busy, batch = min(self.busy / span, 1.0), float(self.rounds.sum()) / self.passes
-        return rates, self.wait / np.maximum(self.rounds, 1.0), busy, batch
+def _means(passes: list[Pass], users: int) -> tuple[Numbers, Numbers, float, float]:
+    """Rounds a second between a user's first and last pass, mean waits, the busy share, and rounds of a pass."""
+    first, last, wait = np.full(users, math.nan), np.full(users, math.nan), np.zeros(users)
+    for one in passes:
+        first[one.users] = np.where(np.isnan(first[one.users]), one.end, first[one.users])
+        last[one.users] = one.end
+        wait[one.users] += one.start - np.asarray(one.arrived)
+    rounds = np.bincount([user for one in passes for user in one.users], minlength=users).astype(np.float64)
+    span, between = passes[-1].end - passes[0].start, last - first
+    long = between > 0.5 * span
+    rates = np.where(long, (rounds - 1) / np.where(long, between, 1.0), rounds / span)
+    busy = min(sum(one.end - one.start for one in passes) / span, 1.0)
+    return rates, wait / np.maximum(rounds, 1.0), busy, float(rounds.sum()) / len(passes)
 
 
 def _waiting(company: int, patience_s: float | None, most: int) -> tuple[int, float]:

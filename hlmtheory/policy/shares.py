@@ -10,8 +10,8 @@ from hlmtheory._array import Array, arrays, floating, take
 from hlmtheory._domains import broadcast, entry_for_each, finite_answer, option
 from hlmtheory._quantities import not_negative, positive
 
-UTILITIES = ("linear", "log", "maxmin")
-"""Objectives: Σ ω X, the tokens per second; Σ ω log X, proportional fairness; and min X/ω."""
+UTILITIES = ("linear", "log")
+"""Objectives: Σ ω X, the tokens per second; and Σ ω log X, proportional fairness."""
 
 _STEPS = 96  # bisection steps on a logarithm; the last digits then no longer change
 
@@ -37,14 +37,14 @@ def throughput_shares(
         E, the mean tokens of a round; A, its time without air time; c, its air time on the whole band, in seconds.
     weights : array, shape (..., U) or broadcastable
         ω, positive.
-    utility : {"linear", "log", "maxmin"}
-        Σ ω X, Σ ω log X, or min X/ω.
+    utility : {"linear", "log"}
+        Σ ω X, or Σ ω log X.
 
     Returns
     -------
     array, shape (..., U)
         w with sum 1. "linear": w = (√(ω E c/ν) - c)⁺/A, so a user with a small ωE/c may get nothing. "log": the root of
-        A w² + c w = ω c/ν. "maxmin": all X/ω are equal. ν, or the common X/ω, makes the sum 1.
+        A w² + c w = ω c/ν. ν makes the sum 1.
 
     Raises
     ------
@@ -61,12 +61,11 @@ def throughput_shares(
     option("utility", utility, UTILITIES)
     xp, gain, fixed, air, weight = checked_users(tokens=tokens, fixed_s=fixed_s, band_s=band_s, weights=weights)
     gain, fixed, air, weight = xp.broadcast_arrays(*(xp.astype(one, xp.float64) for one in (gain, fixed, air, weight)))
-    solve = {"linear": _linear, "log": _log, "maxmin": _maxmin}[utility]
-    w = solve(xp, weight * gain, gain / weight, fixed, air, weight)
+    w = _linear(xp, weight * gain, fixed, air) if utility == "linear" else _log(xp, fixed, air, weight)
     return w / xp.sum(w, axis=-1, keepdims=True)
 
 
-def _linear(xp: Any, worth: Array, _: Array, fixed: Array, air: Array, __: Array) -> Array:
+def _linear(xp: Any, worth: Array, fixed: Array, air: Array) -> Array:
     """Water filling in closed form: the users with the largest ωE/c share the band."""
     order = xp.argsort(worth / air, axis=-1, descending=True)
     value, need, rest = (take(xp, one, order) for one in (worth, air, fixed))
@@ -78,7 +77,7 @@ def _linear(xp: Any, worth: Array, _: Array, fixed: Array, air: Array, __: Array
     return xp.clip(xp.sqrt(worth * air) * level - air, min=0.0) / fixed
 
 
-def _log(xp: Any, _: Array, __: Array, fixed: Array, air: Array, weight: Array) -> Array:
+def _log(xp: Any, fixed: Array, air: Array, weight: Array) -> Array:
     """Bisect log ν between max ω c/(A + c), since no share exceeds 1, and Σ ω, since w ≤ ω/ν."""
 
     def shares(price: Array) -> Array:
@@ -87,28 +86,11 @@ def _log(xp: Any, _: Array, __: Array, fixed: Array, air: Array, weight: Array) 
 
     low = xp.max(weight * air / (fixed + air), axis=-1, keepdims=True)
     high = xp.sum(weight, axis=-1, keepdims=True)
-    return shares(_bisect(xp, shares, low, high))
-
-
-def _maxmin(xp: Any, _: Array, each: Array, fixed: Array, air: Array, __: Array) -> Array:
-    """Bisect the time t of a unit: w = c/(t - A) with t = E/(ωx), from where no share exceeds 1 to equal shares."""
-    users = float(fixed.shape[-1])
-
-    def shares(time: Array) -> Array:
-        return air / (time * each - fixed)
-
-    low = xp.max((fixed + air) / each, axis=-1, keepdims=True)
-    high = xp.max((fixed + air * users) / each, axis=-1, keepdims=True)
-    return shares(_bisect(xp, shares, low, high))
-
-
-def _bisect(xp: Any, shares: Any, low: Array, high: Array) -> Array:
-    """Return the price at which the shares, falling in it, sum to 1."""
     for _ in range(_STEPS):
         middle = xp.sqrt(low) * xp.sqrt(high)
         much = xp.sum(shares(middle), axis=-1, keepdims=True) > 1.0
         low, high = xp.where(much, middle, low), xp.where(much, high, middle)
-    return high
+    return shares(high)
 
 
 def checked_users(**values: Any) -> tuple[Any, ...]:

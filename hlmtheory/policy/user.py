@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -101,17 +101,8 @@ def plan_user(
     >>> plan.draft_length, round(plan.rate, 2), round(plan.gap, 9)
     (2, 31.3, 0.0)
     """
-    made, lengths, limit = checked_user(
-        hulls,
-        costs,
-        acceptances,
-        rejection=rejection,
-        weight=weight,
-        risk_limit=risk_limit,
-        draft_lengths=draft_lengths,
-        skipping=skipping,
-        bonus=bonus,
-    )
+    given = (hulls, costs, acceptances, rejection, weight, risk_limit, draft_lengths, skipping, bonus)
+    made, lengths, limit = checked_user(*given)
     return best_plan(made, lengths, limit, mixing=flag("mixing", mixing))[0]
 
 
@@ -119,7 +110,6 @@ def checked_user(
     hulls: Hulls,
     costs: StageCosts,
     acceptances: Array,
-    *,
     rejection: Array | None,
     weight: Array | None,
     risk_limit: float,
@@ -164,27 +154,21 @@ class Given:
         return Rounds(*given, skipping=skipping, bonus=self.bonus, toll=toll)
 
 
-class Start(NamedTuple):
-    """The prices of a plan."""
-
-    prices: Prices
-
-
 def best_plan(
     given: Given,
     lengths: list[int],
     limit: float,
     *,
-    start: Start | None = None,
+    start: Prices | None = None,
     mixing: bool = True,
-) -> tuple[UserPlan, Start]:
+) -> tuple[UserPlan, Prices]:
     """Return the fastest plan found, or without ``mixing`` the fastest of one part, and the prices.
 
-    ``start`` holds the prices of a plan for another link.
+    ``start`` are the prices of a plan for another link.
     """
     priced = Priced(given.hulls, given.weight)
     models = [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
-    found = solve(models, limit, start.prices if start else Prices(0.0), charged=False)
+    found = solve(models, limit, start or Prices(0.0), charged=False)
     bound, mixture = found.bound, best_mixture(found.columns, limit) if found.columns else None
     if mixture is not None and not all(_fully_charged(column) for _, column in mixture.parts):
         found = solve(models, limit, found.prices, charged=True)
@@ -197,7 +181,7 @@ def best_plan(
         mixture = Mixture(((1.0, single),), single.totals)
     if mixture is None or not (mixing or len(mixture.parts) == 1):
         raise _unattainable(models, limit)
-    return _user_plan(mixture, bound), Start(found.prices)
+    return _user_plan(mixture, bound), found.prices
 
 
 def _fully_charged(column: Column) -> bool:

@@ -13,7 +13,6 @@ INNER = {
     "draft_length.rates": "etgr_profile",
     "lattice.payload": "exact_payload_bits",
     "ofdma.shares": "kkt_residual sum_latency sum_shares",
-    "policy.fading": "FadingSkip fading_skip",
     "serving.pipeline": "step_times",
     "serving.random_steps": "steps_distribution",
     "skipping.bill": "bill_bound_on_device",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from dataclasses import replace
@@ -18,7 +19,6 @@ from hlmtheory.batching.exact import exact
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import undominated
-from hlmtheory.batching.planner import Measured
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, forward_flops, peak_memory
 from hlmtheory.serving.pipeline import recurrence
@@ -34,7 +34,7 @@ LENGTHS = st.integers(1, 3)
 
 
 @st.composite
-def systems(draw: st.DrawFn, competitor: str = "", one_output: bool = False, most: int = 5) -> dict:
+def systems(draw: st.DrawFn, one_output: bool = False, most: int = 5) -> dict:
     """A batch of tasks with a system; coarse numbers, so that ties occur, and a memory that may or may not bind."""
     shape, count = draw(st.sampled_from(((), (1,), (2,)))), draw(st.integers(1, most))
 
@@ -49,7 +49,7 @@ def systems(draw: st.DrawFn, competitor: str = "", one_output: bool = False, mos
     weights = models[..., 0, 0] * (8.0 * models[..., 0, 1] ** 2 + 4.0 * models[..., 0, 1] * models[..., 0, 2])
     token = 4.0 * models[..., 0, 0] * models[..., 0, 1]
     room = filled((), st.sampled_from((16.0, 20.0, 30.0, math.inf)))
-    instance = {
+    return {
         "input_tokens": inputs,
         "output_tokens": outputs,
         "draft_length": filled((), LENGTHS, np.int64),
@@ -58,27 +58,17 @@ def systems(draw: st.DrawFn, competitor: str = "", one_output: bool = False, mos
         "devices": devices,
         "memory": weights + token * room,
     }
-    if competitor == "runs":
-        place = np.argsort(np.argsort(inputs, axis=-1, kind="stable"), axis=-1)
-        cuts = np.cumsum(filled((count,), st.integers(0, 1), np.int64), axis=-1)
-        instance["labels"] = np.take_along_axis(cuts, place, axis=-1)
-    if competitor == "any":
-        instance["labels"] = filled((count,), st.integers(0, 4), np.int64)
-    return instance
 
 
 @st.composite
-def schedules(draw: st.DrawFn, ordered: bool = True) -> dict:
-    """Stage times of M batches at N steps, and one order."""
+def schedules(draw: st.DrawFn) -> dict:
+    """Stage times of M batches at N steps."""
     shape, steps, count = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 5))
     times = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0))
-    instance = {
+    return {
         name: draw(hnp.arrays(np.float64, (*shape, steps, count), elements=times))
         for name in ("draft_times", "verify_times")
     }
-    if ordered:
-        instance["order"] = np.argsort(draw(hnp.arrays(np.float64, (*shape, count), elements=st.floats(0, 1))), axis=-1)
-    return instance
 
 
 BY_ID = {claim.id: claim for claim in batching.CLAIMS}
@@ -99,6 +89,18 @@ def partitions(items: list[int]):
         for others in itertools.combinations(rest, size):
             left = [item for item in rest if item not in others]
             yield from ([[first, *others], *more] for more in partitions(left))
+
+
+def fastest(tasks, service, length: int, rule: str = "together") -> float:
+    """Return the least latency of all divisions into waves, and of each wave into batches, within the memory."""
+    best = math.inf
+    for waves in partitions(list(range(len(tasks)))):
+        for plans in itertools.product(*(list(partitions(wave)) for wave in waves)):
+            batches, counts = [batch for wave in plans for batch in wave], [len(wave) for wave in plans]
+            with contextlib.suppress(ValueError):  # beyond the memory
+                options = {"memory_rule": rule, "waves": counts}
+                best = min(best, plan_latency(tasks, service, batches, length, "johnson", **options))
+    return best
 
 
 def cases(instance: dict):
@@ -142,7 +144,7 @@ def test_pareto_is_the_best_of_all_runs(instance):
         assert found.complete
 
 
-@given(schedules(ordered=False))
+@given(schedules())
 def test_johnson_is_the_best_of_all_orders(instance):
     draft, verify = (np.reshape(value, (-1, value.shape[-1])) for value in instance.values())
     count = draft.shape[-1]
@@ -413,12 +415,15 @@ def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
 @pytest.mark.parametrize("equal", [True, False])
 @pytest.mark.parametrize("rule", ["each", "together"])
 def test_improved_is_within_a_twentieth_of_the_fastest_plan(rule, equal):
-    """75 cases each, 300 in all; Algorithm 1 loses up to 60% on such cases."""
+    """75 cases each but for six tasks in waves; Algorithm 1 loses up to 60% on such cases."""
     worst = {"improved": 0.0, "dp": 0.0}
     for seed in range(75):
         tasks, service, length = drawn(seed, equal)
         options = {"memory_rule": rule, "draft_lengths": [length]}
-        best = plan(tasks, service, "exact", **options).latency
+        waits = rule == "together" and methods.Problem(tasks, service, methods.Options()).costs(length).in_waves
+        if waits and len(tasks) > 5:
+            continue
+        best = fastest(tasks, service, length) if waits else plan(tasks, service, "exact", **options).latency
         for method, loss in worst.items():
             worst[method] = max(loss, plan(tasks, service, method, **options).latency / best - 1)
     assert worst["improved"] <= 0.05
@@ -427,7 +432,7 @@ def test_improved_is_within_a_twentieth_of_the_fastest_plan(rule, equal):
 
 def test_moves_keep_every_task_once_and_make_bad_plans_good():
     tasks = workload(12, output=64)
-    problem = Measured(tasks, PAPER, methods.Options())
+    problem = methods.Problem(tasks, PAPER, methods.Options())
     costs = problem.costs(2)
     alone = [[(k,)] for k in range(12)]  # twelve waves
     waves = improved(costs, alone)

@@ -33,7 +33,7 @@ WIDE = {
     **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
     **dict.fromkeys(("TraceLink.delivered_bits", "TraceLink.transfer_time"), "an integral of a float64 trace"),
     **dict.fromkeys(
-        ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret", "fading_skip"),
+        ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret"),
         "a root or a maximum that is searched in float64",
     ),
     **dict.fromkeys(

@@ -401,7 +401,6 @@ OWN: dict[str, dict[str, Any]] = {
     "load_batch": {"fixed": 6.5, "slope": 2.5},
     "fit_device": {"batch_size": [2, 1, 2], "seconds": [5.5, 6.5, 13.5]},
     "plan": {"method": "dp"},
-    "fading_skip": {"bits": 1024.5, "bandwidth_hz": 10000.0},
     "Hulls": {"bits": [10.5, 30.5], "risk": [0.5, 0.25]},
     "codec_hulls": {"draft": [[0.5, 0.25, 0.125, 0.125]], "menu": codec.CodecMenu(sizes=(1, 2), resolutions=(4,))},
     "lower_hulls": {"bits": [[10.5, 20.5]], "risk": [[0.5, 0.25]]},
@@ -529,7 +528,6 @@ INFINITE = {
     "online_bound": "a bound that says nothing",
     "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
-    "fading_skip": "no SNR is high enough for a message that is not worth its time",
 }
 """Functions whose answer may be infinite, each with the reason."""
 

@@ -94,16 +94,14 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 @finite_answer
 def throughput(times_s: Array) -> Array:
     """Return the tokens per second over a run of one-token rounds (..., n): n/Σt, which a user observes."""
-    xp, times = checked(DOMAINS, times_s=times_s)
-    entry_for_each("round", times_s=tuple(times.shape))
+    xp, times = _rounds(times_s)
     return 1.0 / xp.mean(times, axis=-1)
 
 
 @finite_answer
 def mean_round_throughput(times_s: Array) -> Array:
     """Return the mean over rounds (..., n) of tokens per second in a round, Σ(1/t)/n, at least :func:`throughput`."""
-    xp, times = checked(DOMAINS, times_s=times_s)
-    entry_for_each("round", times_s=tuple(times.shape))
+    xp, times = _rounds(times_s)
     return xp.mean(1.0 / times, axis=-1)
 
 
@@ -116,3 +114,39 @@ def _rounds(times_s: Array) -> tuple[Any, Array]:
     xp, times = checked(DOMAINS, times_s=times_s)
     entry_for_each("round", times_s=tuple(times.shape))
     return xp, times
+
+
+@finite_answer
+def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Array, reference_m: Array = 1.0) -> Array:
+    """Return the power gain g₀ (d/d₀)^-α.
+
+    Parameters
+    ----------
+    distance_m : array, shape (...)
+        d, in metres.
+    reference_gain : array, shape (...)
+        g₀, the gain at d₀, as a ratio: -30 dB in edge-sd Section IV.
+    exponent : array, shape (...)
+        α; 2 in edge-sd Section IV.
+    reference_m : array, shape (...)
+        d₀, in metres.
+
+    Returns
+    -------
+    array, shape (...)
+        A ratio.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite or not positive, or the exponent is negative.
+
+    Examples
+    --------
+    >>> round(float(log_distance_gain(100.0, reference_gain=1e-3, exponent=2.0)), 12)
+    1e-07
+    """
+    _, distance, gain, alpha, reference = checked(
+        DOMAINS, distance_m=distance_m, reference_gain=reference_gain, exponent=exponent, reference_m=reference_m
+    )
+    return gain * (distance / reference) ** -alpha

@@ -7,7 +7,7 @@ Paper: edge-sd (zhu2025edgesd) (7)-(23). A stage (prefill, base, slope) takes th
 from __future__ import annotations
 
 from hlmtheory.serving.claims import CLAIMS
-from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, stage_times, upload_bits
+from hlmtheory.serving.costs import decoding_steps, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
 from hlmtheory.serving.goodput import PassFit, crossover_batch, fit_passes, goodput, load_batch, round_line
 from hlmtheory.serving.pipeline import inference_latency
@@ -27,7 +27,6 @@ __all__ = [
     "expected_steps",
     "fit_device",
     "fit_passes",
-    "forward_flops",
     "goodput",
     "inference_latency",
     "load_batch",

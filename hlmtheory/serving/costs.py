@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, broadcast, finite_answer, instance, numbers
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, ModelShape, Service
 from hlmtheory.verification import expected_tokens
-
-
-@finite_answer
-def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
-    """Return the operations of one forward pass for one task: t new tokens after c cached ones, edge-sd (11)-(14)."""
-    sizes = instance("model", model, ModelShape).sizes
-    new, cached = numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
-    broadcast(new_tokens=new.shape, cached_tokens=cached.shape)
-    return operations(*sizes, new, cached)
 
 
 @finite_answer
@@ -113,9 +102,19 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
     prompt = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
     size = numbers(POSITIVE_COUNT, "batch_size", batch_size)
     broadcast(draft_length=length.shape, input_tokens=prompt.shape, batch_size=size.shape)
-    sides = (service.draft.sizes, service.verify.sizes)
-    coefficients = [(device.c1, device.c2) for device in (service.draft_device, service.verify_device)]
-    return both_stages(sides, coefficients, tokens_per_step(service.acceptance, length), length, prompt, size)
+    tokens, sides = tokens_per_step(service.acceptance, length), (service.draft.sizes, service.verify.sizes)
+    (j, h, f), (jv, hv, fv), first, second = *sides, service.draft_device, service.verify_device
+    k, i, b = (np.asarray(value, dtype=np.float64) for value in (length, prompt, size))
+    work, workv, c2, c2v = 4.0 * first.c1 * j * h * b, 4.0 * second.c1 * jv * hv * b, first.c2, second.c2
+    inner = k * (k - 1.0) / 2.0  # cached drafts before each pass of a step, summed
+    drafts = np.where(k > 0, (i + k - 1.0) * (2.0 * h + f + i) + inner, 0.0)  # (13), n = 1
+    draft = (work * drafts + c2 * k, work * (k * (2.0 * h + f + i) + inner) + c2 * k, work * k * tokens)  # (19)
+    verify = (
+        workv * (i + k) * (2.0 * hv + fv + i + k) + c2v,  # (14), n = 1; (18)
+        workv * (1.0 + k) * (2.0 * hv + fv + i + k) + c2v,
+        workv * (1.0 + k) * tokens,
+    )
+    return np.stack(np.broadcast_arrays(*draft), axis=-1), np.stack(np.broadcast_arrays(*verify), axis=-1)
 
 
 @finite_answer
@@ -146,21 +145,3 @@ def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Arra
     """Return the bytes of the weights and of the cache of one batch, (9) and (10)."""
     weights = layers * (8.0 * hidden**2 + 4.0 * hidden * feed_forward)  # (9)
     return weights + 4.0 * layers * hidden * cached * size  # (10)
-
-
-def both_stages(
-    models: Any, devices: Any, tokens: Array, length: Array, prompt: Array, size: Array
-) -> tuple[Array, Array]:
-    """Return both stages (..., 3), given (J, h₁, h₂) of both models and (c₁, c₂) of both devices."""
-    ((j, h, f), (jv, hv, fv)), ((c1, c2), (c1v, c2v)) = models, devices
-    k, i, b = (np.asarray(value, dtype=np.float64) for value in (length, prompt, size))
-    work, workv = 4.0 * c1 * j * h * b, 4.0 * c1v * jv * hv * b
-    inner = k * (k - 1.0) / 2.0  # cached drafts before each pass of a step, summed
-    drafts = np.where(k > 0, (i + k - 1.0) * (2.0 * h + f + i) + inner, 0.0)  # (13), n = 1
-    draft = (work * drafts + c2 * k, work * (k * (2.0 * h + f + i) + inner) + c2 * k, work * k * tokens)  # (19)
-    verify = (
-        workv * (i + k) * (2.0 * hv + fv + i + k) + c2v,  # (14), n = 1; (18)
-        workv * (1.0 + k) * (2.0 * hv + fv + i + k) + c2v,
-        workv * (1.0 + k) * tokens,
-    )
-    return np.stack(np.broadcast_arrays(*draft), axis=-1), np.stack(np.broadcast_arrays(*verify), axis=-1)

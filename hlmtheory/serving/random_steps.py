@@ -32,15 +32,10 @@ def steps_distribution(output_tokens: int, acceptance: float, draft_length: int)
 
 def expected_steps(output_tokens: Array, acceptance: float, draft_length: int) -> float:
     """Expected number of decoding steps of a batch, which runs until its slowest sequence is done."""
-    return float((1.0 - longest_distribution(output_tokens, acceptance, draft_length)).sum())
-
-
-def longest_distribution(output_tokens: Array, acceptance: float, draft_length: int) -> Array:
-    """P(max_k N_k ≤ n) for n = 0..max O_k."""
     outputs = np.atleast_1d(numbers(_OUTPUT, "output_tokens", output_tokens))
     if outputs.ndim != 1 or not outputs.size:
         raise DomainError(f"output_tokens must be a row of lengths; got shape {outputs.shape}; give one a sequence")
     below = np.ones(int(outputs.max()) + 1)
     for output, count in zip(*np.unique(outputs, return_counts=True), strict=True):
         below[: output + 1] *= steps_distribution(int(output), acceptance, draft_length) ** int(count)
-    return below
+    return float((1.0 - below).sum())

@@ -20,7 +20,8 @@ from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import undominated
 from hlmtheory.claims import Status
-from hlmtheory.serving import Device, ModelShape, Service, Task, forward_flops, peak_memory
+from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
+from hlmtheory.serving.costs import operations
 from hlmtheory.serving.pipeline import recurrence
 
 from .strategies import acceptances, shapes
@@ -405,7 +406,7 @@ def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
     machines = []
     for model in (small, large):
         overhead, share = 10.0 ** rng.uniform(-4, -1), 10.0 ** rng.uniform(-2, 1)
-        machines.append(Device(share * overhead / float(forward_flops(model, prompt)), overhead))
+        machines.append(Device(share * overhead / float(operations(*model.sizes, prompt, 0)), overhead))
     single = max(task.input_tokens for task in tasks), max(task.output_tokens for task in tasks) + 2
     service = Service(small, large, machines[0], machines[1], float(rng.random()))
     room = float(rng.choice([1.0, 1.5, 2.5, 4.0, 100.0]))

@@ -101,16 +101,6 @@ def _up_to(length: int) -> Domain:
     )
 
 
-def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
-    """E[τ] and Var τ: P(τ ≥ i) = γ^i for i ≤ K, so E[τ²] = Σ (2i - 1) γ^i."""
-    length = _SUMMED.check(xp, "draft_length", length)
-    i = xp.arange(1, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
-    reached = gamma[..., None] ** i
-    reached = xp.where(i <= xp.astype(length, gamma.dtype)[..., None], reached, xp.zeros_like(reached))
-    mean = xp.sum(reached, axis=-1)
-    return mean, xp.sum((2.0 * i - 1.0) * reached, axis=-1) - mean * mean
-
-
 # --------------------------------------------------------------------------------------------- claims
 #
 # tracker. E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
@@ -145,8 +135,8 @@ def _linear_in_use(acceptance: Array, draft_length: Array) -> Array:
 
 def _accepted_elsewhere(acceptance: Array, other_length: Array) -> Array:
     """E[τ] at the other length, by the sum γ + ... + γ^K′."""
-    xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
-    return accepted_moments(xp, gamma, _LENGTH.check(xp, "other_length", other))[0]
+    xp, other = arrays(other_length=other_length)
+    return expected_tokens(acceptance, _LENGTH.check(xp, "other_length", other)) - 1.0
 
 
 def _extrapolated(acceptance: Array, draft_length: Array, other_length: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hlmtheory.serving.claims import CLAIMS
 from hlmtheory.serving.costs import decoding_steps, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
-from hlmtheory.serving.goodput import PassFit, crossover_batch, fit_passes, goodput, load_batch, round_line
+from hlmtheory.serving.goodput import crossover_batch, fit_passes, goodput, load_batch, round_line
 from hlmtheory.serving.pipeline import inference_latency
 from hlmtheory.serving.random_steps import expected_steps
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
@@ -19,7 +19,6 @@ __all__ = [
     "Device",
     "DeviceFit",
     "ModelShape",
-    "PassFit",
     "Service",
     "Task",
     "crossover_batch",

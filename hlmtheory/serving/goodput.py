@@ -6,15 +6,11 @@ drafts F_K + B·S_K for B·E tokens.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, DomainError, broadcast, finite_answer, number, numbers
+from hlmtheory._domains import COUNT, DomainError, broadcast, finite_answer, numbers
 from hlmtheory._quantities import at_least_one, not_negative, positive
-from hlmtheory.serving.fitting import CONFIDENCE
 from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
 
 TOKENS = at_least_one("give the mean tokens that a round emits for one sequence, with the target model's own")
@@ -23,36 +19,13 @@ LOAD = not_negative("give the tokens per second that all users together ask for"
 _MEASURED = positive("give the measured seconds of a pass")
 
 
-@dataclass(frozen=True, slots=True)
-class PassFit:
-    """The result of :func:`fit_passes`."""
-
-    coefficients: tuple[float, float, float]  # a in s, b in s a token, c in s a cached token
-    error_s: float  # estimated standard deviation of a pass, in s
-    worst: float  # largest relative distance of a measured pass
-    degrees: int  # passes minus positive coefficients
-    spread: tuple[tuple[float, ...], ...]  # inverse of XᵀX on the positive coefficients' columns, else 0
-    confidence: float  # level of :meth:`interval`
-
-    @finite_answer
-    def interval(self, batch_size: Array, width: Array, context: Array) -> tuple[Array, Array]:
-        """Return a prediction interval (low, high) of the seconds of one more pass, for independent normal errors."""
-        from scipy.special import stdtrit
-
-        columns = np.stack(np.broadcast_arrays(*_columns(batch_size, width, context)), axis=-1)
-        mean = columns @ np.asarray(self.coefficients)
-        share = np.einsum("...i,ij,...j->...", columns, np.asarray(self.spread), columns)
-        half = float(stdtrit(self.degrees, 0.5 + self.confidence / 2.0)) * self.error_s * np.sqrt(1.0 + share)
-        return mean - half, mean + half
-
-
 @finite_answer
-def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, *, confidence: float = 0.95) -> PassFit:
-    """Return the plane a + b·BW + c·BC through measured passes, by non-negative least squares; if C = 0, c is 0."""
+def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array) -> tuple[float, float, float]:
+    """Return (a, b, c) of the plane a + b·BW + c·BC through measured passes, by non-negative least squares."""
     from scipy.optimize import nnls
 
     given = _columns(batch_size, width, context)
-    times, level = numbers(_MEASURED, "seconds", seconds), number(CONFIDENCE, "confidence", confidence)
+    times = numbers(_MEASURED, "seconds", seconds)
     broadcast(**{"the others": np.broadcast_shapes(*(one.shape for one in given)), "seconds": times.shape})
     *columns, y = np.broadcast_arrays(*given, times)
     if y.ndim != 1 or not y.size:
@@ -67,25 +40,12 @@ def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, 
             "batches and widths, or set context to 0 for all"
         )
     found = nnls(table, y)[0]
-    free = found > 0
-    degrees = y.size - int(np.count_nonzero(free))
-    if degrees < 1:
+    if y.size <= np.count_nonzero(found > 0):
         raise DomainError(
             f"seconds must have more passes than positive coefficients; got {y.size} passes; measure more"
         )
-    residual = y - table @ found
-    spread = np.zeros((3, 3))
-    spread[np.ix_(free, free)] = np.linalg.inv(table[:, free].T @ table[:, free])
-    whole = np.where(used, scale, 1.0)
-    a, b, c = (found / whole).tolist()
-    return PassFit(
-        coefficients=(a, b, c),
-        error_s=math.sqrt(float(residual @ residual) / degrees),
-        worst=float(np.max(np.abs(residual) / y)),
-        degrees=degrees,
-        spread=tuple(map(tuple, (spread / np.outer(whole, whole)).tolist())),
-        confidence=level,
-    )
+    a, b, c = (found / np.where(used, scale, 1.0)).tolist()
+    return a, b, c
 
 
 @finite_answer

@@ -100,17 +100,6 @@ def test_tokens_are_those_of_the_profile_and_the_band_holds_them(drawn):
     assert (found.tokens <= found.high).all()
 
 
-def test_the_delta_method_is_greenwood_s():
-    """At K = 1 the binomial's variance; at K = 2 by differences in each rate."""
-    table = [[0, 0, 0], [3, 7, 0], [5, 9, 6]]
-    found = module.tokens_by_length(table, confidence=0.95, method="delta")
-    (first, second), (one, two) = (module.acceptance_by_depth(table).acceptances, (30.0, 15.0))
-    variance = (1 + second) ** 2 * first * (1 - first) / one + first**2 * second * (1 - second) / two
-    assert found.high - found.tokens == pytest.approx(
-        1.959963984540054 * np.sqrt([first * (1 - first) / one, variance])
-    )
-
-
 def test_the_sandwich_is_the_infinitesimal_jackknife():
     """dE/d(weight of a request), by differences."""
     rng = np.random.default_rng(3)
@@ -184,8 +173,7 @@ def test_a_depth_that_was_never_examined():
     assert np.isnan(module.tokens_by_length(unseen).tokens).tolist() == [False, True]
     assert module.tokens_by_length(unseen).high[1] <= 3.0
     ended = [[0, 0, 0], [0, 0, 0], [9, 0, 0]]
-    for method in ("band", "delta"):
-        assert module.tokens_by_length(ended, method=method).tokens.tolist() == [1.0, 1.0]
+    assert module.tokens_by_length(ended).tokens.tolist() == [1.0, 1.0]
 
 
 # ------------------------------------------------------------------------------------------- sharp intervals

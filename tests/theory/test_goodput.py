@@ -21,36 +21,20 @@ def plane(size, width, context):
 
 
 def test_exact_times_give_their_plane():
-    fit = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
-    assert fit.coefficients == pytest.approx(PLANE, rel=1e-9)
-    assert (fit.degrees, round(fit.worst, 9)) == (4, 0.0)
-    low, high = fit.interval(16, 5, 100.0)
-    assert (float(low), float(high)) == pytest.approx((plane(16, 5, 100.0),) * 2)
+    found = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
+    assert found == pytest.approx(PLANE, rel=1e-9)
 
 
 def test_no_coefficient_is_negative():
     """Wider passes were measured to be faster: the width then costs nothing, and the base is the mean."""
-    fit = serving.fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0])
-    assert fit.coefficients == pytest.approx((2.0, 0.0, 0.0))
-    assert fit.degrees == 2
+    assert serving.fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0]) == pytest.approx((2.0, 0.0, 0.0))
 
 
-def test_the_interval_is_that_of_least_squares_and_covers():
-    rng, level = np.random.default_rng(5), 0.9
+def test_the_fit_is_that_of_least_squares():
     table = np.stack([np.ones(7), SIZES * WIDTHS, SIZES * CONTEXTS], axis=1)
-    held = 0
-    for number in range(600):
-        seconds = plane(SIZES, WIDTHS, CONTEXTS) + rng.normal(0.0, 2e-5, 7)
-        fit = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, seconds, confidence=level)
-        low, high = fit.interval(16, 3, 32.0)
-        held += low <= plane(16, 3, 32.0) + rng.normal(0.0, 2e-5) <= high
-        if number == 0:
-            found, residual, *_ = np.linalg.lstsq(table, seconds, rcond=None)
-            at = np.array([1.0, 48.0, 512.0])
-            wide = 1.0 + at @ np.linalg.inv(table.T @ table) @ at
-            half = stats.t.ppf(0.95, 4) * np.sqrt(residual[0] / 4 * wide)
-            assert (float(low), float(high)) == pytest.approx((at @ found - half, at @ found + half), rel=1e-6)
-    assert 0.87 <= held / 600 <= 0.93
+    seconds = plane(SIZES, WIDTHS, CONTEXTS) + np.random.default_rng(5).normal(0.0, 2e-5, 7)
+    found = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, seconds)
+    assert found == pytest.approx(np.linalg.lstsq(table, seconds, rcond=None)[0].tolist(), rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -173,19 +173,7 @@ def test_a_fit_without_noise_finds_the_coefficients():
 def test_a_fit_agrees_with_scipy():
     stats = pytest.importorskip("scipy.stats")
     flops, size, seconds = measured(0.001)
-    line, fit = stats.linregress(flops * size, seconds), serving.fit_device(flops, size, seconds, confidence=0.9)
-    quantile = stats.t.ppf(0.95, 58)
+    line, fit = stats.linregress(flops * size, seconds), serving.fit_device(flops, size, seconds)
     assert fit.c1 == pytest.approx(line.slope, rel=1e-9)
     assert fit.c2 == pytest.approx(line.intercept, rel=1e-9)
     assert fit.r_squared == pytest.approx(line.rvalue**2, rel=1e-9)
-    assert fit.c1_interval[1] - fit.c1 == pytest.approx(quantile * line.stderr, rel=1e-9)
-    assert fit.c2_interval[1] - fit.c2 == pytest.approx(quantile * line.intercept_stderr, rel=1e-9)
-
-
-def test_the_intervals_cover_as_often_as_they_say():
-    fits = [serving.fit_device(*measured(0.001, 12, seed), confidence=0.8) for seed in range(400)]
-    assert np.mean([fit.c1_interval[0] <= 2e-13 <= fit.c1_interval[1] for fit in fits]) == pytest.approx(0.8, abs=0.06)
-    assert np.mean([fit.c2_interval[0] <= 0.012 <= fit.c2_interval[1] for fit in fits]) == pytest.approx(0.8, abs=0.06)
-
-
-# ------------------------------------------------------------------------------------------------------- bad input

@@ -387,7 +387,6 @@ OWN: dict[str, dict[str, Any]] = {
     "AcceptanceTracker": {"accepted": 0.75, "examined": 1.5},
     "AcceptanceTracker.update": {"accepted": 2, "draft_length": 6},
     "acceptance_by_depth": {"method": "anytime"},
-    "tokens_by_length": {"method": "delta"},
     "Service": {"draft": MODEL, "acceptance": 0.5},
     "peak_memory": {"input_tokens": 5.5, "output_tokens": 10.5, "draft_length": 1},
     "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},
@@ -441,9 +440,6 @@ def valid_call(name: str) -> dict[str, Any]:
 VALID_CALLS = {name: valid_call(name) for name in PUBLIC}
 
 RECEIVERS: dict[str, Any] = {
-    "PassFit": serving.PassFit(
-        (1.5, 0.5, 0.0), 0.25, 0.5, 2, ((0.5, -0.25, 0.0), (-0.25, 0.25, 0.0), (0.0,) * 3), 0.75
-    ),
     "LawTest": lambda: lossless.LawTest(1, 0.125),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,

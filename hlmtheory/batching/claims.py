@@ -43,7 +43,6 @@ from hlmtheory.serving.pipeline import recurrence, stage_pair
 
 
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:
-    """Return the costs under (24b), the paper's memory rule."""
     return methods.Problem(tasks, service, methods.Options(rule="each")).costs(length)
 
 
@@ -69,7 +68,6 @@ def _worth(tasks: list[Task], service: Service, length: int, batches: Sequence[S
 
 
 def _as_given(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """Return the latency of the competitor's batches in the given order."""
     return plan_latency(tasks, service, batches, length, memory_rule="ignored")
 
 

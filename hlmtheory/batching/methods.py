@@ -179,7 +179,6 @@ def _over_lengths(problem: Problem, lengths: list[int], plan: Callable[[int], Ca
 
 
 def _best(plans: Iterable[Candidate]) -> Candidate:
-    """The plan with the smallest latency, the first of equals."""
     return min(plans, key=lambda plan: plan.latency)
 
 
@@ -240,7 +239,6 @@ def _improved(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _moved(problem: Problem, start: Candidate) -> Candidate:
-    """The plan after all moves of tasks that make it faster."""
     place = np.argsort(problem.sorted)
     batches = [tuple(sorted(place[list(batch)].tolist())) for batch in start.batches]
     edges = np.cumsum([0, *start.waves])
@@ -346,7 +344,6 @@ def _even_runs(costs: search.Costs, wave: Array) -> tuple[float, list[Array]]:
 
 
 def _batch_times(costs: search.Costs, batches: list[list[int]]) -> tuple[Array, Array, Array]:
-    """Stage times (N, M) and steps (M,) of batches of the tasks."""
     top = [max(batch, key=lambda task: costs.inputs[task]) for batch in batches]
     sizes = np.asarray([float(len(batch)) for batch in batches])
     steps = np.asarray([costs.steps[batch].max() for batch in batches])

@@ -74,13 +74,11 @@ def _latency_of_information(bits: Array, bandwidth_hz: Array, snr: Array) -> Arr
 
 
 def _strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> QuadratureEstimate:
-    """Return E[1/log₂(1 + S); a ≤ S ≤ b] with a = cut and b = width · cut."""
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(mean_snr, k_factor).inverse_efficiency(low, low * factor)
 
 
 def _growth(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> Array:
-    """Return the bound ln 2 f(0) e^{-(1+κ)b/m} ln(b/a)."""
     xp, m, k = arrays(mean_snr=mean_snr, k_factor=k_factor, cut=cut)[:3]
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(m, k).latency_growth() * xp.exp(-(1.0 + k) * low * factor / m) * xp.log(factor)
@@ -96,7 +94,6 @@ def _no_fading(mean_snr: Array) -> Array:
 
 
 def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
-    """Return the share of bad slots after one step: π_bad (1 - leave_bad) + π_good leave_good."""
     bad = GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad()
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
 

@@ -152,7 +152,6 @@ class Rician:
         return self._through(lambda m, k: math.log(2) * (1.0 + k) * np.exp(-k) / m)
 
     def _numpy(self, **values: Array) -> tuple[Any, ...]:
-        """Return the namespace, and m, κ and the values, checked, as float64 numpy arrays."""
         xp, *given = checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor, **values)
         return (xp, *(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
 

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import (
-    UNIT_INTERVAL,
-    DomainError,
-    broadcast,
-    entry_for_each,
-    mask,
-    numbers,
-)
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, broadcast, entry_for_each, mask, numbers
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory._simplex import distributions
 from hlmtheory.channel.leak import CLASSES, ROUNDS, rounds_leak, size_classes
@@ -38,7 +31,6 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 
 
 def _entropy(probabilities: Any) -> float:
-    """Return the entropy in bits of numbers that sum to 1."""
     return -math.fsum(value * math.log2(value) for value in probabilities if value > 0)
 
 
@@ -76,13 +68,11 @@ def _text_entropy(length_law: Array, target_chain: Array) -> Array:
 
 
 def _text_bound(length_law: Array, target_chain: Array) -> Array:
-    """Return H(R) + E[R] log₂ m."""
     law, _ = _chain(length_law, target_chain)
     return _each(_entropy, (law, 1)) + _message_bound(length_law, target_chain)
 
 
 def _message_bound(length_law: Array, target_chain: Array) -> Array:
-    """Return E[R] log₂ m."""
     law, chain = _chain(length_law, target_chain)
     return (law * np.arange(law.shape[-1])).sum(axis=-1) * math.log2(chain.shape[-1]) + 0.0 * chain[..., 0, 0]
 
@@ -136,7 +126,6 @@ def _by_program(sizes: Array, weights: Array, classes: Array) -> Array:
 
 
 def _padded(sizes: Any, weights: Any, tops: list[float]) -> float:
-    """Return the mean padded size, infinite if a message has no class."""
     padded = [min((top for top in tops if top >= size), default=math.inf) for size in sizes.tolist()]
     return float(np.dot(padded, weights) / weights.sum())
 

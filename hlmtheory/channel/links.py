@@ -179,7 +179,6 @@ class TraceLink:
         return cycles * edges[-1] + edges[after - 1] + share * (edges[after] - edges[after - 1]) - begin
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:
-        """Call the function with numpy arrays, and return the result in the library of the input."""
         xp, *given = checked(_DOMAINS, **values)
         plain = np.broadcast_arrays(*(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
         return xp.asarray(np.asarray(function(*plain)), device=given[0].device)

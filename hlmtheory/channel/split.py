@@ -55,7 +55,6 @@ def _rows(acceptances: Array) -> Array:
 
 
 def _by_mean(acceptances: Array) -> Array:
-    """Return 1 - ᾱ^K with the mean ᾱ of the rates."""
     xp, alpha = arrays(acceptances=acceptances)
     alpha = _rates(xp, alpha)
     return 1.0 - xp.mean(alpha, axis=-1) ** alpha.shape[-1]
@@ -78,7 +77,6 @@ def _split(acceptances: Array, vocabulary: Array, bits_per_probability: Array) -
 
 
 def _whole_rows(acceptances: Array, vocabulary: Array, bits_per_probability: Array) -> Array:
-    """Return the bits of a round that sends each draft with its distribution."""
     length, token, _, row = _sizes(acceptances, vocabulary, bits_per_probability)
     return length * (row + token)
 
@@ -110,7 +108,6 @@ def _noise(target: Array, draft: Array, received: Array) -> Array:
 
 
 def _drafts(acceptances: Array, vocabulary: Array) -> Array:
-    """Return whether K ≥ 2 and V ≥ 2."""
     _xp, alpha, size = arrays(acceptances=acceptances, vocabulary=vocabulary)
     return (size >= 2) & (alpha.shape[-1] >= 2)
 

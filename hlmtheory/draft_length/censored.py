@@ -149,7 +149,6 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
 
 
 def _by_request(xp: Any, rounds: Array) -> tuple[Array, Array]:
-    """Return the counts by request and their sum."""
     if rounds.ndim < 3 or rounds.shape[-3] < 2:
         raise DomainError(
             f"counts must have an axis of two requests or more, shape (..., R, K+1, K+1); got shape "
@@ -271,5 +270,4 @@ def _quotient(xp: Any, accepted: Array, examined: Array) -> Array:
 
 
 def _error(level: float) -> float:
-    """Return 1 - level, below 1."""
     return min(1.0 - level, 1.0 - 2.0**-53)

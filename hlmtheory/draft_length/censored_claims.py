@@ -40,33 +40,30 @@ from hlmtheory.verification.tokens import expected_tokens_profile
 #   reaches 1/δ_d with probability at most δ_d, however many rounds examine d. Sum over d.
 
 
-def law_of_lengths(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
-    """Return the namespace, the law of k and the acceptances in float64."""
+def _law_and_acceptances(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
     xp, _, law = distributions(length_law=length_law)
     _, alphas = arrays(acceptances=acceptances)
     UNIT_INTERVAL.check(xp, "acceptances", alphas)
-    alphas = in_kind(xp, alphas, xp.float64)
     if not alphas.ndim or law.shape[-1] != alphas.shape[-1] + 1:
         raise DomainError(
             f"length_law must have an entry for each k in 0..K; got {law.shape[-1]} beside acceptances of shape "
             f"{tuple(alphas.shape)}; add one"
         )
-    return xp, law, alphas
+    return xp, law, in_kind(xp, alphas, xp.float64)
 
 
-def _at(xp: Any, values: Array, depth: Array) -> Array:
+def _at(xp: Any, values: Array, depth: Array, name: str = "depth") -> Array:
     """Return the entry of depth d = 1..K of each row."""
-    _, d = arrays(depth=depth)
+    _, d = arrays(**{name: depth})
     size = values.shape[-1]
     domain = Domain(f"a depth in 1..K with K = {size}", lambda xp, v: (v >= 1) & (v <= size), "give one", "integer")
-    d = domain.check(xp, "depth", d)
-    leading_dimensions(depth=tuple(d.shape), others=tuple(values.shape[:-1]))
+    d = domain.check(xp, name, d)
+    leading_dimensions(**{name: tuple(d.shape)}, others=tuple(values.shape[:-1]))
     hot = xp.arange(1, size + 1, device=values.device) == d[..., None]
     return xp.sum(xp.where(hot, values, xp.zeros_like(values)), axis=-1)
 
 
 def _chances(xp: Any, alphas: Array) -> Array:
-    """Return S(0..K)."""
     return xp.concat([xp.ones_like(alphas[..., :1]), xp.cumulative_prod(alphas, axis=-1)], axis=-1)
 
 
@@ -86,45 +83,42 @@ def _estimate(xp: Any, counts: Array, depth: Array) -> Array:
     return _at(xp, accepted, depth) / xp.where(seen > 0, seen, 1.0)
 
 
+def _quotient(xp: Any, chances: Array, depth: Array) -> Array:
+    """Return P(L ≥ d)/P(L ≥ d - 1) from P(L ≥ 0), P(L ≥ 1), .."""
+    before = _at(xp, chances[..., :-1], depth)
+    return _at(xp, chances[..., 1:], depth) / xp.where(before > 0, before, 1.0)
+
+
 def _longer(xp: Any, law: Array) -> Array:
-    """Return G(1..K)."""
     return xp.flip(xp.cumulative_sum(xp.flip(law, axis=-1), axis=-1), axis=-1)[..., 1:]
 
 
-def censored_estimate(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return the quotient of expected counts at depth d."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
+def _censored_estimate(length_law: Array, acceptances: Array, depth: Array) -> Array:
+    xp, law, alphas = _law_and_acceptances(length_law, acceptances)
     return _estimate(xp, _expected_counts(xp, law, alphas), depth)
 
 
-def true_acceptance(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return α_d."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
+def _true_acceptance(length_law: Array, acceptances: Array, depth: Array) -> Array:
+    xp, law, alphas = _law_and_acceptances(length_law, acceptances)
     return _at(xp, alphas + xp.zeros_like(law[..., 1:]), depth)
 
 
-def is_examined(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return whether depth d is examined with a positive probability."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
+def _is_examined(length_law: Array, acceptances: Array, depth: Array) -> Array:
+    xp, law, alphas = _law_and_acceptances(length_law, acceptances)
     return _at(xp, _longer(xp, law) * _chances(xp, alphas)[..., :-1], depth) > 0
 
 
-def _position_ends(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
+def _position_low(length_law: Array, acceptances: Array, depth: Array) -> Array:
+    """Return the lower end of :func:`position_interval` at depth d, from the rounds that draft."""
+    xp, law, alphas = _law_and_acceptances(length_law, acceptances)
     some = xp.concat([xp.zeros_like(law[..., :1]), law[..., 1:]], axis=-1)
     total = xp.sum(some, axis=-1, keepdims=True)
     short = xp.astype(xp.arange(law.shape[-1], device=law.device) == 1, xp.float64)
-    law = xp.where(total > 0, some / xp.where(total > 0, total, 1.0), short)  # only rounds that draft are published
+    law = xp.where(total > 0, some / xp.where(total > 0, total, 1.0), short)
     shares = xp.sum(_expected_counts(xp, law, alphas), axis=-2)
     rates = xp.minimum(_longer(xp, shares), xp.ones_like(alphas))
     mean = xp.sum(_longer(xp, law), axis=-1)
-    return xp, *position_interval(rates, xp.where(mean < 1.0, 1.0, mean))
-
-
-def position_low(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return the lower end of :func:`position_interval` at depth d."""
-    xp, low, _ = _position_ends(length_law, acceptances)
-    return _at(xp, low, depth)
+    return _at(xp, position_interval(rates, xp.where(mean < 1.0, 1.0, mean))[0], depth)
 
 
 def _mixture(context_law: Array, context_acceptances: Array, context_lengths: Array) -> tuple[Any, Array, Array, Array]:
@@ -132,31 +126,25 @@ def _mixture(context_law: Array, context_acceptances: Array, context_lengths: Ar
     _, _, law = distributions(context_lengths=context_lengths)
     _, alphas = arrays(context_acceptances=context_acceptances)
     UNIT_INTERVAL.check(xp, "context_acceptances", alphas)
-    _, law, alphas = law_of_lengths(law, alphas)
+    _, law, alphas = _law_and_acceptances(law, alphas)
     if law.ndim < 2 or law.shape[-2] != weights.shape[-1]:
         raise DomainError("context_lengths must have a row for each context; got another number; add rows")
     return xp, weights[..., None], law, alphas
 
 
-def pooled_estimate(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
-    """Return the quotient of expected counts, pooled over contexts with their own law of k."""
+def _pooled_estimate(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
     xp, weights, law, alphas = _mixture(context_law, context_acceptances, context_lengths)
     return _estimate(xp, xp.sum(weights[..., None] * _expected_counts(xp, law, alphas), axis=-3), depth)
 
 
-def pooled_truth(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
-    """Return P(L ≥ d)/P(L ≥ d - 1) over all contexts."""
+def _pooled_truth(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
     xp, weights, _, alphas = _mixture(context_law, context_acceptances, context_lengths)
-    chances = xp.sum(weights * _chances(xp, alphas), axis=-2)
-    before = _at(xp, chances[..., :-1], depth)
-    return _at(xp, chances[..., 1:], depth) / xp.where(before > 0, before, 1.0)
+    return _quotient(xp, xp.sum(weights * _chances(xp, alphas), axis=-2), depth)
 
 
-def pooled_is_examined(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
-    """Return whether depth d is examined in some context."""
+def _pooled_is_examined(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
     xp, weights, law, alphas = _mixture(context_law, context_acceptances, context_lengths)
-    examined = xp.sum(weights * _longer(xp, law) * _chances(xp, alphas)[..., :-1], axis=-2)
-    return _at(xp, examined, depth) > 0
+    return _at(xp, xp.sum(weights * _longer(xp, law) * _chances(xp, alphas)[..., :-1], axis=-2), depth) > 0
 
 
 def _joint(joint_law: Array) -> tuple[Any, Array, Array]:
@@ -172,61 +160,40 @@ def _joint(joint_law: Array) -> tuple[Any, Array, Array]:
     return xp, joint, seen
 
 
-def joint_estimate(joint_law: Array, depth: Array) -> Array:
-    """Return the quotient of expected counts for any joint law of k and L."""
+def _joint_estimate(joint_law: Array, depth: Array) -> Array:
     xp, _, seen = _joint(joint_law)
     return _estimate(xp, seen, depth)
 
 
-def joint_survival(joint_law: Array, depth: Array) -> Array:
-    """Return P(L ≥ d)."""
+def _joint_truth(joint_law: Array, depth: Array) -> Array:
     xp, joint, _ = _joint(joint_law)
-    return _at(xp, _longer(xp, xp.sum(joint, axis=-2)), depth)
+    longer = _longer(xp, xp.sum(joint, axis=-2))
+    return _quotient(xp, xp.concat([xp.ones_like(longer[..., :1]), longer], axis=-1), depth)
 
 
-def joint_truth(joint_law: Array, depth: Array) -> Array:
-    """Return P(L ≥ d)/P(L ≥ d - 1)."""
-    xp, joint, _ = _joint(joint_law)
-    law = xp.sum(joint, axis=-2)
-    before = _at(xp, _longer(xp, xp.concat([xp.zeros_like(law[..., :1]), law[..., :-1]], axis=-1)), depth)
-    before = before + _at(xp, law[..., -1:] + xp.zeros_like(law[..., 1:]), depth)  # P(L ≥ d - 1)
-    return joint_survival(joint_law, depth) / xp.where(before > 0, before, 1.0)
-
-
-def joint_is_examined(joint_law: Array, depth: Array) -> Array:
-    """Return whether depth d is examined with a positive probability."""
+def _joint_is_examined(joint_law: Array, depth: Array) -> Array:
     xp, _, seen = _joint(joint_law)
     return _at(xp, examined_and_accepted(xp, seen)[0], depth) > 0
 
 
-def _mean_and_tokens(acceptances: Array, draft_length: Array, other_length: Array) -> tuple[Any, Array, Array]:
-    """Return m of rounds of k drafts, and E(K) at the other length."""
+def _tokens_at(acceptances: Array, **length: Array) -> Array:
+    """Return E(K) - 1 at a length in 1..K_max."""
     xp, alphas = arrays(acceptances=acceptances)
     UNIT_INTERVAL.check(xp, "acceptances", alphas)
     tokens = xp.cumulative_sum(xp.cumulative_prod(in_kind(xp, alphas, xp.float64), axis=-1), axis=-1)
-    names = {"draft_length": draft_length, "other_length": other_length}
-    for name, value in names.items():
-        _, length = arrays(**{name: value})
-        inside = Domain(
-            f"a length in 1..{alphas.shape[-1]}",
-            lambda xp, v: (v >= 1) & (v <= alphas.shape[-1]),
-            "give acceptances to that depth",
-            kind="integer",
-        )
-        inside.check(xp, name, length)
-    return xp, _at(xp, tokens, draft_length), 1.0 + _at(xp, tokens, other_length)
+    ((name, value),) = length.items()
+    return _at(xp, tokens, value, name)
 
 
-def mean_low(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the lower end of :func:`mean_interval`."""
-    _, mean, _ = _mean_and_tokens(acceptances, draft_length, other_length)
-    return mean_interval(mean, draft_length, other_length)[0]
+def _mean_low(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
+    return mean_interval(_tokens_at(acceptances, draft_length=draft_length), draft_length, other_length)[0]
 
 
-def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
+def _tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
     """Return E(K) by :func:`expected_tokens_profile`, with acceptance 0 beyond depth K."""
     xp, alphas = arrays(acceptances=acceptances)
-    _mean_and_tokens(alphas, draft_length, other_length)
+    _tokens_at(alphas, draft_length=draft_length)
+    _tokens_at(alphas, other_length=other_length)
     _, other = arrays(other_length=other_length)
     depth = xp.arange(1, alphas.shape[-1] + 1, device=alphas.device)
     return expected_tokens_profile(xp.where(depth <= other[..., None], alphas, xp.zeros_like(alphas)))
@@ -237,7 +204,7 @@ _ENGINE_ROUNDS, _ENGINE_DEPTH = 8, 2
 _ERROR = open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05")
 
 
-def engine_miss(acceptances: Array, errors: Array) -> Array:
+def _engine_miss(acceptances: Array, errors: Array) -> Array:
     """Return the largest P(some depth's interval misses after the last of 8 rounds) over all rules for k."""
     xp, alphas, deltas = _depths_and_errors(acceptances, errors)
     depth = alphas.shape[-1]
@@ -272,8 +239,7 @@ def _after_round(xp: Any, missed: Array, alphas: Array, depth: int, length: int)
     return alpha * _after_round(xp, accepted, alphas, depth + 1, length) + (1.0 - alpha) * rejected
 
 
-def summed_errors(acceptances: Array, errors: Array) -> Array:
-    """Return Σ_d δ_d."""
+def _summed_errors(acceptances: Array, errors: Array) -> Array:
     xp, _, deltas = _depths_and_errors(acceptances, errors)
     return xp.sum(deltas, axis=-1)
 
@@ -315,13 +281,12 @@ def _starts(xp: Any, runs: Array, length: Array) -> Array:
     return xp.stack(begins, axis=-1)
 
 
-def rounds_of_text(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the number of rounds of K′ drafts over the text."""
+def _rounds_of_text(accepted: Array, draft_length: Array, other_length: Array) -> Array:
     xp, runs, _, other = _text(accepted, draft_length, other_length)
     return xp.sum(_starts(xp, runs, other), axis=-1)
 
 
-def split_rounds(accepted: Array, draft_length: Array, other_length: Array) -> Array:
+def _split_rounds(accepted: Array, draft_length: Array, other_length: Array) -> Array:
     """Return Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, by :func:`split_tokens` of their histogram."""
     xp, runs, length, other = _text(accepted, draft_length, other_length)
     begins = _starts(xp, runs, length)
@@ -332,8 +297,7 @@ def split_rounds(accepted: Array, draft_length: Array, other_length: Array) -> A
     return tokens / split_tokens(histogram, other)
 
 
-def goes_on(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return whether L at the next token is at least L - 1."""
+def _goes_on(accepted: Array, draft_length: Array, other_length: Array) -> Array:
     xp, runs, _, _ = _text(accepted, draft_length, other_length)
     return xp.all(runs[..., 1:] >= runs[..., :-1] - 1, axis=-1)
 
@@ -349,9 +313,9 @@ CLAIMS = (
         source=Source(_KM, "the product-limit estimate, for draft lengths"),
         statement="Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d if k is independent of what would be accepted",
         relation=Relation.EQ,
-        lhs=censored_estimate,
-        rhs=true_acceptance,
-        assumptions=(Assumption(_SEEN, is_examined),),
+        lhs=_censored_estimate,
+        rhs=_true_acceptance,
+        assumptions=(Assumption(_SEEN, _is_examined),),
         attained=Attained(_CUT),
     ),
     Claim(
@@ -360,9 +324,9 @@ CLAIMS = (
         origin=Origin.IMPLIED,
         statement="the same quotient is α_d for every k that is chosen before the outcome, such as by the request",
         relation=Relation.EQ,
-        lhs=pooled_estimate,
-        rhs=pooled_truth,
-        assumptions=(Assumption("some round of a context examines depth d", pooled_is_examined),),
+        lhs=_pooled_estimate,
+        rhs=_pooled_truth,
+        assumptions=(Assumption("some round of a context examines depth d", _pooled_is_examined),),
         refuted={
             "context_law": [0.5, 0.5],
             "context_acceptances": [[0.875, 0.875], [0.125, 0.125]],
@@ -376,18 +340,18 @@ CLAIMS = (
         origin=Origin.IMPLIED,
         statement="the same quotient is α_d for a k that looks at the draft's confidence in its own tokens",
         relation=Relation.EQ,
-        lhs=joint_estimate,
-        rhs=joint_truth,
-        assumptions=(Assumption("a k with depth d occurs", joint_is_examined),),
+        lhs=_joint_estimate,
+        rhs=_joint_truth,
+        assumptions=(Assumption("a k with depth d occurs", _joint_is_examined),),
         refuted={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
     ),
     Claim(
         id="draft_length.position_floor",
         source=Source(_KM, "accepted drafts by position and the mean draft length"),
         statement="P(i ≥ d)/P(i ≥ d−1) over the largest P(k ≥ d | k ≥ d−1) that the rates and E k allow ≤ α_d",
-        lhs=position_low,
-        rhs=true_acceptance,
-        assumptions=(Assumption(_SEEN, is_examined),),
+        lhs=_position_low,
+        rhs=_true_acceptance,
+        assumptions=(Assumption(_SEEN, _is_examined),),
         attained=Attained({"length_law": _ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3}),
         ceiling=1.0,
     ),
@@ -395,25 +359,25 @@ CLAIMS = (
         id="draft_length.mean_floor",
         source=Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
         statement="1 + m min(1, K/k) ≤ E(K), m the mean of the accepted drafts in rounds of k",
-        lhs=mean_low,
-        rhs=tokens_at_other,
+        lhs=_mean_low,
+        rhs=_tokens_at_other,
         attained=Attained({"acceptances": [0.25, 1.0, 1.0], "draft_length": 3, "other_length": 1}),
     ),
     Claim(
         id="draft_length.split",
         source=Source("leviathan2023fast", "rounds of another length over the same text"),
         statement="rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted",
-        lhs=rounds_of_text,
-        rhs=split_rounds,
-        assumptions=(Assumption("one token later at most one draft fewer is accepted", goes_on),),
+        lhs=_rounds_of_text,
+        rhs=_split_rounds,
+        assumptions=(Assumption("one token later at most one draft fewer is accepted", _goes_on),),
         attained=Attained({"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1}),
     ),
     Claim(
         id="draft_length.adaptive_depths",
         source=Source("robbins1970statistical", "the mixture of likelihood ratios, at each depth"),
         statement="P(∃t, d: P(Binomial(r_d, α_d) = a_d) ≤ δ_d/(r_d + 1)) ≤ Σ_d δ_d for any k_t chosen by past rounds",
-        lhs=engine_miss,
-        rhs=summed_errors,
+        lhs=_engine_miss,
+        rhs=_summed_errors,
         attained=Attained({"acceptances": [0.4561], "errors": [2 * 0.4561 * (1.0 + 1e-9)]}, ratio=0.8826616276651047),
         ceiling=1.0,
     ),

@@ -11,14 +11,7 @@ from hlmtheory._domains import COUNT
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds, tracking
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
-from hlmtheory.draft_length.rates import (
-    COST,
-    FACTOR,
-    etgr,
-    etgr_profile,
-    rate_and_costs,
-    round_time,
-)
+from hlmtheory.draft_length.rates import COST, FACTOR, etgr, etgr_profile, rate_and_costs, round_time
 from hlmtheory.draft_length.regret import kept, least_kept
 from hlmtheory.draft_length.rounds import round_costs
 
@@ -58,7 +51,6 @@ def _best_of_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array
 
 
 def _first_descent(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Return ETGR at the first K whose successor has no higher ETGR."""
     xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
     best = rates[..., 0]
     going = xp.ones_like(best, dtype=xp.bool)

@@ -78,7 +78,6 @@ def critical_ratios(xp: Any, alpha: Array) -> Array:
 
 
 def _best_rate(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Return the largest tokens a second over K = 0..K_max."""
     return _at_length(acceptances, fixed, marginal, None)
 
 

@@ -56,13 +56,7 @@ def optimistic_draft_length(examined: Array, accepted: Array, fixed: Array, marg
     2
     """
     xp, seen, kept, cost, slope, delta = arrays(
-        "examined",
-        "accepted",
-        examined=examined,
-        accepted=accepted,
-        fixed=fixed,
-        marginal=marginal,
-        error=error,
+        "examined", "accepted", examined=examined, accepted=accepted, fixed=fixed, marginal=marginal, error=error
     )
     return optimistic(xp, *_checked(xp, seen, kept, cost, slope, delta))[0]
 
@@ -114,7 +108,6 @@ def radius(xp: Any, count: Array, delta: Array, means: int) -> Array:
 
 
 def _widths(xp: Any, count: Array, delta: Array, means: int) -> Array:
-    """Return W(N)."""
     most = int(xp.max(count)) if 0 not in count.shape else 0
     n = xp.arange(most + 1, dtype=xp.float64, device=delta.device)
     each = xp.clip(2.0 * radius(xp, n, xp.astype(delta, xp.float64)[..., None], means), max=1.0)

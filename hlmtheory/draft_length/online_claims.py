@@ -75,12 +75,10 @@ def _played(hopeful: bool, **instance: Array) -> tuple[Array, Array, Array]:
 
 
 def _tokens(xp: Any, chances: Array) -> Array:
-    """Return E(K) for K = 0, 1, .."""
     return 1.0 + xp.cumulative_sum(xp.concat([0.0 * chances[..., :1], chances], axis=-1), axis=-1)
 
 
 def _side(value: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function of the instance, by name."""
 
     @wraps(_instance)
     def side(**instance: Array) -> Array:
@@ -90,7 +88,6 @@ def _side(value: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _bound(hopeful: bool, **instance: Array) -> Array:
-    """Return the bound for the rounds that examined each depth."""
     xp, alpha, slope, cost, factor, _, _, waits, delta = _instance(**instance)
     seen = xp.astype(_played(hopeful, **instance)[1], xp.int64)
     lengths = xp.arange(alpha.shape[-1] + 1, dtype=xp.float64, device=alpha.device)

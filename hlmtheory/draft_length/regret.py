@@ -102,7 +102,6 @@ def _length_at(xp: Any, ties: Array, at: Array) -> Array:
 
 
 def _length_on_a_slow_link(xp: Any, rate: Array, k_max: Array) -> Array:
-    """Return the best length for F/M → ∞, shape (..., 1)."""
     return xp.where(rate > 0, k_max, xp.ones_like(k_max))[..., None]
 
 

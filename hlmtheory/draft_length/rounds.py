@@ -152,8 +152,7 @@ CLAIMS = (
         rhs=_size_one,
         assumptions=(
             Assumption(
-                "3.5625 GB ≤ size ≤ 3.58125 GB",
-                lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9),
+                "3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9)
             ),
         ),
         attained=Attained({"size_bytes": 3.5625e9}),

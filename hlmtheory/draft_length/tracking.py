@@ -120,7 +120,6 @@ def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
 
 
 def _mean_share(acceptance: Array, draft_length: Array) -> Array:
-    """E[τ/K]."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
@@ -134,27 +133,20 @@ def _linear_in_use(acceptance: Array, draft_length: Array) -> Array:
 
 
 def _accepted_elsewhere(acceptance: Array, other_length: Array) -> Array:
-    """E[τ] at the other length, by the sum γ + ... + γ^K′."""
     xp, other = arrays(other_length=other_length)
     return expected_tokens(acceptance, _LENGTH.check(xp, "other_length", other)) - 1.0
 
 
 def _extrapolated(acceptance: Array, draft_length: Array, other_length: Array) -> Array:
-    """K′ E[τ/K]."""
     xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
     return _mean_share(gamma, draft_length) * xp.astype(_LENGTH.check(xp, "other_length", other), gamma.dtype)
 
 
 def _mean_accepted(acceptance: Array, draft_length: Array) -> Array:
-    """E[τ]."""
-    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    UNIT_INTERVAL.check(xp, "acceptance", gamma)
-    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
-    return xp.sum(j * law, axis=-1)
+    return _linear_in_use(acceptance, draft_length) - 1.0
 
 
 def _mean_examined(acceptance: Array, draft_length: Array) -> Array:
-    """γ E[min(τ + 1, K)]."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
     j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
     k = xp.astype(length, gamma.dtype)[..., None]

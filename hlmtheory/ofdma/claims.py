@@ -77,14 +77,12 @@ def _first_share_before(bits: Array, snr: Array, boost: Array) -> Array:
 
 
 def _latency_of_radio(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
-    """Return the finish time of the best shares, with SNR_k = p_k g_k/σ²."""
     xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
     rate = xp.log1p(p * g / n[..., None]) / math.log(2)
     return xp.max(times_of(sent, rate, shares_of(sent, rate), band), axis=-1)
 
 
 def _latency_as_printed(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
-    """Return the finish time by the line after (26), which prints p_k/g_k."""
     xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
     return latency_of(sent, xp.log1p(p / g / n[..., None]) / math.log(2), band)
 

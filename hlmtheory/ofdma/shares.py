@@ -134,7 +134,6 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
 
 
 def _efficiency(bits: Array, snr: Array | None, spectral_efficiency: Array | None) -> Array:
-    """Return η = log₂(1 + SNR), from the one of the two that is given."""
     if (snr is None) == (spectral_efficiency is None):
         given = "neither" if snr is None else "both"
         raise DomainError(f"one of snr and spectral_efficiency must be given; got {given}; a ratio is an snr")

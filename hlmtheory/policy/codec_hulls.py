@@ -168,7 +168,6 @@ def _levelled(ordered: Numbers, tails: Numbers, sizes: Integers, width: int) -> 
 
 
 def _rest(ordered: Numbers, tails: Numbers, sizes: Integers, level: Numbers) -> Numbers:
-    """Σ_{i > k} (q_i - level)⁺ for each row and entry."""
     last = np.stack([np.searchsorted(-row, -one, side="left") for row, one in zip(ordered, level, strict=True)])
     last = np.maximum(last, sizes)
     found = tails[:, sizes] - np.take_along_axis(tails, last, axis=1) - (last - sizes) * level

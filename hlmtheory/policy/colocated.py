@@ -120,7 +120,6 @@ def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServe
 
 
 def _checked(acceptances: Array, server_draft_s: float, server: SharedServer) -> tuple[Numbers, Numbers, SharedServer]:
-    """E(K) and K t_s for K = 0 to K_max."""
     alpha = numbers(UNIT_INTERVAL, "acceptances", acceptances)
     if alpha.ndim != 1 or not len(alpha):
         raise DomainError(

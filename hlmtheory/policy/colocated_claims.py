@@ -81,7 +81,6 @@ def _device_rate(one: Values) -> float:
 
 
 def _server_plan(one: Values) -> ColocatedPlan:
-    """The plan for the acceptances of all rounds together."""
     reached = one["context_law"] @ np.cumprod(one["context_acceptances"], axis=-1) / one["context_law"].sum()
     before = np.concatenate([[1.0], reached[:-1]])
     alphas = np.minimum(np.divide(reached, before, out=np.zeros_like(reached), where=before > 0), 1.0)
@@ -111,7 +110,6 @@ def _simulated(one: Values) -> float:
 
 
 def _at_length(one: Values, length: int) -> float:
-    """1 + K t_s/(B σ(K))."""
     load = one["pass_s"] / one.get("batch", 1) + one["token_s"] * (length + 1)
     return float(1.0 + length * one["server_draft_s"] / one.get("batch", 1) / load)
 
@@ -158,7 +156,6 @@ def _best(acceptance: Array, draft_time: Array, verify_time: Array) -> Array:
 
 
 def _best_seconds(acceptance: Array, draft_time: Array, verify_time: Array) -> Array:
-    """Return (K t + V)/E(K)."""
     xp, draft, verify = _checked(draft_time=draft_time, verify_time=verify_time)
     length = _best(acceptance, draft, verify)
     return (xp.astype(length, xp.float64) * draft + verify) / expected_tokens(acceptance, length)
@@ -272,14 +269,7 @@ COLOCATED_CLAIMS = (
             ),
         ),
         attained=Attained(
-            {
-                "server_draft_s": 0.125,
-                "pass_s": 0.5,
-                "token_s": 0.0,
-                "draft_length": 2,
-                "away_s": 0.25,
-                "users": 2,
-            }
+            {"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.25, "users": 2}
         ),
     ),
     Claim(

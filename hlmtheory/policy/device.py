@@ -269,7 +269,6 @@ class DevicePolicy:
         return kept if answer.token is None else [*kept, number(token_of(self.vocabulary), "answer", answer.token)]
 
     def _decide(self, row: Numbers, logits: Array, token: int, place: int, rng: np.random.Generator) -> DeviceDraft:
-        """Decide a token that was drawn from this row."""
         rule = self.rule
         if rule.draft_length == 0:
             raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
@@ -293,7 +292,6 @@ class DevicePolicy:
         return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
 
     def _batch(self, coded: Sequence[Coded]) -> MixedMessage | LatticeMessage | TokenMessage:
-        """Return the message of coded drafts, before it is encoded."""
         kind: Callable[..., MixedMessage | LatticeMessage | TokenMessage] = MixedMessage
         if isinstance(self.messages, (LatticeRows, SeededTokens)):
             kind = LatticeMessage if isinstance(self.messages, LatticeRows) else TokenMessage
@@ -313,7 +311,6 @@ class DevicePolicy:
 
 
 def _later_prices(prices: Any, length: int) -> tuple[float, ...]:
-    """The prices of risk of places 2 to K."""
     if not isinstance(prices, (tuple, list)) or len(prices) > max(length - 1, 0):
         raise DomainError(
             f"later_risk_prices must be at most {max(length - 1, 0)} prices, of places 2 to K; got {brief(prices)}; "
@@ -337,7 +334,6 @@ def _answerable(limit: float, vocabulary: int, temperature: float) -> None:
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:
-    """The sizes of padded messages."""
     if not isinstance(sizes, (tuple, list)):
         raise TypeError(f"message_sizes must be a row of sizes; got {brief(sizes)}; give () for none")
     found = tuple(number(_BYTES, "message_sizes", size) for size in sizes)
@@ -371,7 +367,6 @@ def cheapest_corner(hulls: Hulls, bit_price: float, risk_price: float, limit: in
 
 
 def _quantised(q: Numbers, messages: LatticeRows) -> Numbers:
-    """The counts of q on its lattice, float64."""
     support = (q >= messages.threshold) & (q > 0)
     support[q.argmax()] = True
     if messages.top_k is not None:

@@ -94,7 +94,6 @@ def _guarantee(value: Any) -> Guarantee:
 
 
 def _messages(value: Any) -> Messages:
-    """What is sent, from plain values."""
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise DomainError(f"kind must be one of {', '.join(_KINDS)}; got {brief(kind)}; write the policy again")
@@ -107,7 +106,6 @@ def _messages(value: Any) -> Messages:
 
 
 def _parsed(text: str) -> Any:
-    """The value of a strict JSON text."""
     if not isinstance(text, str):
         raise TypeError(f"text must be a string; got {brief(text)}; read the file as UTF-8")
     if len(text) > LONGEST:
@@ -130,7 +128,6 @@ def _finite(word: str) -> float:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are different."""
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
@@ -140,7 +137,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _fields(section: str, value: Any, *, version: bool = False) -> dict[str, Any]:
-    """An object with exactly the fields of its section."""
     where = section or "the policy"
     if not isinstance(value, Mapping):
         raise DomainError(f"{where} must be an object of JSON; got {brief(value)}; write the policy again")
@@ -161,7 +157,6 @@ def _fields(section: str, value: Any, *, version: bool = False) -> dict[str, Any
 
 
 def _row(name: str, value: Any) -> Any:
-    """The lists of a menu; None stays."""
     if value is None and name in ("sizes", "resolutions"):
         return None
     if isinstance(value, list) and all(type(entry) in (int, str) for entry in value):

@@ -210,7 +210,6 @@ def _means(passes: list[Pass], users: int) -> tuple[Numbers, Numbers, float, flo
 
 
 def _waiting(company: int, patience_s: float | None, most: int) -> tuple[int, float]:
-    """The checked rule by which a free server waits for rounds."""
     least = int(number(_COMPANY, "company", company))
     if least > most:
         raise DomainError(

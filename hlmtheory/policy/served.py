@@ -136,7 +136,6 @@ def _value_of(one: Served) -> float:
 def _served(
     users: tuple[UserPlan, ...], shares: Numbers, server: SharedServer, weights: Numbers, utility: str
 ) -> Served:
-    """The best rates of these plans at these shares."""
     tokens, fixed, air = (np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s"))
     load = np.asarray([server_seconds(one, server) for one in users]) / tokens
     most = tokens / (fixed + air)
@@ -213,7 +212,6 @@ class _Lowest(NamedTuple):
         return cls(float(price[best]), float(height[best]), tried[a], tried[b] if b < len(tried) else None, part)
 
     def rates(self) -> Numbers:
-        """The rates of both plans, mixed."""
         return np.asarray(
             self.part * self.left.rates + (0.0 if self.right is None else (1.0 - self.part) * self.right.rates)
         )
@@ -242,7 +240,6 @@ def _search(
 
 
 def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserPlan, ...], Numbers]:
-    """The plans at shares that add up to 1."""
     total = float(shares.sum())
     if total == 1.0:
         return users, shares
@@ -250,7 +247,6 @@ def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserP
 
 
 def _at_price(users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, price: float) -> _Try:
-    """The best plans and shares at a price of the server, and the bound."""
     tolls = [toll_of(price, weight, server) for weight in weights.tolist()]
     curves = curves_of(users, tolls)
     shares, above = priced_shares(curves, weights, "linear")

@@ -16,15 +16,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import positive
-from hlmtheory.policy.columns import (
-    ROUNDS,
-    Column,
-    Mixture,
-    best_mixture,
-    keeps,
-    rate_of,
-    solve,
-)
+from hlmtheory.policy.columns import ROUNDS, Column, Mixture, best_mixture, keeps, rate_of, solve
 from hlmtheory.policy.costs import Numbers, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls, Priced
 from hlmtheory.policy.rounds import Prices, Rounds
@@ -155,12 +147,7 @@ class Given:
 
 
 def best_plan(
-    given: Given,
-    lengths: list[int],
-    limit: float,
-    *,
-    start: Prices | None = None,
-    mixing: bool = True,
+    given: Given, lengths: list[int], limit: float, *, start: Prices | None = None, mixing: bool = True
 ) -> tuple[UserPlan, Prices]:
     """Return the fastest plan found, or without ``mixing`` the fastest of one part, and the prices.
 
@@ -232,7 +219,6 @@ def _part(share: float, column: Column) -> PlanPart:
 
 
 def _unattainable(models: list[Rounds], limit: float) -> DomainError:
-    """Name the nearest limit that can be met."""
     least = min(_least(model) for model in models)
     return DomainError(
         f"risk_limit must be at least {least * 1.0005:.4g} a token, the least that any plan keeps; got {limit:g}; "

@@ -125,7 +125,6 @@ def _costs(values: dict[str, Any]) -> StageCosts:
 
 
 def _plan(values: dict[str, Any], limit: float) -> UserPlan | None:
-    """The public answer; None if no plan keeps the limit."""
     hulls = lower_hulls(values["bits"], values["risk"])
     try:
         return plan_user(hulls, _costs(values), values["acceptances"], rejection=values["rejection"], risk_limit=limit)
@@ -217,7 +216,6 @@ def _lawful_plan(values: dict[str, Any]) -> tuple[UserPlan, World]:
 
 
 def _law(values: dict[str, Any]) -> Law:
-    """The exact law of the public plan."""
     plan, world = _lawful_plan(values)
     return law_of(world, plan, _costs(values))
 

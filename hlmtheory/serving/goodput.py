@@ -146,7 +146,6 @@ def _gain(made: Array, fixed: Array, slope: Array, alone: Array, each: Array) ->
 
 
 def _columns(batch_size: Array, width: Array, context: Array) -> tuple[Array, Array, Array]:
-    """Return the columns 1, BW and BC of a plane."""
     size, new = numbers(POSITIVE_COUNT, "batch_size", batch_size), numbers(POSITIVE_COUNT, "width", width)
     cached = numbers(LENGTH, "context", context)
     broadcast(batch_size=size.shape, width=new.shape, context=cached.shape)
@@ -155,7 +154,6 @@ def _columns(batch_size: Array, width: Array, context: Array) -> tuple[Array, Ar
 
 
 def _pass(name: str, value: Array) -> Array:
-    """Return the checked coefficients of a pass."""
     found = numbers(SECONDS, name, value)
     if not found.ndim or found.shape[-1] != 3:
         raise DomainError(f"{name} must be (a, b, c) on its last axis; got shape {found.shape}; see fit_passes")
@@ -163,5 +161,4 @@ def _pass(name: str, value: Array) -> Array:
 
 
 def _line(tokens: Array, fixed: Array, slope: Array) -> tuple[Array, Array, Array]:
-    """Return the checked tokens and line of a round."""
     return numbers(TOKENS, "tokens", tokens), numbers(SECONDS, "fixed", fixed), numbers(SECONDS, "slope", slope)

@@ -52,19 +52,15 @@ class _Round(NamedTuple):
 
     @property
     def gain(self) -> tuple[Array, Array]:
-        """Return u and v."""
         return self.tokens * self.alone - self.fixed, self.tokens * self.each - self.slope
 
     def seconds(self, batch: Array) -> Array:
-        """Return T_K(B)."""
         return self.fixed + batch * self.slope
 
     def seconds_alone(self, batch: Array) -> Array:
-        """Return T_0(B)."""
         return self.alone + batch * self.each
 
     def ends(self) -> tuple[Array, Array]:
-        """Return the batches between which drafts pay."""
         passes = {name: value for name, value in self.given.items() if name != "acceptance"}
         return crossover_batch(self.tokens, **passes)
 

@@ -51,7 +51,6 @@ def _counted_peak(
 
 
 def _made_before_a_step(answer: int, length: int) -> set[int]:
-    """Return the possible numbers of answer tokens made before a step begins."""
     reached, border = {0}, {0}
     while border:
         border = {made + more for made in border for more in range(1, length + 2) if made + more < answer} - reached
@@ -60,7 +59,6 @@ def _made_before_a_step(answer: int, length: int) -> set[int]:
 
 
 def _after_passes(prompt: int, made: int, length: int) -> int:
-    """Return the number of cached tokens after the passes of a step."""
     cached = prompt + made - 1  # all but the last token, which is the next input
     for _ in range(length):
         cached += 1
@@ -77,7 +75,6 @@ def _peak(model: Array, input_tokens: Array, output_tokens: Array, batch_size: A
 
 
 def _printed_peak(model: Array, input_tokens: Array, output_tokens: Array, batch_size: Array) -> Array:
-    """Return the peak memory as printed, (9) + (10)."""
     inputs = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
     return _bytes(model, inputs + numbers(POSITIVE_COUNT, "output_tokens", output_tokens), batch_size)
 
@@ -103,7 +100,6 @@ def _each_batch(
 
 
 def _mean_field(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Return O_m / L."""
     outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
     return outputs.max(axis=-1) / tokens_per_step(acceptance, draft_length)
 
@@ -113,7 +109,6 @@ def _slowest(output_tokens: Array, acceptance: Array, draft_length: Array) -> Ar
 
 
 def _printed_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Return the printed number of steps, (8)."""
     return np.ceil(_mean_field(output_tokens, acceptance, draft_length) * (1.0 - 1e-12))
 
 
@@ -143,7 +138,6 @@ def _free_in_turn(draft_times: Array, verify_times: Array, steps: Array) -> Arra
 
 
 def _with_barrier(draft_times: Array, verify_times: Array, steps: Array) -> Array:
-    """Return the latency (22), with a barrier after each step."""
 
     def latency(draft: Array, verify: Array, last: Array) -> float:
         active = np.arange(1, len(draft) + 1)[:, None] <= last

@@ -79,11 +79,7 @@ def test_the_identity_is_exact_in_fractions():
             accepted = sum(n for (k, i), n in expected.items() if k >= d and i >= d)
             assert accepted == examined * alphas[d - 1]
             verdict = KNOWN["draft_length.censored"].check(
-                {
-                    "length_law": [float(x) for x in lengths],
-                    "acceptances": [float(x) for x in alphas],
-                    "depth": d,
-                }
+                {"length_law": [float(x) for x in lengths], "acceptances": [float(x) for x in alphas], "depth": d}
             )
             assert verdict.holds == (examined > 0)
 

@@ -64,10 +64,6 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95, method: str 
         for rounds of one request that are alike. It uses a sandwich variance over requests and Student's t; it needs
         only independent requests, but many of them.
 
-    Returns
-    -------
-    DepthAcceptance
-
     Raises
     ------
     ValueError
@@ -112,10 +108,6 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
         (1 - confidence)/(d(d + 1)) (``draft_length.adaptive_depths``). Both need rounds with one law of acceptance.
         "clustered" uses a sandwich variance over requests and Student's t with R - 1 degrees of freedom; it needs only
         independent requests, but many of them.
-
-    Returns
-    -------
-    TokensByLength
 
     Raises
     ------

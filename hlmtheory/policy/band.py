@@ -119,10 +119,6 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     utility : {"linear", "log"}
         Σ ω X, or Σ ω log X, with X in tokens a second.
 
-    Returns
-    -------
-    SharedPlan
-
     Raises
     ------
     ValueError

@@ -59,10 +59,6 @@ def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServ
     server : SharedServer
         Its ``batch`` does not matter for one user.
 
-    Returns
-    -------
-    ColocatedPlan
-
     Raises
     ------
     ValueError
@@ -97,10 +93,6 @@ def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServe
     server_draft_s : float
         t_s in seconds, positive: of a pass of the draft model for up to B users.
     server : SharedServer
-
-    Returns
-    -------
-    CapacityGain
 
     Raises
     ------

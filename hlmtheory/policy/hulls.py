@@ -80,10 +80,6 @@ def lower_hulls(bits: Array, risk: Array) -> Hulls:
     risk : array, shape (N, J)
         Its risk in [0, 1], such as half of the certified bias of a codec.
 
-    Returns
-    -------
-    Hulls
-
     Raises
     ------
     ValueError

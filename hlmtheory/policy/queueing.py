@@ -93,10 +93,6 @@ def queue_rates(
     rng : numpy Generator
         Draws the kept drafts, and the moments at which users begin.
 
-    Returns
-    -------
-    QueueRates
-
     Raises
     ------
     ValueError

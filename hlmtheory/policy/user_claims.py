@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -52,41 +52,23 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 _DOMAINS = {
     "bits": BITS,
     "risk": RISK,
-    "rejection": UNIT_INTERVAL,
-    "acceptances": UNIT_INTERVAL,
     "context_law": SIMPLEX,
-    "context_acceptances": UNIT_INTERVAL,
     "context_lengths": SIMPLEX,
-    "draft_s": positive("give a time in seconds"),
-    "server_draft_s": positive("give a time in seconds"),
-    "other_s": not_negative("give a time in seconds"),
-    "users": POSITIVE_COUNT,
-    "verify_s": positive("give a time in seconds"),
     "seconds_per_bit": positive("give 1/rate in seconds a bit"),
-    "limit": not_negative("give the most risk for each token"),
-    "skips": UNIT_INTERVAL,
-    "first": COUNT,
-    "later": COUNT,
-    "draft_length": COUNT,
     "tokens": positive("give the tokens of a round"),
-    "fixed_s": positive("give a time in seconds"),
-    "plan_bits": not_negative("give bits of a round"),
-    "plan_load": not_negative("give the seconds of the server for a round"),
-    "use": UNIT_INTERVAL,
-    "away_s": not_negative("give a time in seconds"),
-    "draft_lengths": COUNT,
-    "pass_s": positive("give a time in seconds"),
-    "token_s": not_negative("give a time in seconds"),
-    "batch": POSITIVE_COUNT,
-    "mix": UNIT_INTERVAL,
     "weights": positive("leave out users without a weight"),
     "parts": positive("give each user a part of the band"),
-    "choice": COUNT,
     "band_price": positive("give a price"),
     "server_price": not_negative("give a price"),
-    "target_rows": UNIT_INTERVAL,
-    "draft_rows": UNIT_INTERVAL,
-    "kind": COUNT,
+    "limit": not_negative("give the most risk for each token"),
+    "plan_bits": not_negative("give bits of a round"),
+    "plan_load": not_negative("give the seconds of the server for a round"),
+    **dict.fromkeys(("draft_s", "server_draft_s", "verify_s", "fixed_s", "pass_s"), positive("give a time in seconds")),
+    **dict.fromkeys(("other_s", "away_s", "token_s"), not_negative("give a time in seconds")),
+    **dict.fromkeys(("rejection", "acceptances", "context_acceptances", "skips", "use", "mix"), UNIT_INTERVAL),
+    **dict.fromkeys(("target_rows", "draft_rows"), UNIT_INTERVAL),
+    **dict.fromkeys(("first", "later", "draft_length", "draft_lengths", "choice", "kind"), COUNT),
+    **dict.fromkeys(("users", "batch"), POSITIVE_COUNT),
 }
 _RANK = {
     **{"bits": 2, "risk": 2, "rejection": 1, "acceptances": 1},
@@ -124,27 +106,20 @@ def _costs(values: dict[str, Any]) -> StageCosts:
     return StageCosts(*(float(values[name]) for name in ("draft_s", "verify_s", "seconds_per_bit")))
 
 
-def _plan(values: dict[str, Any], limit: float) -> UserPlan | None:
+def _rate_and_bound(values: dict[str, Any], limit: float) -> tuple[float, float]:
+    """Rate and bound of the public plan; infinite if no plan keeps the limit."""
     hulls = lower_hulls(values["bits"], values["risk"])
+    given = {"rejection": values["rejection"], "risk_limit": limit}
     try:
-        return plan_user(hulls, _costs(values), values["acceptances"], rejection=values["rejection"], risk_limit=limit)
+        plan = plan_user(hulls, _costs(values), values["acceptances"], **given)
     except DomainError as error:
         if str(error).startswith("risk_limit"):
-            return None
+            return math.inf, math.inf
         raise
+    return plan.rate, plan.upper_bound
 
 
-class Rival(NamedTuple):
-    """A part of a mixture: its share of the rounds, K, skipped rows, and bits and risk of all rows at each place."""
-
-    share: float
-    length: int
-    skips: Array
-    bits: Sequence[Numbers]
-    risk: Sequence[Numbers]
-
-
-def played(
+def _played(
     values: dict[str, Any], length: int, skips: Array, bits: Sequence[Numbers], risk: Sequence[Numbers]
 ) -> tuple[float, float, float]:
     """Mean tokens, seconds and risk of a round, row by row and place by place; a skipped row is charged β̂ alone."""
@@ -163,32 +138,17 @@ def played(
     return tokens / rows, seconds / rows, lost / rows
 
 
-def messages_of(values: dict[str, Any], length: int) -> dict[str, list[Numbers]]:
-    """Bits and risk of the competitor's messages at each place, an array over the rows each."""
-    rows, last = np.arange(len(values["bits"])), values["bits"].shape[1] - 1
-    later = values["later"]
-    chosen = [values["first"], *(later[place % len(later)] for place in range(length - 1))]
-    return {name: [values[name][rows, np.minimum(corners, last)] for corners in chosen] for name in ("bits", "risk")}
-
-
-def rivals(values: dict[str, Any]) -> list[Rival]:
-    """The parts of the competing mixture: two lengths."""
-    lengths = [min(int(given), len(values["acceptances"])) for given in values["draft_length"]]
-    skips = values["skips"] >= 0.5 if "skips" in values else np.zeros(len(values["bits"]), dtype=bool)
-    mix = float(values["mix"])
-    parts = zip((mix, 1.0 - mix), (lengths[0], lengths[-1]), strict=True)
-    return [Rival(share, k, skips & (k > 0), **messages_of(values, k)) for share, k in parts if share > 0]
-
-
-def mixed_rounds(values: dict[str, Any], parts: Sequence[Rival]) -> tuple[float, float]:
-    """Rate and risk for each token of a mixture."""
-    means = [np.asarray(played(values, *part[1:])) * part.share for part in parts]
-    tokens, seconds, lost = np.sum(means, axis=0).tolist()
-    return tokens / seconds, lost / tokens
-
-
 def _competitor(values: dict[str, Any]) -> tuple[float, float]:
-    return mixed_rounds(values, rivals(values))
+    """Rate and risk for each token of a mixture of two lengths."""
+    rows, last, later = np.arange(len(values["bits"])), values["bits"].shape[1] - 1, values["later"]
+    lengths, mix, means = values["draft_length"], float(values["mix"]), np.zeros(3)
+    for share, given in ((mix, lengths[0]), (1.0 - mix, lengths[-1])):
+        k = min(int(given), len(values["acceptances"]))
+        chosen = [values["first"], *(later[place % len(later)] for place in range(k - 1))]
+        bits, risk = ([values[name][rows, np.minimum(one, last)] for one in chosen] for name in ("bits", "risk"))
+        means += share * np.asarray(_played(values, k, values["skips"] >= 0.5, bits, risk))
+    tokens, seconds, lost = means.tolist()
+    return tokens / seconds, lost / tokens
 
 
 def _world(values: dict[str, Any]) -> World:
@@ -228,14 +188,6 @@ def _lawful_distance(values: dict[str, Any]) -> float:
 def _lawful_rate(values: dict[str, Any]) -> float:
     law = _law(values)
     return law.tokens / law.seconds
-
-
-def _rate(plan: UserPlan | None) -> float:
-    return math.inf if plan is None else plan.rate
-
-
-def _bound(plan: UserPlan | None) -> float:
-    return math.inf if plan is None else plan.upper_bound
 
 
 _USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
@@ -289,7 +241,7 @@ USER_CLAIMS = (
             "risk is at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone"
         ),
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _bound(_plan(one, float(one["limit"]))), *_USER, "limit"),
+        rhs=host_side(lambda one: _rate_and_bound(one, float(one["limit"]))[1], *_USER, "limit"),
         assumptions=(_KEEPS,),
         attained=Attained(
             _BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0}
@@ -300,7 +252,7 @@ USER_CLAIMS = (
         source=_SOURCE,
         statement="tokens per second of every plan ≤ that of the plan found, if the risk has no limit",
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
+        rhs=host_side(lambda one: _rate_and_bound(one, math.inf)[0], *_USER),
         attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
     ),
     Claim(

@@ -38,10 +38,6 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array) -> DeviceFit:
     seconds : array, shape (n,)
         Measured run time of each pass.
 
-    Returns
-    -------
-    DeviceFit
-
     Raises
     ------
     ValueError

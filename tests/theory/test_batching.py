@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, bounds, methods, pareto, plan, plan_latency, search
+from hlmtheory.batching import METHODS, bounds, methods, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
@@ -178,30 +178,6 @@ def test_better_methods_are_no_slower():
     assert max(found["none"], found["dp-printed"]) > found["max"]
 
 
-def test_the_printed_objective_plans_without_overlap():
-    """At 100 tasks of the paper's workload, the printed (29) loses a fifth at its best draft length."""
-    tasks = workload(100)
-    printed, repaired = (
-        plan(tasks, PAPER, method, draft_lengths=[1], **EACH) for method in ("dp-printed-objective", "dp")
-    )
-    assert printed.latency > 1.2 * repaired.latency
-
-
-def test_the_printed_backtrack_packs_tasks_again_and_again():
-    found = plan(workload(5), PAPER, "dp-printed", draft_lengths=[3], **EACH)
-    assert not found.is_partition
-    assert len(found.batches) == 5
-    assert sum(map(len, found.batches)) > 5
-
-
-def test_the_printed_table_is_0_where_the_memory_skips_the_first_start():
-    tasks, service = workload(40), PAPER
-    costs = batching.claims._costs(tasks, service, 2)
-    value = search.printed_program(costs).value
-    assert costs.first[-1] > 0
-    assert value[-1] == 0
-
-
 def test_a_capped_pareto_search_says_so_and_is_no_worse_than_dp():
     tasks = workload(30)
     capped = plan(tasks, PAPER, "pareto", draft_lengths=[7], max_labels=2)
@@ -231,67 +207,6 @@ def test_the_lower_bound_lets_one_batch_of_all_overlap_with_nothing():
     assert batching.lower_bound(tasks, service, 1) == pytest.approx(7.0, rel=1e-12)
     costs = search.Costs(service, 1, np.asarray([1, 1]), np.asarray([1, 1]))
     assert bounds.barrier_bound(costs) == pytest.approx(7.0, rel=1e-12)  # without the bound on free schedules
-
-
-def runs(tasks: list[int]) -> list[list[list[int]]]:
-    """Return all partitions into runs."""
-    return [
-        [tasks[i:j] for i, j in itertools.pairwise((0, *cuts, len(tasks)))]
-        for n in range(len(tasks))
-        for cuts in itertools.combinations(range(1, len(tasks)), n)
-    ]
-
-
-def small_costs(seed: int) -> search.Costs:
-    """Return the costs of four tasks with one answer length, at most 7 steps, and no limit of memory."""
-    rng = np.random.default_rng(seed)
-    devices = [Device(float(rng.choice([0.0, 1 / 64, 0.25])), float(rng.integers(0, 30))) for _ in range(2)]
-    service = Service(ModelShape(1, 1, 1), ModelShape(1, 1, 1), *devices, 1.0)
-    return search.Costs(service, 1, np.sort(rng.integers(1, 9, 4)), np.full(4, int(rng.integers(1, 14))))
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_bound_with_a_barrier_is_that_of_its_definition(seed):
-    """The means of both bounds of a step, over all divisions into two batches or more; one batch overlaps nothing."""
-    costs = small_costs(seed)
-    draft, verify = ([float(value) + row for row in unit] for value, unit in zip(costs.fixed, costs.unit, strict=True))
-
-    def time(batch: list[int], side: int) -> np.ndarray:
-        return len(batch) * costs.unit[side][batch[-1]] + costs.fixed[side]
-
-    best = math.inf
-    whole = list(range(4))
-    for weight in bounds._weights(costs.horizon):
-        values = [
-            weight @ (sum(time(batch, 0) for batch in batches) + verify[0])
-            + (1.0 - weight) @ (draft[0] + sum(time(batch, 1) for batch in batches))
-            for batches in runs(whole)
-            if len(batches) > 1
-        ]
-        best = min(values) if best == math.inf else max(best, min(values))
-    alone = float((time(whole, 0) + time(whole, 1)).sum())
-    assert bounds.barrier_bound(costs) == pytest.approx(min(best, alone), rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_bound_of_a_label_is_that_of_its_definition(seed):
-    """In each step: all drafts and the last verification, or all verifications, least over divisions of the rest."""
-    costs = small_costs(seed)
-    pieces = np.array_split(np.arange(costs.horizon), costs.horizon)
-    rest = pareto._rest_bounds(costs, pieces)
-    times = {(j, i): [one[0] for one in costs.times(i, np.asarray([j]))] for i in range(4) for j in range(i + 1)}
-    for first in range(3):  # the label is one batch 0..first
-        arrival, verify = times[0, first]
-        divisions = [[times[b[0], b[-1]] for b in batches] for batches in runs(list(range(first + 1, 4)))]
-        drafts, checks = (np.min([sum(t[side] for t in one) for one in divisions], axis=0) for side in (0, 1))
-        last = np.min([one[-1][1] for one in divisions], axis=0)
-        expected = np.maximum(arrival + drafts + last, arrival + verify + checks).sum()
-        found = pareto._completed(arrival[None], (arrival + verify)[None], rest[first + 1], pieces)
-        assert found == pytest.approx([expected], rel=1e-12)
-    alone = replace(costs, inputs=costs.inputs[:1], outputs=costs.outputs[:1])
-    nothing = np.zeros((1, costs.horizon))
-    found = pareto._completed(nothing, nothing, pareto._rest_bounds(alone, pieces)[0], pieces)
-    assert found == pytest.approx([alone.latency([0])], rel=1e-12)  # one task leaves no choice: the bound is attained
 
 
 def test_the_program_takes_the_last_of_equals():
@@ -345,17 +260,6 @@ def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(
     service = Service(model, model, Device(0.0, draft), Device(0.0, verify), 1.0)
     costs = search.Costs(service, 1, np.asarray([1]), np.asarray([1]))
     assert exact(costs, incumbent=4.5) == ([[0]], 4.0)
-
-
-def test_a_statement_refuted_by_the_papers_own_system():
-    """The gap of the repaired program with the constants of Table II and 6 tasks."""
-    rng = np.random.default_rng(0)
-    worst = 0.0
-    for _ in range(20):
-        tasks = [Task(int(i), 256) for i in rng.integers(1, 513, 6)]
-        program, best = (plan(tasks, PAPER, method, draft_lengths=[10]).latency for method in ("dp", "pareto"))
-        worst = max(worst, program / best - 1)
-    assert 0.01 < worst < 0.1
 
 
 # ------------------------------------------------------------------------------------------------------- bad input

@@ -19,7 +19,7 @@ from hlmtheory.batching import METHODS, lower_bound, plan, plan_latency, search
 from hlmtheory.batching.pareto import pareto
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
-from .test_batching import PAPER, SMALL, fastest, partitions, workload
+from .test_batching import fastest, partitions
 
 UNIT = ModelShape(1, 1, 1)
 TWO = [Task(1, 20), Task(1, 20)]
@@ -221,19 +221,6 @@ def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():
     assert honest.latency == 40.0 > paper.latency == 30.0
 
 
-def test_the_papers_plan_needs_more_than_its_memory():
-    tasks = workload(100)
-    paper, honest = (plan(tasks, PAPER, "dp", memory_rule=rule) for rule in ("each", "together"))
-    needs = [
-        float(peak_memory(SMALL, max(tasks[k].input_tokens for k in b), 2048, len(b), paper.draft_length))
-        - float(peak_memory(SMALL, 0, 0, 0))
-        for b in paper.batches
-    ]
-    assert sum(needs) + float(peak_memory(SMALL, 0, 0, 0)) > 2.5 * PAPER.memory
-    assert len(honest.waves) == 3
-    assert honest.latency > paper.latency
-
-
 def test_a_free_schedule_is_below_the_bound_that_assumes_a_barrier():
     """Two batches, ten steps of 1 + 1 s: the bound with a barrier is 30 s, but 21 s suffice."""
     apart = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0, memory=100.0)
@@ -249,6 +236,3 @@ def test_a_free_schedule_takes_at_least_the_chain_of_its_longest_task():
     tasks = [Task(1, 2), Task(1, 20)]
     assert lower_bound(tasks, service, 1, schedule="free") == 50.0
     assert plan_latency(tasks, service, [[0, 1]], 1, schedule="free") == 50.0
-
-
-# ------------------------------------------------------------------------------------------------------ bad input

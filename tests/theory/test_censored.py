@@ -265,15 +265,6 @@ def test_copied_passages_split_exactly():
 # ---------------------------------------------------------------------------------------------- what is published
 
 
-@given(ROUNDS)
-def test_counters_by_position_and_the_histogram_are_the_same_numbers(drawn):
-    depth, rounds = drawn
-    histogram = np.bincount([i for _, i in rounds], minlength=depth + 1)
-    by_position = [sum(i >= d for _, i in rounds) for d in range(1, depth + 1)]
-    assert np.flip(np.cumsum(np.flip(histogram)))[1:].tolist() == by_position
-    assert (-np.diff([len(rounds), *by_position, 0])).tolist() == histogram.tolist()
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_ends_are_rounded_outwards(dtype):
     rates = np.asarray([0.7, 0.3, 0.1], dtype=dtype)

@@ -130,11 +130,3 @@ def test_requests_that_arrive_at_random_hold_the_mean_batch_of_an_event_simulati
     assert even >= 4
     with pytest.raises(ValueError, match="load must be below tokens / slope"):
         serving.load_batch(1.25, 2.5, 6.5, 2.0)
-
-
-def test_drafts_hold_more_of_a_random_load_that_even_arrivals_would_let_them_hold_less_of():
-    """B* = 3.2 and the load 2.2: fewer with drafts if requests arrive evenly, more if they arrive at random."""
-    drafts, alone = (1.75, 1.25, 0.375), (1.0, 1.0, 0.125)
-    even = [2.2 * fixed / (tokens - 2.2 * slope) for tokens, fixed, slope in (drafts, alone)]
-    assert even[0] < even[1]
-    assert serving.load_batch(2.2, *drafts) > serving.load_batch(2.2, *alone)

@@ -79,9 +79,6 @@ def test_shares_sum_to_one_and_scale_out(instance):
         np.testing.assert_allclose(shares(4 * bits, efficiency / 2), shares(bits, efficiency), rtol=1e-12)
 
 
-# ------------------------------------------------------------------------------- a power spread over one's share
-
-
 # ------------------------------------------------------------------------------------------------------ bad input
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from scipy import integrate
 from hlmtheory import channel, codec, draft_length, policy
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.policy import band_shares, served_claims
-from hlmtheory.policy.codec_hulls import entries
 from hlmtheory.policy.fading_claims import fading_skip
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Prices, Rounds
@@ -98,14 +96,6 @@ def test_a_corner_is_the_cheapest_message_at_its_own_risk(vocabulary):
             best = codec.cheapest_codec(row, 2.0 * hulls.risk[corner] + 1e-12, menu=LATTICES)
             tie = abs(float(best.bias) - 2.0 * hulls.risk[corner]) < 2e-12
             assert int(best.bits) == hulls.bits[corner] or (int(best.bits) < hulls.bits[corner] and tie)
-
-
-@pytest.mark.parametrize("vocabulary", [2, 1000, 49_152, 2**18])
-def test_the_usual_menu_has_a_size_within_a_factor_of_two_of_any(vocabulary):
-    sizes = sorted(set(entries(vocabulary, None).k.tolist()))
-    assert sizes[0] <= 1
-    assert sizes[-1] == vocabulary
-    assert all(larger <= 2 * max(smaller, 1) for smaller, larger in itertools.pairwise(sizes))
 
 
 @pytest.mark.parametrize("menu", [None, MENU])
@@ -286,28 +276,6 @@ def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):
             assert totals == model.totals(choice.made)
             spent = prices.rate * totals.seconds + prices.risk * (totals.risk - 0.125 * totals.tokens)
             assert totals.tokens - spent == pytest.approx(value, rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_cells_of_all_users_are_the_best_of_all_that_fit(first):
-    rng = np.random.default_rng(first)
-    for users in (1, 2, 3):
-        values = [np.sort(rng.random(4)) for _ in range(users)]
-        choices = [one for one in itertools.product(range(4), repeat=users) if sum(one) + users * first <= 4]
-        best = max(sum(values[n][i] for n, i in enumerate(one)) for one in choices)
-        cells, value = band_shares._knapsack(values, first)
-        assert value == pytest.approx(best, rel=1e-15)
-        assert cells.sum() <= 4
-        assert sum(values[n][int(cell) - first] for n, cell in enumerate(cells)) == value
-
-
-def test_an_upper_bound_without_decisions_is_rounded_up():
-    """The server alone: the rate is one over its time, by exact fractions."""
-    hulls = policy.lower_hulls([[1.0]], [[0.0]])
-    for n in range(1, 40):
-        costs = policy.StageCosts(1.0, 0.01 * n, 1e-9)
-        plan = policy.plan_user(hulls, costs, [0.0], draft_lengths=[0])
-        assert Fraction(plan.upper_bound) >= 1 / Fraction(costs.verify_s)
 
 
 def test_a_subnormal_risk_is_as_good_as_none():

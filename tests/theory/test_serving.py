@@ -92,12 +92,6 @@ def test_ten_drafts_fill_the_cache_that_the_paper_counts_two_tokens_for():
 # ---------------------------------------------------------------------------------------------------- random steps
 
 
-@pytest.mark.parametrize(("output", "ratio"), [(64, 1.20), (256, 1.11), (2048, 1.04)])
-def test_the_slowest_of_a_batch_takes_more_steps_than_the_paper_counts(output, ratio):
-    printed = float(serving.decoding_steps(output, 0.8, 4))
-    assert serving.expected_steps([output] * 25, 0.8, 4) / printed == pytest.approx(ratio, abs=0.006)
-
-
 @given(st.integers(1, 12), acceptances(), st.integers(0, 4))
 def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, length):
     after = {0: 1.0}
@@ -126,9 +120,6 @@ def test_the_slowest_of_simulated_sequences_takes_as_long_as_expected():
         steps.append(slowest)
     error = np.std(steps) / math.sqrt(runs)
     assert serving.expected_steps(outputs, 0.7, 3) == pytest.approx(np.mean(steps), abs=4 * error)
-
-
-# --------------------------------------------------------------------------------------------------- free schedules
 
 
 # ------------------------------------------------------------------------------------------------------- schedules

@@ -122,14 +122,12 @@ def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Arr
 
     Parameters
     ----------
-    distance_m : array, shape (...)
-        d, in metres.
+    distance_m, reference_m : array, shape (...)
+        d and d₀, in metres.
     reference_gain : array, shape (...)
         g₀, the gain at d₀, as a ratio: -30 dB in edge-sd Section IV.
     exponent : array, shape (...)
         α; 2 in edge-sd Section IV.
-    reference_m : array, shape (...)
-        d₀, in metres.
 
     Returns
     -------

@@ -52,24 +52,20 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95, method: str 
     Parameters
     ----------
     counts : integer array, shape (..., K+1, K+1), or (..., R, K+1, K+1) for "clustered"
-        n[k][i], rounds that drafted k and accepted i, with both from 0 to K; 0 where i > k. R requests, R ≥ 2, each
-        with its own counts.
+        n[k][i], rounds that drafted k and accepted i; 0 where i > k. R requests, R ≥ 2, each with its own counts.
     confidence : float
         Of each depth's interval, in (0, 1).
     method : {"exact", "anytime", "clustered"}
-        "exact" is the Clopper-Pearson interval. It needs rounds that are independent with one law of acceptance, and a
-        k that is independent of the outcome of its round and of all past outcomes. "anytime" holds for every k that is
-        chosen from past outcomes, and at all numbers of rounds together: an α is inside if
-        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1), δ = 1 - confidence (``draft_length.adaptive_depths``). "clustered" is
-        for rounds of one request that are alike. It uses a sandwich variance over requests and Student's t; it needs
-        only independent requests, but many of them.
+        "exact": Clopper-Pearson, for independent rounds of one law and k independent of all outcomes. "anytime": for
+        every k chosen from past outcomes, and all numbers of rounds together: α is inside if
+        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1), δ = 1 - confidence (``draft_length.adaptive_depths``). "clustered": a
+        sandwich variance over many independent requests, and Student's t.
 
     Raises
     ------
     ValueError
         If a count is negative or not an integer, the last two axes are not square with K ≥ 1, a round accepted more
-        than it drafted, the confidence is outside (0, 1), the method is unknown, or "clustered" has no axis of two
-        requests.
+        than it drafted, the confidence is outside (0, 1), the method is unknown, or "clustered" has no two requests.
 
     Examples
     --------

@@ -19,7 +19,8 @@ from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile
 def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     """Return the delay above which one more draft gives more tokens a second: M (E(K)/S(K + 1) - K) - F.
 
-    It never falls with K. So the best length is the number of entries below the delay, for every acceptance profile.
+    It never falls with K, so the best length is the number of entries below the delay
+    (``draft_length.delay_threshold``).
 
     Parameters
     ----------
@@ -31,9 +32,8 @@ def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     Returns
     -------
     array, shape (..., K_max)
-        In seconds, for K = 0, 1, ..: the first is the delay above which drafting pays at all, the second that above
-        which two drafts are better than one. Negative if the longer draft is better without any delay; infinite if
-        draft K + 1 is never accepted and M > 0.
+        In seconds, for K = 0, 1, ..; negative if the longer draft is better without any delay, infinite if draft K + 1
+        is never accepted and M > 0.
 
     Raises
     ------

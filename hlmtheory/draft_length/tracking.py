@@ -34,13 +34,8 @@ _METHODS = ("ema_printed", "consistent")
 class AcceptanceTracker:
     """A running estimate of γ from past rounds: flexspec's moving average as printed, or a consistent estimate.
 
-    "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
-    accepted at this K. So 1 + γ̂K is right at the K in use. For K > 1 the estimate is below γ and depends on K, so it
-    is wrong at other lengths.
-
-    "consistent" is the number of accepted drafts over the number of examined drafts, min(τ + 1, K) per round, both
-    with forgetting rate μ. E[τ] = γ E[min(τ + 1, K)] for every K, even a K that was chosen from the past. With μ = 0
-    this is the maximum-likelihood estimate.
+    "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K, the share accepted at this K, wrong at other lengths.
+    "consistent" is accepted over examined drafts, min(τ + 1, K) per round, both with forgetting rate μ, for every K.
 
     Parameters
     ----------
@@ -48,8 +43,7 @@ class AcceptanceTracker:
         μ in [0, 1].
     method : {"ema_printed", "consistent"}
     accepted, examined : float
-        Numerator and denominator of the estimate. To begin with γ̂ = 0.8 and the weight of 10 drafts, give 8 and 10.
-        For "ema_printed" only the quotient matters.
+        Numerator and denominator of the estimate: for γ̂ = 0.8 and the weight of 10 drafts, 8 and 10.
 
     Raises
     ------

@@ -36,21 +36,15 @@ class Entries(NamedTuple):
 
 
 def codec_hulls(draft: Array, *, menu: CodecMenu | None = None) -> Hulls:
-    """Return the lower hulls of the certified messages of draft rows.
+    """Return the lower hulls of the certified messages of draft rows, with ``codec``; the risk is half of the bias.
 
     Parameters
     ----------
     draft : array, shape (N, V)
-        Distributions over the vocabulary, V from 2 to 262,144. Memory is that of a few rows besides these: call it
-        block by block, and :func:`join_hulls`.
+        Distributions over the vocabulary, V from 2 to 262,144. Memory is that of a few rows besides these.
     menu : CodecMenu, optional
-        Messages to choose from, without "entropy"; top-k with the sizes of the menu's grid. None: mixtures and
-        lattices with two sizes K an octave up to 4,096 and one resolution ℓ from 0.7 K to 200 K, and top-k.
-
-    Returns
-    -------
-    Hulls
-        With ``codec``; the risk is half of the certified bias.
+        Messages to choose from, without "entropy". None: mixtures and lattices with two sizes K an octave up to 4,096
+        and one resolution ℓ from 0.7 K to 200 K, and top-k.
 
     Raises
     ------

@@ -79,19 +79,16 @@ def queue_rates(
         K of the rounds.
     server : SharedServer
     keep_s, keep_share : array, shape (U,) or broadcastable
-        Before a round is sent, drafts may be kept without verification: each takes ``keep_s`` more, and another one
-        follows with the probability ``keep_share``, below 1.
+        Drafts kept before a round is sent: each takes ``keep_s``, and another follows with probability ``keep_share``.
     spread : float
-        In [0, 1]. Each time away is its mean times a factor, uniform in 1 ± ``spread``. Equal times keep the order in
-        which users began, so that users may meet in a pass for ever, or never; a small spread ends that.
+        In [0, 1]. Times away are uniform in their mean times 1 ± ``spread``; equal times may keep users in step.
     rounds : int
         Rounds of each user that are simulated, in the mean; the first quarter is left out.
     company : int
-        m, 1 to the smaller of the batch and U: a pass starts when this many rounds wait. 1: when one does.
+        A pass starts when this many rounds wait, 1 to the smaller of the batch and U.
     patience_s : float, optional
-        τ: it also starts when a round has waited this long for the others. None: no limit.
+        It also starts when a round has waited this long for the others. None: no limit.
     rng : numpy Generator
-        Draws the kept drafts, and the moments at which users begin.
 
     Raises
     ------

@@ -43,10 +43,8 @@ def plan_user(
 ) -> UserPlan:
     """Return the decisions of one user with the most tokens per second, and a bound that no others exceed.
 
-    A plan keeps its limit in the mean over rounds. The risk of a round bounds the total variation of its tokens: Δ of
-    the row's message at each place that is reached, and at the first place, whether the draft is sent or skipped, with
-    β̂ besides if it is skipped. It is such a bound if rows with equal hulls are the drafts of one position, and if β̂
-    is right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
+    The risk of a round bounds the total variation of its tokens (``skipping.bill_joint``), if rows with equal hulls are
+    drafts of one position, and β̂ is right in the mean over sent drafts, and right or too large over skipped ones.
 
     Parameters
     ----------
@@ -56,33 +54,28 @@ def plan_user(
     acceptances : array, shape (K_max,)
         α_i in [0, 1]: P(draft i of a round is accepted given that drafts 1..i-1 were).
     rejection : array, shape (N,), optional
-        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. It takes the place of 1 - α_1,
-        also for the places after the first. None: 1 - α_1 for all.
+        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. None: 1 - α_1 for all.
     weight : array, shape (N,), optional
         How often each row begins a round, in any unit. None: all alike.
     risk_limit : float
         The most risk for each emitted token. 0: the law of the target model. ``float("inf")``: no limit.
     draft_lengths : iterable of int, optional
         The K to try, in 0..K_max. None: all of them. With 0 the server decodes alone.
-    skipping : bool
-        Whether the first draft of a round may be kept without verification.
-    bonus : bool
-        Whether the server adds a token if it accepts all K drafts.
+    skipping, bonus : bool
+        Whether a first draft may be kept without verification, and whether the server adds a token after K drafts.
     mixing : bool
-        Whether the rounds may take turns with two parts, of other messages or lengths. Such a plan is returned if it is
-        faster by 0.1% or more, or if no plan of one part is found within the limit.
+        Whether the rounds may take turns with two parts, if that is faster by 0.1%, or no single part keeps the limit.
 
     Returns
     -------
     UserPlan
-        The bound holds for every skip of each row, every message of each row at each place, all K that are tried, and
-        all mixtures of these that do not depend on the rows; also if a skipped draft is charged β̂ alone.
+        The bound holds for every skip, message at each place and K, and all mixtures that do not depend on the rows;
+        also if a skipped draft is charged β̂ alone.
 
     Raises
     ------
     ValueError
-        If a value is out of range, the shapes do not match, or no plan meets the limit; the message then names the
-        nearest one that can be met.
+        If a value is out of range, the shapes do not match, or no plan meets the limit; then it names the nearest.
 
     Examples
     --------

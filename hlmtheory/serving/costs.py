@@ -16,10 +16,6 @@ def peak_memory(
 ) -> Array:
     """Return the peak memory of a draft model and the cache of one batch, in bytes, over all acceptance patterns.
 
-    Before the pass that makes draft i of a step, the cache holds all tokens of the sequence except the last, and i - 1
-    drafts. The pass adds one token. Let g be the number of answer tokens before the step. After the l passes of the
-    step, the cache holds I + g + l - 1 tokens, and g is at most O - 1. Some acceptance pattern reaches g = O - 1.
-
     Parameters
     ----------
     model : ModelShape
@@ -33,9 +29,8 @@ def peak_memory(
     Returns
     -------
     array, shape (...)
-        Bytes: edge-sd (9) for the weights, and (10) for the cache with I_m + O_m + l - 2 tokens for each task instead
-        of the printed I_m + O_m. The paper's text stops the drafts of the last step at O_m tokens, but its run
-        time (19) does not. For O = 0 only the prompt is cached.
+        Bytes: edge-sd (9) for the weights, and (10) with I_m + O_m + l - 2 cached tokens for each task instead of the
+        printed I_m + O_m (``serving.memory_peak``). For O = 0 only the prompt is cached.
 
     Raises
     ------

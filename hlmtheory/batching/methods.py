@@ -17,8 +17,7 @@ from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
 from hlmtheory.serving import Service, Task, decoding_steps, inference_latency, stage_times
-from hlmtheory.serving.free import finish_time, in_turn, longest_first, partition_bound
-from hlmtheory.serving.pipeline import step_times
+from hlmtheory.serving.pipeline import finish_time, in_turn, longest_first, partition_bound, step_times
 
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
 

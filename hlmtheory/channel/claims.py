@@ -16,6 +16,7 @@ from hlmtheory.channel.fading import (
     distribution_by_quadrature,
 )
 from hlmtheory.channel.latency import (
+    DOMAINS,
     efficiency,
     mean_round_throughput,
     shannon_latency,
@@ -24,7 +25,6 @@ from hlmtheory.channel.latency import (
 )
 from hlmtheory.channel.leak_claims import LEAK_CLAIMS
 from hlmtheory.channel.links import GilbertElliott
-from hlmtheory.channel.quantities import DOMAINS
 from hlmtheory.channel.split import SPLIT_CLAIMS
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 

@@ -17,7 +17,7 @@ from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import Domain, finite_answer, generator, number
 from hlmtheory._quantities import checked, not_negative, open_unit, positive
 from hlmtheory.channel import fading_laws as laws
-from hlmtheory.channel.quantities import DRAWS
+from hlmtheory.channel.latency import DRAWS
 
 LAW = {
     "mean_snr": positive("give the ratio, not dB; over a dead link nothing arrives, over a noiseless one at once"),

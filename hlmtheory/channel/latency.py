@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays
-from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag
-from hlmtheory._quantities import checked
-from hlmtheory.channel.quantities import COUNT, DOMAINS
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import Domain, DomainError, broadcast, entry_for_each, finite_answer, flag
+from hlmtheory._quantities import at_least_one, checked, not_negative, positive, whole_from_one
 
 _LARGEST = 2**63 - 1  # largest value of an int64
 
@@ -148,3 +147,64 @@ def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Arr
         DOMAINS, distance_m=distance_m, reference_gain=reference_gain, exponent=exponent, reference_m=reference_m
     )
     return gain * (distance / reference) ** -alpha
+
+
+_LEVEL = Domain("finite", lambda xp, value: xp.isfinite(value), "a power of 0 has no level in dB")
+
+
+@finite_answer
+def db_to_linear(db: Array) -> Array:
+    """Return the ratio of powers for decibels: 10^(dB/10).
+
+    Parameters
+    ----------
+    db : array, shape (...)
+        Finite, in dB.
+
+    Returns
+    -------
+    array, shape (...)
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+
+    Examples
+    --------
+    >>> float(db_to_linear(-20.0))
+    0.01
+    """
+    xp, level = arrays(db=db)
+    (level,) = floating(xp, _LEVEL.check(xp, "db", level))
+    return 10.0 ** (level / 10.0)
+
+
+@finite_answer
+def dbm_to_watts(dbm: Array) -> Array:
+    """Return watts for dBm, decibels relative to a milliwatt."""
+    xp, level = arrays(dbm=dbm)
+    (level,) = floating(xp, _LEVEL.check(xp, "dbm", level))
+    return 10.0 ** ((level - 30.0) / 10.0)
+
+
+DOMAINS = {
+    "bits": positive("a round that sends nothing takes no time: leave it out"),
+    "bandwidth_hz": positive("give the band of the uplink in Hz"),
+    "snr": positive("give the ratio, not dB; over a dead link nothing arrives, over a noiseless one at once"),
+    "distance_m": positive("give a distance in metres"),
+    "reference_m": positive("give a distance in metres"),
+    "reference_gain": positive("give the gain at the reference distance as a ratio, not in dB"),
+    "exponent": not_negative("give the path-loss exponent: 2 in free space, 2.7 to 5 in towns"),
+    "times_s": positive("a round takes some time, in seconds"),
+    "bound": positive("give the number that the mean is claimed not to exceed"),
+    "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
+    "width": at_least_one("give the ratio of the strip's upper end to its lower end"),
+}
+COUNT = whole_from_one("count tokens, or bits")
+DRAWS = Domain(
+    "a whole number, 0 to 10,000,000",
+    lambda xp, value: (value >= 0) & (value <= 10_000_000),
+    "draw more in several calls, so that memory suffices",
+    kind="integer",
+)

@@ -12,7 +12,7 @@ import numpy as np
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import DomainError, generator, number
 from hlmtheory._quantities import checked, not_negative, open_unit, positive
-from hlmtheory.channel.quantities import DRAWS
+from hlmtheory.channel.latency import DRAWS
 
 _DOMAINS = {
     "good_bps": positive("give the rate of the good state in bit/s"),

@@ -7,7 +7,7 @@ users share a band (edge-sd) and a server. The risk of a decision bounds what it
 from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
-from hlmtheory.policy.capacity import SharedServer, server_rates
+from hlmtheory.policy.capacity import SharedServer, server_rates, throughput_shares
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
@@ -33,7 +33,6 @@ from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.served_claims import SERVED_CLAIMS
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
-from hlmtheory.policy.shares import throughput_shares
 from hlmtheory.policy.streaming import StreamedDevice, StreamedServer
 from hlmtheory.policy.user import plan_user
 from hlmtheory.policy.user_claims import USER_CLAIMS

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from hlmtheory.policy.capacity import throughput_shares
 from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, UserPlan
 from hlmtheory.policy.rounds import Prices
-from hlmtheory.policy.shares import throughput_shares
 
 FEW = 8
 _CELLS = 2000  # of the grid of shares

@@ -51,13 +51,14 @@ from hlmtheory.policy.device_parts import (
     StreamedTokens,
     UncertaintyLine,
     a_text,
+    drawn,
     one_row,
+    padded,
     raced,
+    replacement,
     stream_place,
 )
 from hlmtheory.policy.hulls import Hulls
-from hlmtheory.policy.padding import padded
-from hlmtheory.policy.tokens import drawn, replacement
 
 REQUEST = b"\0"
 """The message of a round without drafts: a request for one token."""

@@ -7,11 +7,17 @@ Paper: edge-sd (zhu2025edgesd) (7)-(23). A stage (prefill, base, slope) takes th
 from __future__ import annotations
 
 from hlmtheory.serving.claims import CLAIMS
-from hlmtheory.serving.costs import decoding_steps, peak_memory, stage_times, upload_bits
-from hlmtheory.serving.fitting import DeviceFit, fit_device
-from hlmtheory.serving.goodput import crossover_batch, fit_passes, goodput, load_batch, round_line
+from hlmtheory.serving.costs import decoding_steps, expected_steps, peak_memory, stage_times, upload_bits
+from hlmtheory.serving.goodput import (
+    DeviceFit,
+    crossover_batch,
+    fit_device,
+    fit_passes,
+    goodput,
+    load_batch,
+    round_line,
+)
 from hlmtheory.serving.pipeline import inference_latency
-from hlmtheory.serving.random_steps import expected_steps
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [

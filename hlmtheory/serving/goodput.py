@@ -6,12 +6,14 @@ drafts F_K + B·S_K for B·E tokens.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, DomainError, broadcast, finite_answer, numbers
 from hlmtheory._quantities import at_least_one, not_negative, positive
-from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS, Device
 
 TOKENS = at_least_one("give the mean tokens that a round emits for one sequence, with the target model's own")
 BATCH = positive("give the number of sequences in a pass")
@@ -162,3 +164,60 @@ def _pass(name: str, value: Array) -> Array:
 
 def _line(tokens: Array, fixed: Array, slope: Array) -> tuple[Array, Array, Array]:
     return numbers(TOKENS, "tokens", tokens), numbers(SECONDS, "fixed", fixed), numbers(SECONDS, "slope", slope)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFit:
+    """The result of :func:`fit_device`: least-squares estimates, which can be negative; then ``device`` raises."""
+
+    c1: float
+    c2: float
+    r_squared: float | None  # None if the times do not vary
+
+    @property
+    def device(self) -> Device:
+        """The device with the fitted coefficients."""
+        return Device(self.c1, self.c2)
+
+
+@finite_answer
+def fit_device(flops: Array, batch_size: Array, seconds: Array) -> DeviceFit:
+    """Return the least-squares coefficients c₁, c₂ of run time = c₁ F b + c₂ from measured passes.
+
+    Parameters
+    ----------
+    flops : array, shape (n,)
+        F of each pass, for one task.
+    batch_size : integer array, shape (n,) or broadcastable
+        b of each pass.
+    seconds : array, shape (n,)
+        Measured run time of each pass.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, there are fewer than 3 passes, or all have the same F b.
+
+    Examples
+    --------
+    >>> fit = fit_device([1.0, 2.0, 3.0], 2, [5.0, 9.0, 13.0])
+    >>> round(fit.c1, 9), round(fit.c2, 9), fit.r_squared
+    (2.0, 1.0, 1.0)
+    """
+    work, size = numbers(LENGTH, "flops", flops), numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    times = numbers(SECONDS, "seconds", seconds)
+    broadcast(flops=work.shape, batch_size=size.shape, seconds=times.shape)
+    x, y = np.broadcast_arrays(work * size, times)
+    if x.ndim != 1 or x.size < 3:
+        raise DomainError(f"flops must be a row of at least 3 passes; got shape {x.shape}; measure more")
+    centre = x.mean()
+    spread = float(((x - centre) ** 2).sum())
+    if not spread > 0:
+        raise DomainError(
+            f"flops must vary; got F b = {centre:.6g} in every pass; measure several sizes of batch or prompt"
+        )
+    c1 = float(((x - centre) * (y - y.mean())).sum()) / spread
+    c2 = float(y.mean() - c1 * centre)
+    residual = float(((y - c1 * x - c2) ** 2).sum())
+    varies = bool(y.min() < y.max())  # equal times can still differ from their rounded mean
+    return DeviceFit(c1, c2, 1.0 - residual / float(((y - y.mean()) ** 2).sum()) if varies else None)

@@ -9,10 +9,8 @@ import numpy as np
 from hlmtheory._array import Array, to_numpy
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.serving.costs import cached_tokens, memory_bytes, tokens_per_step
-from hlmtheory.serving.free import finish_time, in_turn, partition_bound
-from hlmtheory.serving.pipeline import recurrence, stage_pair
-from hlmtheory.serving.random_steps import expected_steps
+from hlmtheory.serving.costs import cached_tokens, expected_steps, memory_bytes, tokens_per_step
+from hlmtheory.serving.pipeline import finish_time, in_turn, partition_bound, recurrence, stage_pair
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # Proofs, by the last part of the id.

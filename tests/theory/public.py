@@ -14,7 +14,7 @@ INNER = {
     "lattice.payload": "exact_payload_bits",
     "ofdma.shares": "kkt_residual sum_latency sum_shares",
     "serving.pipeline": "step_times",
-    "serving.random_steps": "steps_distribution",
+    "serving.costs": "steps_distribution",
     "skipping.bill": "bill_bound_on_device",
     "truncation.multi_draft": "multi_draft_distribution",
     "truncation.softplus": "softplus_distance",

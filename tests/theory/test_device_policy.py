@@ -30,7 +30,7 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from hlmtheory.policy.device import REQUEST
-from hlmtheory.policy.tokens import drawn, numbers_for
+from hlmtheory.policy.device_parts import drawn, numbers_for
 from hlmtheory.shared_seed import exponentials
 
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))

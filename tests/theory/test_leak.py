@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hlmtheory.channel import rounds_leak, size_classes
 from hlmtheory.codec import CodecError
-from hlmtheory.policy.padding import padded, unpadded
+from hlmtheory.policy.device_parts import padded, unpadded
 
 sizes = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=7).filter(
     lambda rows: sum(weight for _, weight in rows)

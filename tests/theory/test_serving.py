@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape
-from hlmtheory.serving.random_steps import steps_distribution
+from hlmtheory.serving.costs import steps_distribution
 
 from .strategies import acceptances
 

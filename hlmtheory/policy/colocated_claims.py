@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length import optimal_draft_length
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.colocated import ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.queueing import passes
-from hlmtheory.policy.user_claims import host_side
+from hlmtheory.policy.user_claims import DOMAINS as USER_DOMAINS
 from hlmtheory.shared_seed import streamed_rate
 from hlmtheory.shared_seed.streamed import DOMAINS
 from hlmtheory.verification import expected_tokens
@@ -49,7 +50,6 @@ from hlmtheory.verification import expected_tokens
 
 _LAPS = 3
 """Rounds of each user that are simulated."""
-Values = dict[str, Any]
 
 
 def _tokens(acceptances: Any, length: int) -> float:
@@ -171,7 +171,7 @@ def _far_enough(acceptance: Array, draft_time: Array, verify_time: Array, round_
 
 
 _RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
-_side = partial(host_side, rank=_RANK)
+_side = partial(host_side, USER_DOMAINS, _RANK)
 _SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the device or on the server")
 _OWN = ("server_draft_s", "pass_s", "token_s")
 _QUEUE = (*_OWN, "draft_length", "away_s", "users")

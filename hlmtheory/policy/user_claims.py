@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 
-from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import not_negative, positive
+from hlmtheory._sides import host_side
 from hlmtheory._simplex import canonical
 from hlmtheory.claims import Assumption, Attained, Claim, Relation, Source
 from hlmtheory.codec import CodecMenu
@@ -49,7 +49,7 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   add up as in ``skipping.bill_round``, and a mixture is charged the mean of its parts.
 # user_limit. Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
 
-_DOMAINS = {
+DOMAINS = {
     "bits": BITS,
     "risk": RISK,
     "context_law": SIMPLEX,
@@ -74,32 +74,8 @@ _RANK = {
     **{"bits": 2, "risk": 2, "rejection": 1, "acceptances": 1},
     **{"draft_length": 1, "skips": 1, "first": 1, "later": 2},
 }
-_LAW_RANK = {"target_rows": 2, "draft_rows": 2}
 _LEAST = 2.0**-1000
 """A draft that is less likely has no row: its weight may be no normal number."""
-
-
-def host_side(
-    of: Callable[[dict[str, Any]], float], *names: str, rank: Mapping[str, int] = _RANK, test: bool = False
-) -> Callable[..., Array]:
-    """A side of a claim that takes arrays of these names: one number for each instance, computed on the host.
-
-    ``rank`` has the dimensions of an instance's arrays, and ``test`` asks for true and false.
-    """
-
-    def side(**values: Array) -> Array:
-        xp, *given = arrays(**values)
-        checked = [_DOMAINS[name].check(xp, name, one) for name, one in zip(values, given, strict=True)]
-        plain = {name: to_numpy(one) for name, one in zip(values, checked, strict=True)}
-        split = {name: one.ndim - rank.get(name, 0) for name, one in plain.items()}
-        batch = np.broadcast_shapes(*(one.shape[: split[name]] for name, one in plain.items()))
-        wide = {name: np.broadcast_to(one, (*batch, *one.shape[split[name] :])) for name, one in plain.items()}
-        found = np.asarray([of({name: one[n] for name, one in wide.items()}) for n in np.ndindex(*batch)])
-        return xp.asarray(found.reshape(batch).astype(np.bool_ if test else np.float64), device=device(given[0]))
-
-    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-    side.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return side
 
 
 def _costs(values: dict[str, Any]) -> StageCosts:
@@ -190,6 +166,8 @@ def _lawful_rate(values: dict[str, Any]) -> float:
     return law.tokens / law.seconds
 
 
+_side = partial(host_side, DOMAINS, _RANK)
+_law_side = partial(host_side, DOMAINS, {"target_rows": 2, "draft_rows": 2})
 _USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
 _OTHER = (*_USER, "draft_length", "skips", "first", "later", "mix")
 _LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_s", "seconds_per_bit", "limit")
@@ -197,7 +175,7 @@ _LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_
 _SOURCE = Source("li2025flexspec", "(11), with skips and messages of few bits")
 _KEEPS = Assumption(
     "the competing plan keeps the limit",
-    host_side(lambda one: _competitor(one)[1] <= one["limit"], *_OTHER, "limit", test=True),
+    _side(lambda one: _competitor(one)[1] <= one["limit"], *_OTHER, "limit", test=True),
 )
 _ONE_ROW = {
     "bits": [[64.0]],
@@ -240,8 +218,8 @@ USER_CLAIMS = (
             "tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose "
             "risk is at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone"
         ),
-        lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _rate_and_bound(one, float(one["limit"]))[1], *_USER, "limit"),
+        lhs=_side(lambda one: _competitor(one)[0], *_OTHER),
+        rhs=_side(lambda one: _rate_and_bound(one, float(one["limit"]))[1], *_USER, "limit"),
         assumptions=(_KEEPS,),
         attained=Attained(
             _BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0}
@@ -251,8 +229,8 @@ USER_CLAIMS = (
         id="policy.user_optimum",
         source=_SOURCE,
         statement="tokens per second of every plan ≤ that of the plan found, if the risk has no limit",
-        lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _rate_and_bound(one, math.inf)[0], *_USER),
+        lhs=_side(lambda one: _competitor(one)[0], *_OTHER),
+        rhs=_side(lambda one: _rate_and_bound(one, math.inf)[0], *_USER),
         attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
     ),
     Claim(
@@ -260,8 +238,8 @@ USER_CLAIMS = (
         source=_SOURCE,
         statement="tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states",
         relation=Relation.EQ,
-        lhs=host_side(_lawful_rate, *_LAW, rank=_LAW_RANK),
-        rhs=host_side(lambda one: _lawful_plan(one)[0].rate, *_LAW, rank=_LAW_RANK),
+        lhs=_law_side(_lawful_rate, *_LAW),
+        rhs=_law_side(lambda one: _lawful_plan(one)[0].rate, *_LAW),
         attained=Attained(_ONE_POSITION),
     ),
     Claim(
@@ -271,8 +249,8 @@ USER_CLAIMS = (
             "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
             "risk that the plan states, if β̂ = β"
         ),
-        lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
-        rhs=host_side(lambda one: _lawful_plan(one)[0].risk, *_LAW, rank=_LAW_RANK),
+        lhs=_law_side(_lawful_distance, *_LAW),
+        rhs=_law_side(lambda one: _lawful_plan(one)[0].risk, *_LAW),
         attained=Attained(_ONE_POSITION),
         ceiling=1.0,
     ),
@@ -283,8 +261,8 @@ USER_CLAIMS = (
             "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
             "limit, if β̂ = β"
         ),
-        lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
-        rhs=host_side(lambda one: float(one["limit"]), *_LAW, rank=_LAW_RANK),
+        lhs=_law_side(_lawful_distance, *_LAW),
+        rhs=_law_side(lambda one: float(one["limit"]), *_LAW),
         attained=Attained(_ONE_POSITION),
     ),
 )

@@ -106,9 +106,8 @@ def fastest(tasks, service, length: int, rule: str = "together") -> float:
 
 def cases(instance: dict):
     """Return the instances of a batch as tasks, service and draft length."""
-    names = ("input_tokens", "output_tokens", "draft_length", "acceptance", "models", "devices", "memory")
-    _, each = batching.sides.cases(*(instance[name] for name in names))
-    return [case[1:] for case in each]
+    shape = instance["draft_length"].shape
+    return [batching.sides.case({name: value[n] for name, value in instance.items()}) for n in np.ndindex(shape)]
 
 
 def fits(tasks, service, batch) -> bool:

@@ -83,7 +83,7 @@ def _competing_mean(one: Values) -> float:
 
 def _competes(one: Values) -> bool:
     tops = set(one["sizes"][one["tops"]].tolist())
-    return 0 < len(tops) <= one["classes"] and max(tops) == max(one["sizes"])
+    return bool(0 < len(tops) <= one["classes"] and max(tops) == max(one["sizes"]))
 
 
 def _roundings(one: Values) -> float:

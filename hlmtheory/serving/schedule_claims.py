@@ -47,12 +47,16 @@ def _counted_peak(one: Values) -> float:
 
 
 def _peak(one: Values) -> float:
-    tokens = cached_tokens(one["input_tokens"], one["output_tokens"], one["draft_length"])
-    return float(memory_bytes(*one["model"], tokens, one["batch_size"]))
+    return _bytes(one, cached_tokens(one["input_tokens"], one["output_tokens"], one["draft_length"]))
 
 
 def _printed_peak(one: Values) -> float:
-    return float(memory_bytes(*one["model"], one["input_tokens"] + one["output_tokens"], one["batch_size"]))
+    return _bytes(one, one["input_tokens"] + one["output_tokens"])
+
+
+def _bytes(one: Values, tokens: Array) -> float:
+    layers, hidden, wide = one["model"]
+    return float(memory_bytes(layers, hidden, wide, tokens, one["batch_size"]))
 
 
 def _printed_steps(one: Values) -> float:

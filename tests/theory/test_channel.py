@@ -139,14 +139,6 @@ def test_quantiles_near_the_mass_of_no_scattering():
     np.testing.assert_allclose(link.distribution(link.quantile(probability)), probability, rtol=1e-10)
 
 
-def test_a_latency_that_hardly_any_block_beats():
-    assert float(Rayleigh(1.0).latency_quantile(1e-20, 1.0, 1.0)) == pytest.approx(
-        1 / math.log2(1 + 20 * math.log(10)), rel=1e-14
-    )
-    y = np.expm1(math.log(2) / float(Rician(11.0, 10.0).latency_quantile(1e-30, 1.0, 1.0)))
-    assert float(high_precision_tail(10.0, y, True, 1e-30)) == pytest.approx(1.0, rel=1e-9)
-
-
 def test_a_quantile_where_float64_ends_is_refused_by_name():
     with pytest.raises(
         ValueError, match=r"^probability, or outage, must be further from 0 and 1 .* got a tail of 1e-320; "
@@ -170,16 +162,6 @@ def test_samples_follow_the_law(link):
     gap = np.abs(link.distribution(blocks) - (np.arange(blocks.size) + 0.5) / blocks.size)
     assert gap.max() < 1.95 / math.sqrt(blocks.size)  # Kolmogorov at the level 0.1%
     assert np.log2(1 + blocks).mean() == pytest.approx(float(link.capacity()), rel=0.02)
-
-
-def test_quantiles_of_the_latency():
-    link = Rician(10.0, 3.0)
-    blocks = link.sample(np.random.default_rng(2), 50_000)
-    times = channel.shannon_latency(736_000, 10e6, blocks)
-    for p in (0.1, 0.5, 0.9):
-        assert float(link.latency_quantile(p, 736_000, 10e6)) == pytest.approx(np.quantile(times, p), rel=0.02)
-    kept = times[blocks > np.quantile(blocks, 0.05)]
-    assert float(link.mean_latency(736_000, 10e6, outage=0.05).value) == pytest.approx(kept.mean(), rel=0.03)
 
 
 # ------------------------------------------------------------------------------------- the mean that is infinite

@@ -330,17 +330,6 @@ def test_the_message_has_the_least_price_and_the_skip_is_the_rule(place, limit):
     assert (place == 1) == (kept > 0)
 
 
-def test_a_first_draft_without_a_message_within_the_limit_is_skipped():
-    rng = np.random.default_rng(1)
-    dear = replace(RULE, skip_level=-1e6)  # otherwise nothing is skipped
-    for logits in rng.normal(scale=3.0, size=(5, 8)):
-        skips, sends = (make(rule=rule, bits_limit=1) for rule in (dear, replace(dear, skips=False)))
-        assert skips.draft(logits, rng=rng).skip
-        found = [sends.draft(logits, rng=rng), skips.draft(logits, place=2, rng=rng)]
-        assert [bits_of(draft.coded) for draft in found] == [every_message(sends.distribution(logits))[0].min()] * 2
-        assert not make(rule=dear).draft(logits, rng=rng).skip
-
-
 def test_the_distribution_is_that_of_the_temperature_or_its_lattice():
     logits = np.array([3.0, 1.0, 0.5, 0.0, -1.0, -2.0, -np.inf, 2.0])
     for temperature in (0.5, 1.0, 2.0):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from hlmtheory import serving
 from hlmtheory.verification import expected_tokens
@@ -80,53 +79,3 @@ def test_a_round_is_its_passes():
     target = 4.0 + 0.5 * 3 * 3 + 0.25 * 3 * 100
     draft = 1.0 + 0.25 * 3 + 0.125 * 3 * 100
     assert float(fixed + 3 * slope) == target + 2 * draft + 0.5
-
-
-def sequences_over_time(load, tokens, fixed, slope, lengths, rounds, rng):
-    """Return the mean number of sequences in the passes over time, for 20 parts of a run, event by event.
-
-    Requests arrive by a Poisson process. One that comes while a pass runs begins with the next; an idle server begins
-    at once. ``lengths`` draws in how many rounds an answer is made, 60 in the mean.
-    """
-    between = 60.0 * tokens / load  # seconds between two requests
-    clock, arrival, leaving, parts = 0.0, rng.exponential(between), [], []
-    for _ in range(21):
-        start, held = clock, 0.0
-        for _ in range(rounds // 21):
-            if not leaving:
-                clock = max(clock, arrival)
-            while arrival <= clock:
-                leaving.append(lengths(rng))
-                arrival += rng.exponential(between)
-            seconds = fixed + slope * len(leaving)
-            held += len(leaving) * seconds
-            clock += seconds
-            leaving = [left - 1 for left in leaving if left > 1]
-        parts.append(held / (clock - start))
-    return np.array(parts[1:])  # the first part fills the server
-
-
-LENGTHS = (lambda rng: rng.geometric(1 / 60), lambda rng: 60, lambda rng: 20 if rng.random() < 0.5 else 100)
-
-
-def settings(count, seed):
-    """Return loads up to 0.8 of what the largest batch emits, for lines and tokens of all kinds."""
-    rng = np.random.default_rng(seed)
-    slope, tokens = 10.0 ** rng.uniform(-1.5, 0.5, count), rng.uniform(1.0, 5.0, count)
-    load = rng.uniform(0.2, 0.8, count) * tokens / slope
-    return np.stack([load, tokens, np.ones(count), slope], axis=1)
-
-
-def test_requests_that_arrive_at_random_hold_the_mean_batch_of_an_event_simulation():
-    """Within an interval that all settings keep at 99.9%; the batch of even arrivals is outside of most of them."""
-    rng, cases = np.random.default_rng(11), settings(6, 3)
-    wide = float(stats.t.ppf(1 - 0.0005 / len(cases), 19))
-    even = 0
-    for number, (load, tokens, fixed, slope) in enumerate(cases):
-        seen = sequences_over_time(load, tokens, fixed, slope, LENGTHS[number % 3], 210_000, rng)
-        half = wide * seen.std(ddof=1) / np.sqrt(len(seen))
-        assert abs(seen.mean() - float(serving.load_batch(load, tokens, fixed, slope))) < half
-        even += abs(seen.mean() - load * fixed / (tokens - load * slope)) > half
-    assert even >= 4
-    with pytest.raises(ValueError, match="load must be below tokens / slope"):
-        serving.load_batch(1.25, 2.5, 6.5, 2.0)

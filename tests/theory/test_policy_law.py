@@ -81,15 +81,6 @@ def test_no_mixture_of_messages_by_place_and_of_lengths_beats_the_bound():
         assert row["best"] * 0.96 <= row["rate"] <= row["best"] * (1.0 + 1e-6)
 
 
-def test_later_places_get_cheaper_messages():
-    hulls, costs = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]]), StageCosts(0.001, 0.001, seconds_per_bit=1e-6)
-    plan = plan_user(hulls, costs, [0.5] * 3, risk_limit=0.00834, draft_lengths=[3], skipping=False)
-    assert (plan.first.tolist(), plan.later.tolist()) == ([1], [[1], [0]])
-    assert (plan.rate, plan.risk) == (pytest.approx(89.2857, rel=1e-6), pytest.approx(0.25 * 0.0625 / 1.875))
-    assert plan.gap < 2e-4
-    assert plan.rule.risk_price(3) < plan.rule.risk_price(2) < plan.rule.risk_price(1)
-
-
 def test_lengths_are_mixed_where_that_is_faster():
     hulls, costs = lower_hulls([[1000.0]], [[0.0625]]), StageCosts(0.001, 0.1, seconds_per_bit=1e-6)
     options = {"risk_limit": 0.03, "draft_lengths": [0, 4], "skipping": False}

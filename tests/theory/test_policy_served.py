@@ -130,16 +130,6 @@ def test_a_server_that_waits_for_full_passes_runs_groups_in_turn(users, batch, a
     assert found.least.tolist() == [0.0] * users
 
 
-def test_a_patient_server_starts_in_time():
-    server = policy.SharedServer(0.25, 0.0, 2)
-    plain = {"away_s": [0.5, 8.0], "draft_lengths": [1, 1], "server": server}
-    limited = policy.queue_rates(**plain, company=2, patience_s=0.125, rng=np.random.default_rng(1))
-    assert limited.waits_s[0] <= 0.125 + 0.25
-    assert (limited.least <= limited.rates * (1.0 + 1e-9)).all()
-    endless = policy.queue_rates(**plain, company=2, rng=np.random.default_rng(1))
-    assert endless.rates[0] == pytest.approx(endless.rates[1], rel=0.02)
-
-
 def test_kept_drafts_lengthen_the_time_away():
     found = policy.queue_rates(
         [0.5], [1], policy.SharedServer(0.25), keep_s=0.125, keep_share=0.5, rounds=20_000, rng=np.random.default_rng(3)

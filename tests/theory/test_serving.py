@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -104,22 +102,6 @@ def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, 
                     further[made + count + 1] = further.get(made + count + 1, 0.0) + chance * share
             after = further
         assert found == pytest.approx(sum(chance for made, chance in after.items() if made >= output), abs=1e-12)
-
-
-def test_the_slowest_of_simulated_sequences_takes_as_long_as_expected():
-    rng, runs = np.random.default_rng(0), 4000
-    outputs, steps = [30, 20, 30], []
-    for _ in range(runs):
-        slowest = 0
-        for output in outputs:
-            made, n = 0, 0
-            while made < output:
-                made += 1 + min(int(rng.geometric(0.3)) - 1, 3)  # accepted with .7 each
-                n += 1
-            slowest = max(slowest, n)
-        steps.append(slowest)
-    error = np.std(steps) / math.sqrt(runs)
-    assert serving.expected_steps(outputs, 0.7, 3) == pytest.approx(np.mean(steps), abs=4 * error)
 
 
 # ------------------------------------------------------------------------------------------------------- schedules

@@ -7,7 +7,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import Domain, DomainError, broadcast, entry_for_each, finite_answer, flag
-from hlmtheory._quantities import at_least_one, checked, not_negative, positive, whole_from_one
+from hlmtheory._quantities import at_least_one, checked, not_negative, positive, whole_from_one, whole_in
 
 _LARGEST = 2**63 - 1  # largest value of an int64
 
@@ -202,9 +202,4 @@ DOMAINS = {
     "width": at_least_one("give the ratio of the strip's upper end to its lower end"),
 }
 COUNT = whole_from_one("count tokens, or bits")
-DRAWS = Domain(
-    "a whole number, 0 to 10,000,000",
-    lambda xp, value: (value >= 0) & (value <= 10_000_000),
-    "draw more in several calls, so that memory suffices",
-    kind="integer",
-)
+DRAWS = whole_in(0, 10_000_000, "draw more in several calls, so that memory suffices")

@@ -9,17 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, running
-from hlmtheory._domains import COUNT, Domain, DomainError, broadcast, entry_for_each, leading_dimensions
-from hlmtheory._quantities import not_negative, open_unit
+from hlmtheory._domains import COUNT, DomainError, broadcast, entry_for_each, leading_dimensions
+from hlmtheory._quantities import not_negative, open_unit, whole_in
 from hlmtheory._simplex import quotient
 from hlmtheory.draft_length.rates import COST, round_time
 
-_ROUNDS = Domain(
-    "a whole number, 0 to 1,000,000",
-    lambda xp, value: (value >= 0) & (value <= 1_000_000),
-    "give the number of rounds; the widths are summed one by one",
-    kind="integer",
-)
+_ROUNDS = whole_in(0, 1_000_000, "give the number of rounds; the widths are summed one by one")
 ERROR = open_unit("give the probability that some interval ever fails, such as 0.05")
 _TOKENS = not_negative("give the tokens that the fastest length would write in the range of the delay")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import UNIT_INTERVAL, Domain, broadcast, flag, number
+from hlmtheory._quantities import whole_in
 from hlmtheory.draft_length.rates import LENGTH, etgr, etgr_profile, rate_and_costs
 from hlmtheory.verification import expected_tokens
 
@@ -146,12 +147,7 @@ def _remainder(xp: Any, v: Array, rise: Array) -> Array:
     return xp.where(small, 0.5 * x * x * series, rise - v)
 
 
-_LENGTHS = Domain(
-    "a whole number in 1..1,000",
-    lambda xp, value: (value >= 1) & (value <= 1_000),
-    "every pair of lengths is compared; take 1,000 for a longer one",
-    kind="integer",
-)
+_LENGTHS = whole_in(1, 1_000, "every pair of lengths is compared; take 1,000 for a longer one")
 
 
 def draft_length_regret(

@@ -10,18 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import UNIT_INTERVAL, Domain, number, option
-from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory._domains import UNIT_INTERVAL, number, option
+from hlmtheory._quantities import not_negative, positive, whole_from_one, whole_in
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import expected_tokens
 
 _LENGTH = whole_from_one("a round drafts at least one token")
-_SUMMED = Domain(
-    "a whole number in 1..65,536 where its law is summed term by term",
-    lambda xp, value: (value >= 1) & (value <= 65_536),
-    "no round has so long a draft; take 65,536",
-    kind="integer",
-)
+_SUMMED = whole_in(1, 65_536, "its law is summed term by term; no round has so long a draft")
 _TRACKER = {
     "step": UNIT_INTERVAL,
     "accepted": not_negative("give how many drafts were accepted"),
@@ -78,21 +73,12 @@ class AcceptanceTracker:
     def update(self, accepted: int, draft_length: int) -> AcceptanceTracker:
         """The tracker after one more round, in which τ of K drafts were accepted."""
         draft_length = number(_LENGTH, "draft_length", draft_length)
-        accepted = number(_up_to(draft_length), "accepted", accepted)
+        accepted = number(whole_in(0, draft_length, "at most all drafts are accepted"), "accepted", accepted)
         keep = 1.0 - self.step
         if self.method == "ema_printed":  # Algorithm 2, last line
             return replace(self, accepted=keep * self.estimate + self.step * accepted / draft_length, examined=1.0)
         examined = min(accepted + 1, draft_length)
         return replace(self, accepted=keep * self.accepted + accepted, examined=keep * self.examined + examined)
-
-
-def _up_to(length: int) -> Domain:
-    return Domain(
-        f"a whole number in 0..K with K = {length}",
-        lambda xp, value: (value >= 0) & (value <= length),
-        "no more drafts are accepted than were sent",
-        kind="integer",
-    )
 
 
 # --------------------------------------------------------------------------------------------- claims

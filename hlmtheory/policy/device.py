@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import NUMPY, Array, brief, softmax
-from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
-from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory._domains import COUNT, DomainError, flag, generator, instance, instances, number, token_of
+from hlmtheory._quantities import not_negative, whole_from_one, whole_in
 from hlmtheory._simplex import over_exact_sums
 from hlmtheory.codec import (
     CodecChoice,
@@ -71,12 +71,7 @@ MOST_SIZES = 64
 
 _PRICE = not_negative("give a price in tokens")
 _RULE = {
-    "draft_length": Domain(
-        f"a whole number in 0..{LONGEST_BATCH}",
-        lambda xp, value: (value >= 0) & (value <= LONGEST_BATCH),
-        "K counts the drafts of a round",
-        kind="integer",
-    ),
+    "draft_length": whole_in(0, LONGEST_BATCH, "K counts the drafts of a round"),
     "bit_price": _PRICE,
     "first_risk_price": _PRICE,
     "skip_slope": FINITE,
@@ -85,12 +80,7 @@ _RULE = {
 _PLACE = whole_from_one("give the place of the draft in its round, from 1")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
-_BYTES = Domain(
-    f"whole numbers of bytes in 1..{LONGEST_MESSAGE}",
-    lambda xp, value: (value >= 1) & (value <= LONGEST_MESSAGE),
-    "give the sizes that padded messages have",
-    kind="integer",
-)
+_BYTES = whole_in(1, LONGEST_MESSAGE, "give the sizes that padded messages have, in bytes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from hlmtheory._domains import (
     option,
     token_of,
 )
-from hlmtheory._quantities import whole_from_one
+from hlmtheory._quantities import whole_from_one, whole_in
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import CodecMenu, LatticeDraft, MalformedError, MixedDraft, TokenDraft, UnexpectedError
 from hlmtheory.codec.menu import ENTROPY
@@ -42,12 +42,7 @@ _SIZE = whole_from_one("give the most tokens that are kept, or None")
 _BIAS = Domain(
     "above 0 and below 1", lambda xp, value: (value > 0) & (value < 1), "DraftProbabilities sends the whole of p"
 )
-_RESOLUTION = Domain(
-    f"a whole number in 1..{LARGEST_RESOLUTION}",
-    lambda xp, value: (value >= 1) & (value <= LARGEST_RESOLUTION),
-    "ℓ units are the mass 1",
-    kind="integer",
-)
+_RESOLUTION = whole_in(1, LARGEST_RESOLUTION, "ℓ units are the mass 1")
 
 
 @dataclass(frozen=True, slots=True)

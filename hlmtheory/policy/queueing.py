@@ -26,19 +26,14 @@ from hlmtheory._domains import (
     number,
     numbers,
 )
-from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory._quantities import not_negative, whole_from_one, whole_in
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.costs import Integers, Numbers
 
 _TIME = not_negative("give a time in seconds")
 _SHARE = Domain("in [0, 1)", lambda xp, value: (value >= 0) & (value < 1), "leave out users who send no rounds")
 _MOST = 10**7
-_ROUNDS = Domain(
-    f"a whole number in 1..{_MOST:,}, divided by the users",
-    lambda xp, value: (value >= 1) & (value <= _MOST),
-    "simulate fewer rounds of each user",
-    kind="integer",
-)
+_ROUNDS = whole_in(1, _MOST, "simulate fewer rounds of each user")
 _COMPANY = whole_from_one("give how many rounds a pass waits for; 1: it starts at once")
 _WARM = 4  # a share 1/4 of the rounds is left out at the beginning
 
@@ -110,7 +105,9 @@ def queue_rates(
     kept_s = _each("keep_s", _TIME, keep_s, len(away))
     count = number(_ROUNDS, "rounds", rounds)
     if count * len(away) > _MOST:
-        raise DomainError(f"rounds must be {_ROUNDS.description}; got {count} for {len(away)} users; simulate fewer")
+        raise DomainError(f"rounds must be at most {_MOST:,} over all users; got {count} each; simulate fewer")
+            f"rounds must be at most {_MOST:,} over all users; got {count} for {len(away)} users; simulate fewer"
+        )
     least, patience = _waiting(company, patience_s, min(server.batch, len(away)))
     wide = number(UNIT_INTERVAL, "spread", spread)
     factor = 1.0 + wide * (2.0 * rng.random((len(away), count)) - 1.0)

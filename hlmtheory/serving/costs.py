@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import (
-    COUNT,
-    UNIT_INTERVAL,
-    Domain,
-    DomainError,
-    broadcast,
-    finite_answer,
-    instance,
-    number,
-    numbers,
-)
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, broadcast, finite_answer, instance, number, numbers
+from hlmtheory._quantities import whole_in
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, ModelShape, Service
 from hlmtheory.verification import expected_tokens
 
@@ -152,12 +143,7 @@ def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Arra
     return weights + 4.0 * layers * hidden * cached * size  # (10)
 
 
-_OUTPUT = Domain(
-    "a whole number, 1 to 16,384",
-    lambda xp, value: (value >= 1) & (value <= 2**14),
-    "give a positive integer; the time grows with its square, and the ratio of the means nears O/L",
-    kind="integer",
-)
+_OUTPUT = whole_in(1, 2**14, "the time grows with its square, and the ratio of the means nears O/L")
 
 
 def steps_distribution(output_tokens: int, acceptance: float, draft_length: int) -> Array:

@@ -8,15 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import Domain, DomainError, broadcast, finite_answer, numbers
+from hlmtheory._domains import DomainError, broadcast, finite_answer, numbers
+from hlmtheory._quantities import whole_in
 from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 
-_STEPS = Domain(
-    "a whole number in 1..1,000,000",
-    lambda xp, value: (value >= 1) & (value <= 1_000_000),
-    "each step is computed: cut the answer into requests",
-    kind="integer",
-)
+_STEPS = whole_in(1, 1_000_000, "each step is computed: cut the answer into requests")
 
 
 @finite_answer

@@ -106,8 +106,6 @@ def queue_rates(
     count = number(_ROUNDS, "rounds", rounds)
     if count * len(away) > _MOST:
         raise DomainError(f"rounds must be at most {_MOST:,} over all users; got {count} each; simulate fewer")
-            f"rounds must be at most {_MOST:,} over all users; got {count} for {len(away)} users; simulate fewer"
-        )
     least, patience = _waiting(company, patience_s, min(server.batch, len(away)))
     wide = number(UNIT_INTERVAL, "spread", spread)
     factor = 1.0 + wide * (2.0 * rng.random((len(away), count)) - 1.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+from functools import partial
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import COUNT
+from hlmtheory._domains import COUNT, UNIT_INTERVAL
+from hlmtheory._quantities import not_negative, positive
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds, tracking
 from hlmtheory.draft_length.optimum import (
@@ -135,47 +136,39 @@ def _rate_of_algorithm_2(acceptance: Array, fixed: Array, marginal: Array, max_d
     return etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
 
 
-def _two_links(
-    acceptance: Array,
-    rate_bps: Array,
-    slowdown: Array,
-    fixed: Array,
-    marginal: Array,
-    bits_per_token: Array,
-    header_bits: Array,
-) -> tuple[Any, Array, Array, Array, Array]:
+def _two_links(one: Values) -> tuple[int, int, float, float]:
     """Return K* at the rates R/slowdown and R, and the costs of a round at R/slowdown.
 
     ``fixed`` and ``marginal`` are the parts of F and M that do not depend on the link.
     """
-    xp, rate, slowdown, token, header, cost, slope = arrays(
-        rate_bps=rate_bps,
-        slowdown=slowdown,
-        bits_per_token=bits_per_token,
-        header_bits=header_bits,
-        fixed=fixed,
-        marginal=marginal,
-    )
-    FACTOR.check(xp, "slowdown", slowdown)
-    COST.check(xp, "fixed", cost)
-    COST.check(xp, "marginal", slope)
-    fast = round_costs(rate, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope)
-    slow = round_costs(
-        rate / slowdown, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope
-    )
-    k_max = xp.asarray(_K_MAX, device=rate.device)
-    lengths = (optimal_draft_length(acceptance, *costs, k_max) for costs in (slow, fast))
-    return (xp, *lengths, *slow)
+    parts = {"bits_per_token": one["bits_per_token"], "header_bits": one["header_bits"]}
+    parts |= {"cloud_base_s": one["fixed"], "cloud_slope_s": one["marginal"]}
+    fast, slow = (round_costs(rate, **parts) for rate in (one["rate_bps"], one["rate_bps"] / one["slowdown"]))
+    lengths = [int(optimal_draft_length(one["acceptance"], *costs, _K_MAX)) for costs in (slow, fast)]
+    return lengths[0], lengths[1], float(slow[0]), float(slow[1])
 
 
-def _of_two_links(side: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function of the instance that calls ``side(acceptance, xp, slow, fast, fixed, marginal)``."""
+def _rate_of_shorter(one: Values) -> float:
+    slow, fast, *costs = _two_links(one)
+    return float(etgr(one["acceptance"], min(slow, fast), *costs))
 
-    @wraps(_two_links)
-    def function(**instance: Array) -> Array:
-        return side(instance["acceptance"], *_two_links(**instance))
 
-    return function
+def _rate_of_slow(one: Values) -> float:
+    slow, _, *costs = _two_links(one)
+    return float(etgr(one["acceptance"], slow, *costs))
+
+
+_of_two_links = partial(
+    host_side,
+    {
+        "acceptance": UNIT_INTERVAL,
+        "rate_bps": positive("give the rate of the link in bit/s"),
+        "slowdown": FACTOR,
+        **dict.fromkeys(("fixed", "marginal"), COST),
+        **dict.fromkeys(("bits_per_token", "header_bits"), not_negative("give a size in bits")),
+    },
+    {},
+)
 
 
 def _small_header(fixed: Array, marginal: Array, bits_per_token: Array, header_bits: Array) -> Array:
@@ -194,6 +187,7 @@ _HEADER = {
     "bits_per_token": 16.0,
     "header_bits": 320.0,
 }
+_LINKS = tuple(_HEADER)
 
 CLAIMS = (
     Claim(
@@ -230,8 +224,8 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), and on Fig. 2"),
         origin=Origin.PUBLISHED,
         statement="a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R)",
-        lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: slow),
-        rhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: fast),
+        lhs=_of_two_links(lambda one: float(_two_links(one)[0]), *_LINKS),
+        rhs=_of_two_links(lambda one: float(_two_links(one)[1]), *_LINKS),
         refuted=_HEADER,
     ),
     Claim(
@@ -239,12 +233,8 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), from (8)"),
         origin=Origin.CORRECTED,
         statement="a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent",
-        lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: etgr(acceptance, slow, fixed, marginal)),
-        rhs=_of_two_links(
-            lambda acceptance, xp, slow, fast, fixed, marginal: etgr(
-                acceptance, xp.minimum(slow, fast), fixed, marginal
-            )
-        ),
+        lhs=_of_two_links(_rate_of_slow, *_LINKS),
+        rhs=_of_two_links(_rate_of_shorter, *_LINKS),
         assumptions=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", _small_header),),
         attained=Attained({**_HEADER, "header_bits": 16.0}),
     ),

@@ -39,9 +39,7 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
 #   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded: the mean
 #   latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is infinite too, and a run's
-#   throughput tends to 0, unless blocks in outage are dropped. A simulated mean latency depends on the number of
-#   samples and on the seed. These are finite: every quantile, the mean outside an outage, the rate, and the mean of a
-#   transfer whose S is drawn again after each coherence time (block_claims).
+#   throughput tends to 0, unless blocks in outage are dropped.
 # finite_mean. By the above, the mean above a small enough cut exceeds any given number.
 # capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
 #   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); summing the Poisson mixture over j in the other

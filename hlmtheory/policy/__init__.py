@@ -6,12 +6,12 @@ users share a band (edge-sd) and a server. The risk of a decision bounds what it
 
 from __future__ import annotations
 
-from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
+from hlmtheory.policy.band import BandUser, plan_users
 from hlmtheory.policy.capacity import SharedServer, server_rates, throughput_shares
 from hlmtheory.policy.codec_hulls import codec_hulls
-from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gain, colocated_plan
+from hlmtheory.policy.colocated import capacity_gain, colocated_plan
 from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
-from hlmtheory.policy.costs import DeviceRule, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.costs import DeviceRule, StageCosts
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
     CertifiedAnswers,
@@ -42,10 +42,8 @@ CLAIMS = (*USER_CLAIMS, *FADING_CLAIMS, *SERVED_CLAIMS, *COLOCATED_CLAIMS)
 __all__ = [
     "CLAIMS",
     "BandUser",
-    "CapacityGain",
     "CertifiedAnswers",
     "CertifiedRows",
-    "ColocatedPlan",
     "DeviceDraft",
     "DevicePolicy",
     "DeviceRule",
@@ -54,21 +52,18 @@ __all__ = [
     "Guarantee",
     "Hulls",
     "LatticeRows",
-    "PlanPart",
     "QueueRates",
     "SeededTokens",
     "ServedPlan",
     "ServerAnswer",
     "ServerPolicy",
     "ServerSession",
-    "SharedPlan",
     "SharedServer",
     "StageCosts",
     "StreamedDevice",
     "StreamedServer",
     "StreamedTokens",
     "UncertaintyLine",
-    "UserPlan",
     "capacity_gain",
     "codec_hulls",
     "colocated_plan",

@@ -26,9 +26,7 @@ from hlmtheory.verification import expected_tokens
 #   same verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a
 #   ≥ 0 is the time of messages, round trip and queue. If K is independent of what would be accepted, rounds of each K
 #   give E(K) in the mean. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s + V) is a mean of
-#   E/(K t_s + V), so it is at most the largest of them. Four conditions are needed. With t_s > t_d a device may be
-#   faster. A round that keeps its draft unverified has one token in t_d, without V. A device that drafts while a round
-#   is verified does not add these times. For the fourth see colocated_speed_any.
+#   E/(K t_s + V), so it is at most the largest of them.
 # colocated_speed_any. False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is
 #   rejected), t = 0.1, V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that
 #   sees after one draft that it is unsure, and then sends, gives 11 + 1 tokens in 2 + 1.1 seconds.

@@ -26,9 +26,7 @@ from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
 #   n sequences share the rate n E/T(n) evenly, and an arrival joins at once: processor sharing. Then the number in the
 #   server has the law π(n) ∝ Π_{i≤n} load T(i)/(i E), whatever the law of G (kelly1979reversibility, insensitivity).
 #   With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 - p) =
-#   load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E. In rounds: if a share δ of the sequences
-#   ends in each, the batch has over rounds the mean μ = load F/(E - load S) and the variance V from δμ(2 - δ) =
-#   V (1 - (1 - δ + δp)²); over time its mean is μ + S V/(F + S μ), which tends to the same as δ → 0.
+#   load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E.
 # goodput_light. With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load
 #   (F_0 + S_0)/(1 - load S_0) is load (F_0 S_K - S_0 F_K) ≤ G(1) = v (1 - B*), linear in the load, and both sides are
 #   B* - 1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.

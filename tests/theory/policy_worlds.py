@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlmtheory.codec import CodecMenu
-from hlmtheory.policy import StageCosts, UserPlan, codec_hulls, plan_user
+from hlmtheory.policy import StageCosts, codec_hulls, plan_user
+from hlmtheory.policy.costs import UserPlan
 from hlmtheory.policy.plan_law import Law, World, law_of
 
 KINDS = (("top-k",), ("lattice",), ("mixture",), ("top-k", "lattice", "mixture"))

@@ -17,7 +17,7 @@ from hlmtheory.draft_length.optimum import (
     surrogate_draft_length,
 )
 from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate, split_tokens
-from hlmtheory.draft_length.rates import cost_per_token, etgr
+from hlmtheory.draft_length.rates import etgr
 from hlmtheory.draft_length.rounds import round_costs, synchronisation_time
 from hlmtheory.draft_length.tracking import AcceptanceTracker
 
@@ -25,7 +25,6 @@ __all__ = [
     "CLAIMS",
     "AcceptanceTracker",
     "acceptance_by_depth",
-    "cost_per_token",
     "critical_delays",
     "draft_length_regret",
     "etgr",

@@ -380,7 +380,6 @@ OWN: dict[str, dict[str, Any]] = {
     "kkt_residual": {"shares": [0.5, 0.5]},
     "round_costs": {"header_bits": 320.5},
     "etgr": {"draft_length": 3},
-    "cost_per_token": {"draft_length": 3},
     "optimistic_draft_length": {"accepted": [3, 1], "error": 0.25},
     "online_regret_bound": {"error": 0.25},
     "synchronisation_time": {"rate_bps": 10000000.0},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hlmtheory.draft_length import (
-    cost_per_token,
+    etgr,
     optimal_draft_length,
     surrogate_draft_length,
     synchronisation_time,
@@ -57,8 +57,8 @@ def _parts(name: str) -> dict[str, Any]:
     fixed, draft, waits = _costs()
     lengths = np.asarray(DRAWN)
     cloud = 1e3 * CLOUD_S
-    communication = np.asarray(cost_per_token(GAMMA, lengths, fixed - cloud, waits[name]))
-    computation = np.asarray(cost_per_token(GAMMA, lengths, cloud, draft))
+    communication = 1.0 / np.asarray(etgr(GAMMA, lengths, fixed - cloud, waits[name]))
+    computation = 1.0 / np.asarray(etgr(GAMMA, lengths, cloud, draft))
     total = communication + computation
     return {
         "name": f"{name} signal",

@@ -22,6 +22,9 @@ from hlmtheory.serving.pipeline import finish_time, in_turn, longest_first, part
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
 
 
+STATIC = 4
+"""Tasks per batch of ``static``; the paper prints no number."""
+
 FEW_TASKS = 16
 """Most tasks for which ``improved`` begins from several plans."""
 
@@ -53,7 +56,6 @@ class Options:
 
     schedule: str = "barrier"
     rule: str = "together"
-    static_size: int = 4
     max_labels: int = 100
 
 
@@ -270,12 +272,10 @@ def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
     return batches
 
 
-def _of_size(size: int | None) -> Callable[[Problem, list[int]], Candidate]:
-    def method(problem: Problem, lengths: list[int]) -> Candidate:
-        batch = problem.options.static_size if size is None else size
-        return _over_lengths(problem, lengths, lambda length: problem.plan(_in_sizes(problem, batch, length), length))
-
-    return method
+def _of_size(size: int) -> Callable[[Problem, list[int]], Candidate]:
+    return lambda problem, lengths: _over_lengths(
+        problem, lengths, lambda length: problem.plan(_in_sizes(problem, size, length), length)
+    )
 
 
 def _max(problem: Problem, lengths: list[int]) -> Candidate:
@@ -367,7 +367,7 @@ METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
     "exact": _exact,
     "balanced": _balanced,
     "none": _of_size(1),
-    "static": _of_size(None),
+    "static": _of_size(STATIC),
     "max": _max,
     "heuristic": _heuristic,
     "sequential": _sequential,

@@ -55,12 +55,6 @@ class Plan:
         """Upper bound on how far the latency exceeds the optimum: latency / lower bound - 1."""
         return max(self.latency / self.lower_bound - 1.0, 0.0) if self.lower_bound > 0 else 0.0
 
-    @property
-    def is_partition(self) -> bool:
-        """Whether every task is in exactly one batch, (24c); False for ``dp-printed``."""
-        tasks = sorted(task for batch in self.batches for task in batch)
-        return tasks == list(range(len(tasks)))
-
 
 def plan(
     tasks: Sequence[Task],
@@ -70,7 +64,6 @@ def plan(
     schedule: str = "barrier",
     memory_rule: str = "together",
     draft_lengths: Iterable[int] = range(1, 11),
-    static_size: int = 4,
     max_labels: int = 100,
 ) -> Plan:
     """Batches and draft length for a set of tasks: edge-sd (28) for every draft length, then (33) by enumeration.
@@ -94,8 +87,6 @@ def plan(
         (24b) with (10) as printed, which can exceed the memory (``batching.memory_each``). "ignored": no limit.
     draft_lengths : iterable of int, default 1..10
         Each 1 or more. A length at which a task does not fit the memory is left out.
-    static_size : int, default 4
-        Tasks per batch of ``static``; the paper prints no number.
     max_labels : int, default 100
         Largest number of states that ``pareto`` keeps per prefix.
 
@@ -132,7 +123,6 @@ def plan(
     options = methods.Options(
         schedule,
         "ignored" if method == "autoregressive" else memory_rule,
-        number(POSITIVE_COUNT, "static_size", static_size),
         number(POSITIVE_COUNT, "max_labels", max_labels),
     )
     lengths = fitting_lengths(tasks, service, lengths, options.rule)

@@ -86,8 +86,24 @@ class BandUser:
         return (id(self.hulls), replace(self.costs, seconds_per_bit=1.0), *plain, *arrays, other)
 
 
+class Bounded:
+    """A plan of several users with a value and an upper bound on that of others."""
+
+    __slots__ = ()
+    value: float
+    upper_bound: float
+    utility: str
+
+    @property
+    def gap(self) -> float:
+        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
+        if self.utility == "log":
+            return max(self.upper_bound - self.value, 0.0)
+        return max(self.upper_bound / self.value - 1.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
-class SharedPlan:
+class SharedPlan(Bounded):
     """Plans and shares of several users, and an upper bound on the value of any plans and shares, rounded up."""
 
     users: tuple[UserPlan, ...]  # each at its share, as are its rate and its air time
@@ -100,13 +116,6 @@ class SharedPlan:
     def rates(self) -> Numbers:
         """Tokens a second of each user."""
         return np.asarray([one.rate for one in self.users])
-
-    @property
-    def gap(self) -> float:
-        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
-        if self.utility == "log":
-            return max(self.upper_bound - self.value, 0.0)
-        return max(self.upper_bound / self.value - 1.0, 0.0)
 
 
 def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedPlan:

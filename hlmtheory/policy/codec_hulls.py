@@ -16,7 +16,8 @@ from hlmtheory._domains import DomainError, instance
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import CodecChoice, CodecMenu
 from hlmtheory.codec.menu import KINDS, LATTICE, MIXTURE, TOP_K, candidates, grid, top_k_bits
-from hlmtheory.policy.hulls import Hulls, Integers, Numbers
+from hlmtheory.policy.costs import Integers, Numbers
+from hlmtheory.policy.hulls import Hulls
 from hlmtheory.truncation.levels import levels_of, slack, values_of
 
 _BLOCK = 64  # rows that are rounded together

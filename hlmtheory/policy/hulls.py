@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import COUNT, Domain, DomainError, instance, numbers
 from hlmtheory._quantities import not_negative
 from hlmtheory.codec import CodecChoice
-
-Numbers = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from hlmtheory.policy.costs import Integers, Numbers
 
 _FINITE = not_negative("give bits of messages")
 _DEAREST = 1e290  # price of risk; a higher one, times others, may overflow

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._domains import DomainError, instance, instances, option
-from hlmtheory.policy.band import BandUser, Toll, curves_of, plan_at, planned_users
+from hlmtheory.policy.band import BandUser, Bounded, Toll, curves_of, plan_at, planned_users
 from hlmtheory.policy.band_shares import improved_shares, priced_shares
 from hlmtheory.policy.capacity import UTILITIES, SharedServer, server_rates
 from hlmtheory.policy.columns import ROUNDING
@@ -28,7 +28,7 @@ _UPDATES = 400  # of the parts of mixed rates
 
 
 @dataclass(frozen=True, slots=True)
-class ServedPlan:
+class ServedPlan(Bounded):
     """Plans and shares of several users of one server, their rates, and a bound that no others exceed, rounded up."""
 
     users: tuple[UserPlan, ...]  # each at its share; its rate is that with a free server
@@ -40,13 +40,6 @@ class ServedPlan:
     value: float  # Σ ω X, or Σ ω log X
     upper_bound: float
     utility: str
-
-    @property
-    def gap(self) -> float:
-        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
-        if self.utility == "log":
-            return max(self.upper_bound - self.value, 0.0)
-        return max(self.upper_bound / self.value - 1.0, 0.0)
 
 
 def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str = "linear") -> ServedPlan:

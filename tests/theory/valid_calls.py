@@ -136,7 +136,7 @@ SHARED: list[tuple[Any, str]] = [
     (2.5, "bias_budget context k_factor mean_draft_length round_limit_s sharpness tokens upper"),
     (False, "binned block close exact index printed"),
     (100, "bits_limit max_labels steps"),
-    (4, "bits_per_probability static_size"),
+    (4, "bits_per_probability"),
     (16.5, "bits_per_token header_bits"),
     (
         1.5,

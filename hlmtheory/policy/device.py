@@ -58,7 +58,7 @@ from hlmtheory.policy.device_parts import (
     replacement,
     stream_place,
 )
-from hlmtheory.policy.hulls import Hulls
+from hlmtheory.policy.hulls import Hulls, choice_of
 
 REQUEST = b"\0"
 """The message of a round without drafts: a request for one token."""
@@ -271,7 +271,7 @@ class DevicePolicy:
             hulls = codec_hulls(row[None], menu=self.messages.menu)
             corner, fits = cheapest_corner(hulls, rule.bit_price, rule.risk_price(place), self.bits_limit)
             cost = rule.bit_price * float(hulls.bits[corner])
-            choice = hulls.choice(corner)
+            choice = choice_of(hulls, corner)
             bias = float(choice.bias)
         # 2. skip, if the message costs more than the risk
         beta: float | None = None

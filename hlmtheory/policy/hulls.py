@@ -59,10 +59,11 @@ class Hulls:
         """N."""
         return len(self.start) - 1
 
-    def choice(self, corner: int) -> CodecChoice:
-        """How a corner is written."""
-        codec = instance("codec", self.codec, CodecChoice)
-        return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})
+
+def choice_of(hulls: Hulls, corner: int) -> CodecChoice:
+    """How a corner is written."""
+    codec = instance("codec", hulls.codec, CodecChoice)
+    return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})
 
 
 def lower_hulls(bits: Array, risk: Array) -> Hulls:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hlmtheory.codec import coded_message, decode, decoded_rows, encode
 from hlmtheory.policy.costs import Integers, Numbers, PlanPart, StageCosts, UserPlan
-from hlmtheory.policy.hulls import Hulls
+from hlmtheory.policy.hulls import Hulls, choice_of
 
 
 class Law(NamedTuple):
@@ -76,7 +76,7 @@ def _place(world: World, corners: Integers, skips: Callable[[int], bool]) -> _Pl
         if skips(row):
             law[x, d] += own
             continue
-        choice, p = world.hulls.choice(int(corners[row])), world.target[x]
+        choice, p = choice_of(world.hulls, int(corners[row])), world.target[x]
         message = decode(encode(coded_message(world.draft[x], choice, token=int(d))))
         residual = np.maximum(p - decoded_rows(message)[0], 0.0)  # type: ignore[arg-type]
         accepted = min(1.0, p[d] / own)

@@ -386,6 +386,7 @@ OWN: dict[str, dict[str, Any]] = {
     "AcceptanceTracker": {"accepted": 0.75, "examined": 1.5},
     "AcceptanceTracker.update": {"accepted": 2, "draft_length": 6},
     "acceptance_by_depth": {"method": "anytime"},
+    "tokens_by_length": {"method": "anytime"},
     "Service": {"draft": MODEL, "acceptance": 0.5},
     "peak_memory": {"input_tokens": 5.5, "output_tokens": 10.5, "draft_length": 1},
     "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from validation.cli.commands import main
-from validation.site.pages import OTHERS, contents, pages, relinked
+from validation.site.pages import OTHERS, pages, relinked
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted({"README.md", "CONTRIBUTING.md", *(name for name in pages() if name.startswith("docs/"))})
@@ -87,12 +87,6 @@ def test_the_python_of_a_page_runs(file: str, tmp_path: Path, monkeypatch: pytes
 def test_no_link_of_a_page_is_dead(file: str) -> None:
     names = pages() | {file: pages().get(file, "readme")}
     relinked((ROOT / file).read_text(encoding="utf-8"), file, names)
-
-
-def test_every_page_is_in_the_contents_once() -> None:
-    listed = [name for names in contents(pages().values()).values() for name in names]
-    assert len(listed) == len(set(listed))
-    assert set(listed) - {"examples/index", "theory/index", "api/index"} == set(pages().values()) - {"index"}
 
 
 def test_the_list_of_commands_is_complete() -> None:

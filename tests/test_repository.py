@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from validation.site.pages import REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "transformers", "scipy.stats", "cvxpy", "sympy", "statsmodels", "pandas", "matplotlib")
@@ -98,22 +97,6 @@ def test_importing_hlmtheory_imports_nothing_heavy():
     assert done.stdout.split() == []
 
 
-def imported(path: Path) -> set[str]:
-    """Return the top-level packages that a file imports, anywhere in the file."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.split(".")[0])
-    return names
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "hlmtheory").rglob("*.py")), ids=lambda path: path.stem)
-def test_the_theory_does_not_know_the_validation(path):
-    assert not imported(path) & {"validation", "tests", "transformers", "matplotlib"}
-
-
 def test_the_version_is_the_same_everywhere():
     version = pyproject()["project"]["version"]
     assert hlmtheory.__version__ == version
@@ -125,16 +108,6 @@ def test_the_version_is_the_same_everywhere():
     assert f'\ndate-released: "{newest[1]}"\n' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_the_address_of_the_repository_is_the_same_everywhere():
-    urls = pyproject()["project"]["urls"]
-    assert {"Homepage", "Documentation", "Changelog", "Issues", "Source"} <= set(urls)
-    assert all(url.startswith(REPOSITORY) for url in urls.values())
-    assert f'\nrepository-code: "{REPOSITORY}"\n' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    for url in urls.values():
-        if match := re.fullmatch(rf"{re.escape(REPOSITORY)}/(?:blob|tree)/main/(.+)", url):
-            assert (ROOT / match[1]).exists()
-
-
 def python_blocks(text: str) -> list[str]:
     """The fenced Python blocks of a Markdown text."""
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -142,27 +115,6 @@ def python_blocks(text: str) -> list[str]:
 
 def readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def long_description() -> str:
-    """The README as the build writes it for a package index."""
-    hook = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
-    text = "".join((ROOT / part["path"]).read_text(encoding="utf-8") for part in hook["fancy-pypi-readme"]["fragments"])
-    for one in hook["fancy-pypi-readme"]["substitutions"]:
-        text = re.sub(one["pattern"], one["replacement"], text)
-    return text
-
-
-def test_the_links_and_pictures_of_the_long_description_are_absolute_and_lead_to_files():
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    raw = urls["Source"].replace("https://github.com/", "https://raw.githubusercontent.com/")
-    link = r"(?:(!)\[[^\]]*\]|\])\(([^()\s]+)\)"  # also the one around a picture
-    relative, absolute = re.findall(link, readme()), re.findall(link, long_description())
-    assert len(relative) == len(absolute) > 10
-    assert {mark for mark, _ in absolute} == {"", "!"}
-    for (mark, path), (_, address) in zip(relative, absolute, strict=True):
-        assert address == (f"{raw}/main/{path}" if mark else f"{urls['Source']}/blob/main/{path}")
-        assert (ROOT / path).is_file(), path
 
 
 def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ from tests.validation.stored_traces import stored
 from validation.claims import check, order
 from validation.claims.check import Results, check_trace
 from validation.cli import drawing
-from validation.errors import UserError
 from validation.plots import FIGURES
 from validation.processes import POLL_S, Processes
 from validation.trace.reader import Trace
@@ -68,12 +67,6 @@ def until(fact: Callable[[], bool]) -> None:
 # ---------------------------------------------------------------------------------------------------- processes
 
 
-def test_results_come_in_the_order_of_the_calls(two: Processes) -> None:
-    found = two.in_order(((divmod, (n, 7)) for n in range(100)), ahead=9)
-    assert list(found) == [divmod(n, 7) for n in range(100)]
-    assert list(two.in_order([], ahead=9)) == []
-
-
 def test_the_first_call_that_fails_is_told(two: Processes) -> None:
     calls: list[Any] = [(int, ("1",)), (int, ("two",)), (int, ("three",))]
     found = two.in_order(calls, ahead=3)
@@ -89,13 +82,6 @@ def test_a_lost_process_is_replaced_and_its_call_made_again(tmp_path: Path) -> N
     with Processes(2) as processes:
         found = list(processes.in_order(calls, ahead=3))
     assert found == [divmod(0, 7), divmod(1, 7), divmod(2, 7), b"done\n", divmod(4, 7), divmod(5, 7)]
-
-
-def test_processes_that_are_lost_again_and_again_are_one_sentence() -> None:
-    calls = [(subprocess.check_output, (["sh", "-c", "kill -9 $PPID"],))]
-    said = r"A worker process ended 3 times [^.]*free some memory, and run the same command again\."
-    with Processes(1) as processes, pytest.raises(UserError, match=said):
-        list(processes.in_order(calls, ahead=2))
 
 
 def test_ctrl_c_ends_the_processes_at_once() -> None:
@@ -150,13 +136,6 @@ def test_the_check_finds_the_same_in_processes(trace: Trace, two: Processes, tmp
     with pytest.raises(KeyboardInterrupt):
         checked(trace, parts=order.in_processes(two), kept=tmp_path / "kept", progress=press)
     assert checked(trace, kept=tmp_path / "kept") == whole  # goes on without processes
-
-
-@pytest.mark.parametrize("free", [None, 0, 3 * order.PROCESS_MEMORY, 10**15])
-def test_processes_are_bounded_by_memory_and_by_cores(free: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "free_host_memory", lambda: free)
-    monkeypatch.setattr(check, "cores", lambda: 8)
-    assert order.workers_here(4096) == {None: 8, 0: 1, 10**15: 8}.get(free, 3)
 
 
 def drawn(trace: Trace, folder: Path, processes: Processes) -> tuple[dict[str, bytes], list[int]]:

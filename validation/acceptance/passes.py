@@ -71,9 +71,8 @@ class Passes:
         return [found.sentence(name) for name, found in both if found is not None]
 
 
-def read_passes(path: str | Path) -> Passes:
-    """Return the passes of a table."""
-    path = Path(path)
+def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:
+    """Return batch, width, context and ms of the passes of each model that a table has, (n, 4)."""
     try:
         with naming(path), path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
@@ -83,11 +82,13 @@ def read_passes(path: str | Path) -> Passes:
     if missing := [name for name in _COLUMNS if name not in names]:
         raise UserError(f"{path} has no column {missing[0]}; a table of passes has batch, width, context and ms.")
     rows = [(_model(path, number, row), _numbers(path, number, row)) for number, row in enumerate(lines, 2)]
-    found = {}
-    for model in _MODELS:
-        passes = np.array([row for name, row in rows if name == model]).reshape(-1, 4)
-        if len(passes):
-            found[model] = _measured(path, model, passes)
+    return {model: np.array([row for name, row in rows if name == model]) for model in {name for name, _ in rows}}
+
+
+def read_passes(path: str | Path) -> Passes:
+    """Return the passes of a table."""
+    path = Path(path)
+    found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path).items()}
     if "target" not in found:
         raise UserError(f"{path} has no pass of the target model.")
     return Passes(found["target"], found.get("draft"))

@@ -11,129 +11,91 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.cli.display import open_console, waiting
-from validation.cli.options import PLACE
+from validation.cli.display import open_console
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
+from validation.cli.tables import print_table, say
 from validation.errors import UserError, naming
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
-    from rich.table import Table
 
-    from validation.acceptance.engines import Reading
     from validation.acceptance.passes import Passes
     from validation.acceptance.planners import Estimate, NextN
-    from validation.acceptance.published import PublishedPasses
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
-    from validation.planning.lossy import Price
 
-NON_NEGATIVE = click.FloatRange(min=0.0)
 _LARGEST_BATCH = 65536
 
 
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0.0, min_open=True, max=86_400.0),
-    default=60.0,
-    show_default=True,
-    help="Seconds between the two scrapes of a server that is given by its address.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.0, min_open=True, max=3_600.0),
-    default=10.0,
-    show_default=True,
-    help="Seconds that such a server may be silent.",
-)
-@click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
-@click.option(
+@option("--only", "Read only records whose engine name contains this word, for example eagle.")
+@option(
     "--drafts",
-    multiple=True,
-    type=click.Choice(DRAFTS),
-    help="How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
+    "How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
     "With --reconcile it is of both engines; give it twice for two ways.",
-)
-@click.option(
-    "--verification",
+    click.Choice(DRAFTS),
     multiple=True,
-    type=click.Choice(list(VERIFICATIONS)),
-    help="How it accepted them; the first three keep the target's distribution. Twice, as --drafts.",
 )
-@click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
-@click.option("--verify-ms", type=NON_NEGATIVE, help="Time of one pass of the target model.")
-@click.option("--draft-ms", type=NON_NEGATIVE, help="Time of one pass of the draft model.")
-@click.option(
-    "--verify-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each token adds to the target's pass."
+@option(
+    "--verification",
+    "How it accepted them; the first three keep the target's distribution. Twice, as --drafts.",
+    click.Choice(list(VERIFICATIONS)),
+    multiple=True,
 )
-@click.option(
-    "--draft-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each sequence adds to the draft's pass."
+@option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
+@option("--verify-ms", "Time of one pass of the target model.", AT_LEAST_0)
+@option("--draft-ms", "Time of one pass of the draft model.", AT_LEAST_0)
+@option(
+    "--verify-us-per-token",
+    "Time that each token adds to the target's pass.",
+    AT_LEAST_0,
+    default=0.0,
+    show_default=False,
 )
-@click.option(
+@option(
+    "--draft-us-per-token",
+    "Time that each sequence adds to the draft's pass.",
+    AT_LEAST_0,
+    default=0.0,
+    show_default=False,
+)
+@option(
     "--passes",
-    type=click.Path(path_type=Path),
-    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model; or "
-    "the name of a published fit, which needs --context: h100-llama-3.1-8b.",
+    "Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
+    FILE,
 )
-@click.option(
-    "--context", type=NON_NEGATIVE, help="With --passes: cached tokens of a sequence.  [default: the table's median]"
-)
-@click.option("--rtt-ms", type=NON_NEGATIVE, default=0.0, help="Round-trip time of the link, paid once per round.")
-@click.option(
+@option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
+@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, default=0.0, show_default=False)
+@option(
     "--batch",
-    type=click.IntRange(1, _LARGEST_BATCH),
-    help="Largest batch of the schedule.  [default: the largest of --passes, else 1]",
+    "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
+    click.IntRange(1, _LARGEST_BATCH),
 )
-@click.option(
-    "--confidence", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95, show_default=True
-)
-@click.option("--records", type=click.Path(path_type=Path), help="Write the records here, as AIPerf's JSONL.")
-@click.option("--profile", type=click.Path(path_type=Path), help="Write speculation_profile.json here.")
-@click.option(
-    "--schedule", type=click.Path(path_type=Path), help="Write draft lengths by batch size here, for vLLM, as JSON."
-)
-@click.option(
-    "--sglang",
-    type=click.Path(path_type=Path),
-    help="Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.",
-)
-@click.option(
-    "--reconcile",
-    "others",
+@option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
+@option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
+@option("--schedule", "Write draft lengths by batch size here, for vLLM, as JSON.", FILE)
+@option("--sglang", "Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.", FILE)
+@option(
+    "--reconcile others",
+    "The counts of another engine for the same models: say why the two print different acceptance.",
     multiple=True,
     metavar="FILE",
-    help="The counts of another engine for the same models: say why the two print different acceptance.",
 )
-@click.option(
+@option(
     "--laws",
-    type=PLACE,
-    help="A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
+    "A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
+    PLACE,
 )
-@click.option(
-    "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
-)
-@click.option(
-    "--price",
-    type=click.Path(path_type=Path),
-    help="A trace of both models: print what the lossy rule of --verification costs in total variation, and buys.",
-)
-@click.option(
-    "--rule",
-    help="With --price: its parameters. threshold: single=0.8,acc=0.9; typical: epsilon=0.09,delta=0.3; "
-    "relaxed: topk=2,delta=0.3.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@json_option
 def acceptance(
     files: tuple[str, ...],
-    wait: float,
-    timeout: float,
     only: str | None,
     drafts: tuple[str, ...],
     verification: tuple[str, ...],
@@ -148,51 +110,42 @@ def acceptance(
     batch: int | None,
     confidence: float,
     records: Path | None,
-    profile: Path | None,
     schedule: Path | None,
     sglang: Path | None,
     others: tuple[str, ...],
     laws: Place | None,
-    figure: Path | None,
-    price: Path | None,
-    rule: str | None,
     as_json: bool,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
     FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
-    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content. The address of a
-    running server, such as http://localhost:8000/metrics, is scraped twice, --wait seconds apart.
+    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
-    rule are not averaged. An answer with several samples (n > 1) is left out and named. A lossy rule gets a price with
-    --price. --reconcile says whether two engines accept differently, or only count differently; --laws whether an
-    engine accepts what a trace of its two models gives.
+    rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
+    engines accept differently, or only count differently; --laws whether an engine accepts what a trace of its two
+    models gives.
     """
+    from validation.acceptance.engines import read_acceptance
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
-    from validation.acceptance.published import PUBLISHED
     from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
-    from validation.acceptance.summary import speculation_profile, speculative_config, summarise
+    from validation.acceptance.summary import speculative_config, summarise
 
-    fitted: Passes | PublishedPasses | None = PUBLISHED.get(str(passes))
-    if fitted is None and passes is not None:
-        fitted = read_passes(passes)
+    fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
     times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
     if batch is None:
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
-    if rule is not None and price is None:
-        raise UserError("--rule gives the parameters of a price; give the trace with --price.")
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
-    read = _read(console, files, wait, timeout)
+    read = read_acceptance(*files)
     found = _of_one_engine(read.records, only)
-    second = _of_one_engine(_read(console, others, wait, timeout).records, None) if others else []
+    second = _of_one_engine(read_acceptance(*others).records, None) if others else []
     found, second = (
         [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
         for side, records in enumerate((found, second))
@@ -215,56 +168,33 @@ def acceptance(
         compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
     elif laws is not None:
         by_law = laws_beside(first, laws, confidence)
-    if sglang is not None:
-        with naming(sglang):
-            sglang.write_text(json.dumps(adaptive_config(summary, times), indent=1) + "\n", encoding="utf-8")
-    if profile is not None:
-        with naming(profile):
-            profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
-    if schedule is not None:
-        with naming(schedule):
-            schedule.write_text(json.dumps(speculative_config(summary), indent=1) + "\n", encoding="utf-8")
+    files_of: dict[Path | None, Callable[[], Any]] = {
+        sglang: lambda: adaptive_config(summary, times),
+        schedule: lambda: speculative_config(summary),
+    }
+    for path, made in files_of.items():
+        if path is not None:
+            with naming(path):
+                path.write_text(json.dumps(made(), indent=1) + "\n", encoding="utf-8")
     if records is not None:
         with naming(records):
             write_records(found, records)
-    if figure is not None:
-        from validation.plots.common.acceptance import draw_tokens
-
-        with naming(figure):
-            draw_tokens(summary, figure)
     for said in [] if fitted is None else fitted.sentences():
-        console.print(said, soft_wrap=True, highlight=False)
+        say(console, said)
     _show(console, summary)
     _show_planned(console, summary, length, planned)
     if compared is not None:
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
-        console.print(said, soft_wrap=True, highlight=False, markup=False)
-    cost = None if price is None else _price(price, rule, summary, draft_length, confidence)
-    for said in () if cost is None else cost.sentences():
-        console.print(said, soft_wrap=True, highlight=False, markup=False)
-    for path in (profile, schedule, sglang, records, figure):
+        say(console, said)
+    for path in (schedule, sglang, records):
         if path is not None:
-            console.print(str(path), soft_wrap=True)
+            say(console, str(path))
     if as_json:
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
-        more |= {} if cost is None else {"price": cost.as_json()}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
         print_json(summary.as_json() | more)
-
-
-def _read(console: Console, files: Sequence[str], wait: float, timeout: float) -> Reading:
-    from validation.acceptance.engines import read_acceptance, read_server
-    from validation.acceptance.server import is_address
-
-    addresses = [name for name in files if is_address(name)]
-    if not addresses:
-        return read_acceptance(*files)
-    if len(files) > 1:
-        raise UserError(f"{addresses[0]} is scraped twice by itself; give one address, or files.")
-    with waiting(console, f"{wait:g} s between two scrapes of {addresses[0]}"):
-        return read_server(addresses[0], wait, timeout)
 
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
@@ -314,19 +244,8 @@ def _reconciled(
     return found, lengths_by_law(open_trace(laws), length, confidence)
 
 
-def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | None, confidence: float) -> Price:
-    from validation.planning.lossy import parameters_of, price_of
-    from validation.trace.reader import open_trace
-
-    if summary.verification is None:
-        raise UserError("A price is that of a rule; name it with --verification.")
-    parameters = parameters_of(summary.verification, rule or "")
-    length = draft_length or max((one.draft_length for one in summary.lengths), default=1)
-    return price_of(open_trace(path), summary.verification, parameters, length, confidence)
-
-
 def _times(
-    fitted: Passes | PublishedPasses | None,
+    fitted: Passes | None,
     context: float | None,
     rtt_ms: float,
     verify_ms: float | None,
@@ -334,8 +253,7 @@ def _times(
     verify_us_per_token: float,
     draft_us_per_token: float,
 ) -> RoundTimes | None:
-    """Return the times of a round from a table of passes, a published fit or options; None without any."""
-    from validation.acceptance.published import PublishedPasses
+    """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
     draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
@@ -343,13 +261,6 @@ def _times(
     if fitted is not None:
         if verify_ms is not None or verify_us_per_token:
             raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
-        if isinstance(fitted, PublishedPasses):
-            if draft is not None or context is None:
-                raise UserError(
-                    "A published fit has the times of its own drafts, and its cache is not yours; give --context, the "
-                    "mean cached tokens of a sequence, and leave out --draft-ms."
-                )
-            return fitted.times(context, rtt_ms / 1e3)
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
             wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
@@ -382,130 +293,86 @@ def _times(
 
 
 def _show(console: Console, summary: Summary) -> None:
-    from rich import box
-    from rich.table import Table
-
-    console.print(
+    say(
+        console,
         f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} records accepted {summary.accepted:,} "
         f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens.",
-        soft_wrap=True,
+        *summary.remarks,
     )
-    for remark in summary.remarks:
-        console.print(remark, soft_wrap=True, markup=False)
     if summary.left_out:
         first, count = summary.left_out[0], len(summary.left_out)
         said = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
-        console.print(f"Left out: {said}.", soft_wrap=True, markup=False)
+        say(console, f"Left out: {said}.")
     if not summary.identified:
-        console.print(
-            f"The acceptance at each depth is not identified: {summary.reason}.", soft_wrap=True, markup=False
-        )
-    if summary.depths:
-        table = Table(title="Acceptance of a draft, given that all earlier ones were accepted", box=box.SIMPLE)
-        for head in ("depth", "examined", "accepted", "acceptance", "interval"):
-            table.add_column(head, justify="right")
-        for one in summary.depths:
-            rate = f"{one.acceptance:.4f}" if one.acceptance == one.acceptance else "-"
-            table.add_row(
-                str(one.depth), f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.4f} to {one.high:.4f}"
-            )
-        console.print(table)
+        say(console, f"The acceptance at each depth is not identified: {summary.reason}.")
+    rows = []
+    for one in summary.depths:
+        rate = "-" if isnan(one.acceptance) else f"{one.acceptance:.4f}"
+        rows.append([one.depth, f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.4f} to {one.high:.4f}"])
+    heads = ("depth", "examined", "accepted", "acceptance", "interval")
+    print_table(console, "Acceptance of a draft, given that all earlier ones were accepted", heads, rows)
     if summary.lengths:
-        console.print(_token_table(summary))
+        print_table(console, "Tokens of a round", *_token_table(summary))
         if summary.lengths[0].same_text is not None and not summary.copied:
-            console.print(
+            say(
+                console,
                 "Tokens at a shorter length assume that its rounds begin at similar places. If drafts copy passages, "
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
-                soft_wrap=True,
             )
         said = f" Read from: {summary.reason}." if summary.identified else ""
-        console.print(f"Intervals: {summary.intervals}.{said}", soft_wrap=True)
+        say(console, f"Intervals: {summary.intervals}.{said}")
     if summary.best is not None:
-        console.print(_advice(summary), style="bold", soft_wrap=True)
-        if said := _crossing(summary):
-            console.print(said, style="bold", soft_wrap=True)
+        say(console, _advice(summary), *_crossing(summary), style="bold")
         if summary.schedule[-1][1] > 1:
             said = json.dumps([list(one) for one in summary.schedule])
-            console.print(
-                f'By batch size: "num_speculative_tokens_per_batch_size": {said}', soft_wrap=True, markup=False
-            )
+            say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {said}')
 
 
 def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:
-    console.print(f"Acceptance length of the recorded steps: {length} tokens.", soft_wrap=True, highlight=False)
+    say(console, f"Acceptance length of the recorded steps: {length} tokens.")
+    whom = "For AIConfigurator and AISimulate:"
     if not planned:
-        console.print(
-            f"For AIConfigurator and AISimulate: nextn_accepted = {length + -1.0}, at the engine's nextn.",
-            soft_wrap=True,
-            highlight=False,
-        )
-        return
-    recorded = max(summary.counts or {})
-    wanted = {recorded, *([summary.best] if summary.best else [])}
-    for one in planned:
-        if one.nextn in wanted:
-            console.print(
-                f"For AIConfigurator and AISimulate: nextn = {one.nextn}, nextn_accepted = {one.nextn_accepted}.",
-                soft_wrap=True,
-                highlight=False,
-            )
+        say(console, f"{whom} nextn_accepted = {length + -1.0}, at the engine's nextn.")
+    wanted = {max(summary.counts or [0]), summary.best or None}
+    said = (f"{whom} nextn = {x.nextn}, nextn_accepted = {x.nextn_accepted}." for x in planned if x.nextn in wanted)
+    say(console, *said)
 
 
-def _token_table(summary: Summary) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="Tokens of a round", box=box.SIMPLE)
-    timed = summary.best is not None
-    split = summary.lengths[0].same_text is not None
-    heads = ["drafts"]
+def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    heads, rows = ["drafts"], []
     if summary.copied:
         heads += ["tokens, at least"]
     else:
         heads += ["tokens" if summary.identified else "tokens, at least", "interval"]
-        heads += ["one draft more adds"] if summary.identified else []
-        heads += ["if drafts copy"] if split else []
-    for head in (*heads, *(["tokens/s"] if timed else [])):
-        table.add_column(head, justify="right")
-    for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
+        heads += ["if drafts copy"] if summary.lengths[0].same_text is not None else []
+    heads += ["tokens/s"] if summary.best is not None else []
+    for here in summary.lengths:
         cells = [str(here.draft_length)]
         if not summary.copied:
-            adds = f"0 to {summary.next_adds_at_most:.4f}" if later is None else f"{later.tokens - here.tokens:.4f}"
             cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
-            cells += [adds] if summary.identified else []
         cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
-        table.add_row(*cells)
-    return table
+        rows.append(cells)
+    return heads, rows
 
 
-def _crossing(summary: Summary) -> str:
-    """Return from which batch on drafting loses, with the interval; empty if nothing is asked of larger batches."""
+def _crossing(summary: Summary) -> list[str]:
+    """Return from which batch on drafting loses, with the interval; nothing if no larger batch is asked about."""
     found = summary.crossover
     if found is None or (found.loses_from is None and summary.schedule[-1][1] == 1):
-        return ""
-    if found.loses_from is None:
-        said = "With these times drafting pays at every large batch"
-    else:
-        said = f"With these times drafting loses from a batch of {found.loses_from:,} on"
+        return []
+    said = f"loses from a batch of {found.loses_from:,} on" if found.loses_from else "pays at every large batch"
     ends = [f"{end:,.0f}" if isfinite(end) else "never" for end in (found.low, found.high) if not isnan(end)]
-    return f"{said} ({' to '.join(ends)}, by the intervals of the tokens; times as given)." if ends else f"{said}."
+    more = f" ({' to '.join(ends)}, by the intervals of the tokens; times as given)" if ends else ""
+    return [f"With these times drafting {said}{more}."]
 
 
 def _advice(summary: Summary) -> str:
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
-        said = (
-            f"Best draft length for these times: 0. Drafting does not pay: {alone}. If every draft were accepted, it "
-            f"would give {summary.perfect_gain:.2f} times that."
-        )
+        said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
     else:
         said = f"Best draft length for these times: {summary.best} ({alone})."
-    if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
-        said += (
-            " It is the longest recorded length; one draft more adds at most "
-            f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
-        )
     if summary.best_at_most not in (None, summary.best):
         said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
     if summary.best_if_copied not in (None, summary.best):

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
-from validation.cli.options import PLACE, SEED, chat_option
+from validation.cli.options import (
+    AT_LEAST_1,
+    FILE,
+    SEED,
+    chat_option,
+    json_option,
+    option,
+    quiet_option,
+    together,
+)
 from validation.cli.run import print_json
+from validation.cli.tables import print_table, say
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from validation.audit.session import Audit
 
 SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
-LAWS = "--target, --table or --trace"
+LAWS = "--target or --table"
 EXAMPLES = """\b
 Examples:
   hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt
@@ -49,95 +58,62 @@ The answer says in words what was shown, and how many draws would show more.
 It is wrong with a probability of at most LEVEL, also if you stop early."""
 
 
-def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which law is meant."""
-    for option in reversed(
-        (
-            click.option("--temperature", type=float, default=1.0, show_default=True, help="0 is greedy."),
-            click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all tokens."),
-            click.option("--top-p", type=float, default=1.0, show_default=True),
-            click.option("--min-p", type=float, default=0.0, show_default=True),
-            click.option("--repetition-penalty", type=float, default=1.0, show_default=True),
-            click.option(
-                "--order",
-                default="repetition_penalty,temperature,top_k,top_p,min_p",
-                show_default=True,
-                help="The order in which the engine applies them; the default is that of transformers.",
-            ),
-            click.option(
-                "--rounding",
-                type=float,
-                help="Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+_processors = together(
+    option("--temperature", "0 is greedy.", float, default=1.0),
+    option("--top-k", "0 keeps all tokens.", int, default=0),
+    option("--top-p", None, float, default=1.0),
+    option("--min-p", None, float, default=0.0),
+    option("--repetition-penalty", None, float, default=1.0),
+    option(
+        "--order",
+        "The order in which the engine applies them; the default is that of transformers.",
+        default="repetition_penalty,temperature,top_k,top_p,min_p",
+    ),
+    option(
+        "--rounding",
+        "Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]",
+        float,
+    ),
+)
+"""The options that say which law is meant."""
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--sampler", help="Your function, as module:function or FILE.py:function.")
-@click.option("--draws-from", type=click.Path(path_type=Path), help="A file of draws, JSON lines.")
-@click.option(
-    "--compare",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    help="Two files of greedy texts: where they part, and whether --rounding explains it.",
-)
-@click.option("--generate", is_flag=True, help="transformers' generate on --target, with the options below.")
-@click.option("--method", help="One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
-@click.option("--assistant", help="With --generate: the assistant model, a folder or a hub name.")
-@click.option("--prompt-lookup", type=click.IntRange(min=1), help="With --generate: tokens drafted by prompt lookup.")
-@click.option(
-    "--target", help="The target model: a folder, a .gguf file or a hub name. With --method, `builtin` if left out."
-)
-@click.option(
-    "--table", type=click.Path(path_type=Path), help="A toy law: .npz or .json with `target`, rows by prefix."
-)
-@click.option("--trace", type=PLACE, help="A trace: the law of the next token at its positions.")
-@click.option(
-    "--draft", help="The draft model (or `draft` in the table), as --target: names the mechanism of a difference."
-)
-@click.option(
-    "--prompts", type=click.Path(path_type=Path), help="Texts to continue, .txt or .jsonl.  [default: built in]"
-)
+@option("--sampler", "Your function, as module:function or FILE.py:function.")
+@option("--draws-from", "A file of draws, JSON lines.", FILE)
+@option("--compare", "Two files of greedy texts: where they part, and whether --rounding explains it.", FILE, nargs=2)
+@option("--generate", "transformers' generate on --target, with the options below.", is_flag=True)
+@option("--method", "One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
+@option("--assistant", "With --generate: the assistant model, a folder or a hub name.")
+@option("--prompt-lookup", "With --generate: tokens drafted by prompt lookup.", AT_LEAST_1)
+@option("--target", "The target model: a folder, a .gguf file or a hub name. With --method, `builtin` if left out.")
+@option("--table", "A toy law: .npz or .json with `target`, rows by prefix.", FILE)
+@option("--draft", "The draft model (or `draft` in the table), as --target: names the mechanism of a difference.")
+@option("--prompts", "Texts to continue, .txt or .jsonl.  [default: built in]", FILE)
 @chat_option
-@click.option("--prompt-count", type=click.IntRange(min=1), default=4, show_default=True, help="Prompts to use.")
+@option("--prompt-count", "Prompts to use.", AT_LEAST_1, default=4)
 @_processors
-@click.option("--depth", type=click.IntRange(1, 64), default=4, show_default=True, help="Tokens of a continuation.")
-@click.option("--new-tokens", type=click.IntRange(min=1), help="Tokens that --generate draws.  [default: DEPTH]")
-@click.option("--draws", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most draws.")
-@click.option(
-    "--level",
-    type=click.FloatRange(1e-100, 1, max_open=True),
-    default=0.001,
-    show_default=True,
-    help="Probability of a wrong answer.",
-)
-@click.option(
+@option("--depth", "Tokens of a continuation.", click.IntRange(1, 64), default=4)
+@option("--new-tokens", "Tokens that --generate draws.  [default: DEPTH]", AT_LEAST_1)
+@option("--draws", "The most draws.", AT_LEAST_1, default=100_000)
+@option("--level", "Probability of a wrong answer.", click.FloatRange(1e-100, 1, max_open=True), default=0.001)
+@option(
     "--epsilon",
-    type=click.FloatRange(0.001, 1, max_open=True),
+    "Total variation up to which the law counts as kept.",
+    click.FloatRange(0.001, 1, max_open=True),
     default=0.05,
-    show_default=True,
-    help="Total variation up to which the law counts as kept.",
 )
-@click.option("--end-token", "ends", type=int, multiple=True, help="An end-of-text token; by default the model's.")
-@click.option("--pad-token", type=int, help="The token that fills up a text behind its end.")
-@click.option("--all-draws", is_flag=True, help="Go on after the verdict is known, for a sharper bound.")
-@click.option(
-    "--accept-cells", is_flag=True, help="Exit with 0 also if no difference is found in the cells, which is no proof."
+@option("--end-token ends", "An end-of-text token; by default the model's.", int, multiple=True)
+@option("--pad-token", "The token that fills up a text behind its end.", int)
+@option("--all-draws", "Go on after the verdict is known, for a sharper bound.", is_flag=True)
+@option("--accept-cells", "Exit with 0 also if no difference is found in the cells, which is no proof.", is_flag=True)
+@option("--seed", None, SEED, default=1)
+@option(
+    "--call-seconds", "Longest time of one call of --sampler.", click.FloatRange(min=0, min_open=True), default=3600
 )
-@click.option("--seed", type=SEED, default=1, show_default=True)
-@click.option(
-    "--call-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=3600,
-    show_default=True,
-    help="Longest time of one call of --sampler.",
-)
-@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@option("--device", "auto, cpu, cuda, cuda:1, ...", default="cpu")
+@quiet_option
+@json_option
 def audit(**options: Any) -> None:
     """Say whether a sampler keeps the target's law.
 
@@ -218,7 +194,7 @@ def _compare(options: dict[str, Any], console: Console) -> None:
         rows.append([one.prompt, one.place, "{}, {}".format(*one.tokens), f"{one.gap:.4f}"])
         rows[-1] += ["{:.4f}, {:.4f}".format(*one.below), f"{one.needed:.2g}"]
     heads = ["prompt", "tokens before", "tokens", "gap of the two largest logits", "below the largest", "needs"]
-    _print_table(console, "Where they part", heads, rows)
+    print_table(console, "Where they part", heads, rows)
     if options["as_json"]:
         parts = [asdict(one) for one in found]
         print_json({"pairs": len(pairs), "rounding": rounding, "partings": parts, "notes": notes})
@@ -245,19 +221,17 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     if rounding is None:
         rounding = 0.0 if options["table"] else FLOAT32
     processors = Processors(**{name: options[name] for name in names}, order=order, rounding=rounding)
-    if options["method"] and not (options["table"] or options["trace"]):
+    if options["method"] and not options["table"]:
         options["target"] = options["target"] or "builtin"
-    _one_of(options, LAWS, "target", "table", "trace")
+    _one_of(options, LAWS, "target", "table")
     path = options["draws_from"]
     drawn = None if path is None else file_prompts(path)
     if options["chat"] and (drawn is not None or not options["target"]):
-        raise UserError("--chat is about texts; --draws-from, --table and --trace have token ids: leave it out.")
+        raise UserError("--chat is about texts; --draws-from and --table have token ids: leave it out.")
     if options["target"]:
         law, draft, sample = _of_model(options, processors, drawn)
     else:
-        law, draft = (
-            _of_table(options, processors, drawn) if options["table"] else _of_trace(options, processors, drawn)
-        )
+        law, draft = _of_table(options, processors, drawn)
         sample = None
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
@@ -278,17 +252,6 @@ def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
     ends = options["ends"] or tuple(found.get("end_tokens", ()))
     target = TableLaw(found["target"], prompts, ends, processors)
     return target, TableLaw(found["draft"], prompts, ends, processors) if "draft" in found else None
-
-
-def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
-    from validation.audit.models import TraceLaw
-    from validation.trace.reader import open_trace
-
-    if drawn is None or not all(isinstance(one, int) for one in drawn):
-        raise UserError('--trace needs --draws-from with lines {"position": row of the trace, "continuation": [id]}.')
-    if options["depth"] != 1:
-        raise UserError("A trace knows the next token of each position only; give --depth 1.")
-    return TraceLaw(open_trace(options["trace"]), drawn, processors), None
 
 
 def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None, Any]:
@@ -361,7 +324,6 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
 
 
 def _say_plain(options: dict[str, Any], tokenizer: Any) -> None:
-    """Say that prompts are plain texts where the tokenizer has a chat template."""
     from validation.models.chat import PLAIN, has_template
 
     if has_template(tokenizer) and not (options["chat"] or options["quiet"]):
@@ -385,34 +347,23 @@ def _progress(say: Callable[[str], None], shown: bool) -> Callable[[Audit], None
 def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
     """Print what is known: the verdict, the bounds of each depth, and what shows a difference."""
     if stopped:
-        console.print(f"Stopped after {report.draws:,} draws. What is known so far holds as it is:", soft_wrap=True)
+        say(console, f"Stopped after {report.draws:,} draws. What is known so far holds as it is:")
     for number, line in enumerate(report.sentences()):
-        console.print(line, style="bold" if number == 0 else None, soft_wrap=True, markup=False)
+        say(console, line, style="bold" if number == 0 else None)
     depths = range(1, report.depth + 1)
     least = {(one.depth, one.kind): f"{one.at_least:.4f}" for one in report.bounds}
     rows: list[list[Any]] = [[depth, least[depth, "token"], least[depth, "joint"]] for depth in depths]
-    _print_table(console, "Total variation is at least", ("depth", "next token", "all tokens so far"), rows)
+    print_table(console, "Total variation is at least", ("depth", "next token", "all tokens so far"), rows)
     rows = []
     for one in report.witnesses:
         rows.append([one.prompt, " ".join(map(str, one.prefix)) or "(start)", one.token, f"{one.seen:,}"])
         rows[-1] += [f"{one.draws:,}", f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}"]
     heads = ["prompt", "prefix", "token", "seen", "draws", "share", "target"]
-    _print_table(console, "Where it shows", heads, rows)
+    print_table(console, "Where it shows", heads, rows)
     from validation.audit.mechanisms import MECHANISMS
 
     heads = ["mechanism", "p-value", "log-likelihood above the target's law", "what it does"]
     rows = [[m.name, f"{m.p_value:.2g}", f"{m.gain:,.1f}", MECHANISMS[m.name]] for m in (report.mechanisms or ())[:3]]
-    _print_table(console, "Mechanisms that the draws do not exclude, likeliest first", heads, rows)
-
-
-def _print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, box=box.SIMPLE)
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("mechanism", "what it does") else "right")
-    for row in rows:
-        table.add_row(*map(str, row))
-    if rows:
-        console.print(table)
+    print_table(
+        console, "Mechanisms that the draws do not exclude, likeliest first", heads, rows, left=(heads[0], heads[3])
+    )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory import all_claims
 from validation.claims.certificate import certificate
 from validation.claims.instances import scenarios
-from validation.cli.display import shortened
+from validation.cli.tables import say
 from validation.errors import UserError, nearest
 from validation.installed import as_typed
 from validation.report.citations import PAPERS, cite, relation_to_source
@@ -20,17 +19,9 @@ if TYPE_CHECKING:
 
     from hlmtheory.claims import Claim
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
-    """Return all claims, those of one module, or the one with that id.
-
-    Raises
-    ------
-    UserError
-        If no claim has that name; the message lists the nearest names.
-    """
+    """Return all claims, those of one module, or the one with that id."""
     found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
     if not found:
         near = nearest(str(wanted), [*dict.fromkeys(name.split(".")[0] for name in known), *known])
@@ -40,19 +31,7 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
-    """Return the claims that come from one paper.
-
-    Parameters
-    ----------
-    found : list of Claim
-    paper : str
-        A short name, such as ``cu-hlm``, or a key of ``references.bib``.
-
-    Raises
-    ------
-    UserError
-        If the paper is unknown (the message lists the nearest names), or none of the claims comes from it.
-    """
+    """Return the claims that come from one paper."""
     name = paper.lower()
     key = PAPERS.get(name, name)
     keys = {claim.source.key for claim in all_claims().values()}
@@ -69,20 +48,17 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
 def show_list(console: Console, listed: list[Claim]) -> None:
     """Print the id, statement, status and source of each claim."""
     for claim in listed:
-        console.print(claim.id, style="bold", soft_wrap=True)
+        say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
         console.print(f"  {_status(claim)}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
     console.print(as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
-        console.print(said, highlight=False, soft_wrap=True)
+        say(console, said)
 
 
 def show_claim(console: Console, claim: Claim) -> None:
     """Print one claim in full."""
-    module = claim.id.split(".")[0]
-    folder = ROOT / "hlmtheory" / module
-    head = f"{module}/__init__.py" if folder.is_dir() else f"{module}.py"
     rows = {
         "statement": claim.statement,
         "status": "stands" if claim.standing == "true" else f"{claim.standing}: {FALSE_WORDS[claim.standing]}",
@@ -93,14 +69,13 @@ def show_claim(console: Console, claim: Claim) -> None:
         "checked by": _checked_by(claim),
         "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
         "counterexample": claim.refuted and dict(claim.refuted),
-        "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
+        "symbols": "draft is q, target is p; the table at the head of its topic in hlmtheory has the others",
         "proof": f"{claim.proof.file}, line {claim.proof.line}: {claim.proof.text}",
-        "tests": f"tests/theory/test_claims.py and test_{module}.py",
     }
     console.print(claim.id, style="bold")
     for label, value in rows.items():
         if value is not None:
-            console.print(f"  {label}: {shortened(value)}", highlight=False)
+            console.print(f"  {label}: {value}", highlight=False)
 
 
 def _checked_by(claim: Claim) -> str:
@@ -125,6 +100,8 @@ def plain_claim(claim: Claim) -> dict[str, Any]:
         "takes": list(claim.takes),
         "ceiling": claim.ceiling,
         "largest_ratio_known": claim.attained and claim.attained.ratio,
+        "counterexample": claim.refuted and {name: str(value) for name, value in claim.refuted.items()},
+        "proof": claim.proof.text,
     }
 
 

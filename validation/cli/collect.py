@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, progress_bar, waiting
-from validation.cli.options import PLACE, collection_options, pair_options
-from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
+from validation.cli.options import AT_LEAST_1, PLACE, collection_options, option, pair_options, quiet_option, together
+from validation.cli.run import collect_trace, tell_notes, typed_command
+from validation.cli.tables import say
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
 
@@ -69,59 +70,42 @@ class Collection:
 
 
 def collection_command(out: Decorator, fresh: str) -> Decorator:
-    """Add the options of a collection to a command, which takes them as its first argument, a :class:`Collection`.
+    """Add the options of a collection to a command, which takes them as its first argument, a :class:`Collection`."""
 
-    Parameters
-    ----------
-    out : callable
-        Adds ``--out``, which the command takes itself.
-    fresh : str
-        The help of ``--fresh``.
-    """
-
-    def added(command: Callable[..., None]) -> Callable[..., None]:
+    def added(command: Callable[..., None]) -> Any:
         @wraps(command)
         def gathered(**given: Any) -> None:
             models = Models(**{field.name: given.pop(field.name) for field in fields(Models)})
             settings = {name: given.pop(name) for name in ("positions", "new_tokens", "seed")}
             command(Collection(models, given.pop("prompts"), settings, given.pop("fresh")), **given)
 
-        found = click.option("--fresh", is_flag=True, help=fresh)(gathered)
-        return pair_options(collection_options(out(found)))
+        return together(pair_options, collection_options, out, option("--fresh", fresh, is_flag=True))(gathered)
 
     return added
 
 
-def collect_here(
-    console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
-) -> tuple[str, Trace]:
-    """Return the device and the trace that this process collected.
-
-    ``where`` returns the folder of the trace of a pair. The models are released: what follows may need their memory.
-    """
+def collect_here(console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]) -> Trace:
+    """Return the trace that this process collected."""
     from validation.models.devices import return_freed_memory
 
     pair = asked.models.load(console)
-    device = str(pair.device)
     trace = collect_trace(console, pair, prompts, where(pair), asked.settings, typed_command(), asked.fresh)
     del pair
     return_freed_memory()
-    return device, trace
+    return trace
 
 
 @click.command()
 @collection_command(
-    click.option("--out", required=True, type=PLACE, help="A folder, or s3://BUCKET/NAME; a shard needs a folder."),
+    option("--out", "A folder, or s3://BUCKET/NAME; a shard needs a folder.", PLACE, required=True),
     fresh="Delete what is stored in that folder and collect again.",
 )
-@click.option("--shard", help="Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
-@click.option(
-    "--batches",
-    type=click.IntRange(min=1),
-    help="With --shard: collect the shard's part of this number of batches, not of --positions.",
+@option("--shard", "Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
+@option(
+    "--batches", "With --shard: collect the shard's part of this number of batches, not of --positions.", AT_LEAST_1
 )
-@click.option("--scheduler", help="Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+@option("--scheduler", "Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
+@quiet_option
 def collect(
     asked: Collection, out: Place, shard: str | None, batches: int | None, scheduler: str | None, quiet: bool
 ) -> None:
@@ -151,10 +135,10 @@ def collect(
         options: dict[str, Any] = {"command": typed_command(), "fresh": asked.fresh}
         with progress_bar(console) as options["progress"]:
             trace = collect_on_workers(scheduler, asdict(asked.models), prompts, asked.settings, out, **options)
-        console.print(f"{trace.positions:,} positions are at {out}.", soft_wrap=True)
+        say(console, f"{trace.positions:,} positions are at {out}.")
     else:
         collect_here(console, asked, prompts, lambda pair: out)
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))
 
 
 def _collect_shard(
@@ -180,18 +164,16 @@ def _collect_shard(
             fresh=asked.fresh,
         )
     several = "batch" if len(counts) == 1 else "batches"
-    console.print(f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.", soft_wrap=True)
+    say(console, f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.")
     if not counts:
-        console.print(
-            "The other shards have all batches that these positions need: this one adds nothing.", soft_wrap=True
-        )
+        say(console, "The other shards have all batches that these positions need: this one adds nothing.")
 
 
 @click.command()
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
-@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+@option("--out", "The trace to make: a folder, or s3://BUCKET/NAME.", PLACE, required=True)
+@option("--fresh", "Delete the trace in that folder first.", is_flag=True)
+@quiet_option
 def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> None:
     """Merge the shards that `hlm collect --shard I/N` made into one trace.
 
@@ -201,11 +183,9 @@ def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> Non
     from validation.collection.merge import merge_shards
 
     console = open_console(quiet=quiet)
-    if fresh:
-        say_what_stays(console, out)
     with progress_bar(console) as report:
         trace = merge_shards(shards, out, progress=report, command=typed_command(), fresh=fresh)
     for note in trace.manifest["notes"]:
-        console.print(note, soft_wrap=True, markup=False)
+        say(console, note)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,17 @@ from validation.cli.collect import Collection, collect, collect_here, collection
 from validation.cli.decode import decode
 from validation.cli.device import device
 from validation.cli.display import open_console, waiting
-from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
 from validation.cli.link import link
-from validation.cli.options import PLACE, SEED, json_option, quiet_option
+from validation.cli.options import FILE, PLACE, SEED, json_option, option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
-from validation.cli.run import (
-    finish_run,
-    open_stored,
-    print_json,
-    run_folder,
-    run_name,
-    typed_command,
-)
+from validation.cli.run import finish_run, open_stored, print_json, run_folder, run_name, typed_command
 from validation.cli.serve import serve
-from validation.cli.study import study
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
 from validation.installed import is_clone
@@ -69,21 +61,24 @@ def main() -> None:
 
 @main.command()
 @collection_command(
-    click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]"),
+    option("--out", "Folder of the run.  [default: runs/PAIR]", FILE),
     fresh="Delete the stored trace and collect again.",
 )
-@click.option("--trace", "stored", type=PLACE, help="Check this trace, also at s3:// or http://; no model is loaded.")
-@click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
-@click.option("--all-claims", is_flag=True, help="Also check the claims that do not depend on the models (minutes).")
-@click.option(
-    "--figures/--no-figures", default=True, help="Draw the figures; they take longer than the check at a large V."
+@option("--trace stored", "Check this trace, also at s3:// or http://; no model is loaded.", PLACE)
+@option("--stored-rows", "Take the rounded rows of an imported store as exact (with --trace).", is_flag=True)
+@option("--all-claims", "Also check the claims that do not depend on the models (minutes).", is_flag=True)
+@option(
+    "--figures/--no-figures",
+    "Draw the figures; they take longer than the check at a large V.",
+    default=True,
+    show_default=False,
 )
-@click.option(
+@option(
     "--dry-run",
+    "Print positions, disk, memory and CPU time of each step, from a short trial; start nothing.",
     is_flag=True,
-    help="Print positions, disk, memory and CPU time of each step, from a short trial; start nothing.",
 )
-@click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
+@option("--scheduler", "Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
 @json_option
 def validate(
@@ -123,19 +118,19 @@ def validate(
             )
         trace = open_stored(console, stored)
         folder = out or run_folder(stored)
-        finish_run(console, trace, folder, seed, models.device, as_json, stored_rows=stored_rows, **options)
+        finish_run(console, trace, folder, seed, as_json, stored_rows=stored_rows, **options)
         return
     if stored_rows:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
-    device, trace = collect_here(
+    trace = collect_here(
         console, asked, asked.read_prompts(), lambda pair: (out or Path("runs") / run_name(pair)) / "trace"
     )
-    finish_run(console, trace, Path(str(trace.path.parent)), seed, device, as_json, **options)
+    finish_run(console, trace, Path(str(trace.path.parent)), seed, as_json, **options)
 
 
 @main.command()
 @click.argument("identifier", required=False)
-@click.option("--paper", help="Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
+@option("--paper", "Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
 @json_option
 def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
     """List the claims, or show one in full.
@@ -158,11 +153,11 @@ def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
 @main.command()
 @click.argument("paper")
 @click.argument("number", required=False)
-@click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Output folder.  [default: figures, next to the trace]")
-@click.option("--seed", type=SEED, default=1, show_default=True)
-@click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, for comparison.")
-@click.option("--format", "formats", multiple=True, help="Also write pdf, png or csv; separate several by commas.")
+@option("--trace path", None, FILE, default=Path("runs/builtin/trace"))
+@option("--out", "Output folder.  [default: figures, next to the trace]", FILE)
+@option("--seed", None, SEED, default=1)
+@option("--beside", "A run of another pair, for comparison.", FILE, multiple=True)
+@option("--format formats", "Also write pdf, png or csv; separate several by commas.", multiple=True)
 @quiet_option
 def figure(
     paper: str,
@@ -210,10 +205,10 @@ def figure(
 
 
 @main.command()
-@click.option("--check", is_flag=True, help="Change nothing; fail if a generated table is stale.")
-@click.option("--tables", is_flag=True, help="Only regenerate the tables, from figures/ as it is; needs no run.")
-@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
-@click.option("--pair", "name", default="builtin", show_default=True, help="Name of the pair in figures/.")
+@option("--check", "Change nothing; fail if a generated table is stale.", is_flag=True)
+@option("--tables", "Only regenerate the tables, from figures/ as it is; needs no run.", is_flag=True)
+@option("--run", None, FILE, default=Path("runs/builtin"))
+@option("--pair name", "Name of the pair in figures/.", default="builtin")
 def repro(check: bool, tables: bool, run: Path, name: str) -> None:
     """Update paper_repro.md from a run.
 
@@ -240,18 +235,55 @@ def repro(check: bool, tables: bool, run: Path, name: str) -> None:
         click.echo(str(written.relative_to(ROOT)))
 
 
-main.add_command(acceptance)
-main.add_command(audit)
-main.add_command(collect)
-main.add_command(decode)
-main.add_command(import_)
-main.add_command(link)
-main.add_command(merge)
-main.add_command(device)
-main.add_command(doctor)
-main.add_command(docs)
-main.add_command(plan)
-main.add_command(reproduce)
-main.add_command(serve)
-main.add_command(study)
-main.add_command(top_k)
+@main.command()
+@option("--out", "Folder to fill.", FILE, default=Path("site"))
+@option("--verbose", "Show what Sphinx does.", is_flag=True)
+def docs(out: Path, verbose: bool) -> None:
+    """Build the documentation as a site, offline; a warning is an error.
+
+    Guides, the theory by topic from the claim records, the examples, the results and the API. The first page is
+    OUT/html/index.html.
+    """
+    from validation.site.build import build
+
+    click.echo(str(build(out, quiet=not verbose)))
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name", default="--help")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def study(name: str, words: tuple[str, ...]) -> None:
+    """Run a study of figures/studies; its README says what it measures and what it reads.
+
+    WORDS are the script's own arguments; `hlm study NAME --help` lists them.
+    """
+    if not is_clone():
+        raise UserError("The studies are in a clone of the repository; this is an installed package.")
+    sys.path.insert(0, str(ROOT))
+    main_scripts = importlib.import_module("figures.studies.kit").MAIN
+    if name in ("-h", "--help"):
+        click.echo(f"{click.get_current_context().get_help()}\n\nStudies: {', '.join(main_scripts)}.")
+        return
+    if name not in main_scripts:
+        raise click.BadParameter(f"{name!r} is none of the studies that can run: {', '.join(main_scripts)}.")
+    script = importlib.import_module(f"figures.studies.{name}.{main_scripts[name]}")
+    sys.argv = [str(script.__file__), *words]
+    script.main()
+
+
+for command in (
+    acceptance,
+    audit,
+    collect,
+    decode,
+    import_,
+    link,
+    merge,
+    device,
+    doctor,
+    plan,
+    reproduce,
+    serve,
+    top_k,
+):
+    main.add_command(command)

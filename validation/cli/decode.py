@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
-from validation.cli.options import SEED, chat_option, json_option, quiet_option, version_options
+from validation.cli.options import (
+    AT_LEAST_1,
+    FILE,
+    SEED,
+    chat_option,
+    json_option,
+    option,
+    quiet_option,
+    version_options,
+)
 from validation.cli.run import print_json, tell_notes
+from validation.cli.tables import say
 from validation.errors import UserError, naming
 
 if TYPE_CHECKING:
@@ -19,27 +29,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name")
-@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
-@click.option(
-    "--draft",
-    help="The draft model, as in `hlm validate`; the built-in pair if left out.",
-)
-@click.option(
-    "--target",
-    help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
-)
+@option("--run", None, FILE, default=Path("runs/builtin"))
+@option("--draft", "The draft model, as in `hlm validate`; the built-in pair if left out.")
+@option("--target", "The target model: a folder (also of a peft adapter), .gguf file or hub name.")
 @version_options
-@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
+@option("--prompts", "Your prompts, perhaps each with a `reference`.", FILE)
 @chat_option
-@click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
-@click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")
-@click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
-@click.option(
-    "--policy", type=click.Path(path_type=Path), help="A policy.json of `hlm plan`; adds its method, called planned."
-)
-@click.option("--seed", type=SEED, default=1, show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
-@click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@option("--new-tokens", "Maximum new tokens.", click.IntRange(min=0), default=512)
+@option("--batch", "Texts per batch.", AT_LEAST_1, default=16)
+@option("--method only", "Only this method; may be given several times.", multiple=True)
+@option("--policy", "A policy.json of `hlm plan`; adds its method, called planned.", FILE)
+@option("--seed", None, SEED, default=1)
+@option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto")
+@option("--dtype", "Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @quiet_option
 @json_option
 def decode(
@@ -73,11 +75,18 @@ def decode(
     number of forward passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.decoding.fit_file import fitted_to, of_other_models
+    from validation.decoding.fitting import fitted_to, of_other_models
+    from validation.decoding.methods.planned import planned_methods, refuse_other_models
     from validation.decoding.pass_times import FILE, passes_of
-    from validation.decoding.policy_file import planned_methods, refuse_other_models
-    from validation.decoding.studies import COMMON, REFERENCE, STUDIES, decode_study, likely_names, refuse_unknown
-    from validation.decoding.text_files import sample_of, write_texts
+    from validation.decoding.studies import (
+        COMMON,
+        REFERENCE,
+        STUDIES,
+        decode_study,
+        refuse_unknown,
+        sample_of,
+        write_texts,
+    )
     from validation.trace.reader import open_trace
 
     known = STUDIES | {one.name: one for one in (COMMON, REFERENCE)}
@@ -90,7 +99,6 @@ def decode(
     planned = planned_methods(policy, study.temperature, study.top_p)
     own = [one.name for one in planned]
     only = tuple(own[0] if own and one == "planned" else one for one in only)
-    refuse_unknown(study, only, [*likely_names(study), *own], loosely=True)  # fail early; checked again once fitted
     console = open_console(quiet=quiet, stderr=as_json)
     trace = open_trace(run / "trace") if study.fits else None
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
@@ -104,7 +112,7 @@ def decode(
     tell_notes(console, pair)
     refuse_other_models(planned, pair)
     if trace is not None and (remark := of_other_models(trace, pair)):
-        console.print(remark, soft_wrap=True, markup=False)
+        say(console, remark)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
@@ -125,10 +133,10 @@ def decode(
     decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
     shares = _shares(pair, decoded) if study is COMMON else {}
     if shares:
-        console.print(
+        say(
+            console,
             f"Of the tokens of these texts {shares['of_texts']:.1%} are common; no more drafts can be accepted "
             "(vocabulary.target_mass).",
-            soft_wrap=True,
         )
     if as_json:
         about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}

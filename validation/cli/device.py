@@ -10,8 +10,22 @@ import click
 
 from validation.cli.device_texts import append_text, mark_of, stored_texts, told, write_text
 from validation.cli.display import open_console, waiting
-from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, SEED, chat_option, json_option, quiet_option
+from validation.cli.options import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    DEVICE,
+    DRAFT_TIME,
+    DTYPE,
+    FILE,
+    KEY,
+    SEED,
+    chat_option,
+    json_option,
+    option,
+    quiet_option,
+)
 from validation.cli.run import print_json
+from validation.cli.tables import say
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_time
 
@@ -25,61 +39,53 @@ SERVER, AT_ONCE = "server", 4
 
 
 @click.command()
-@click.option("--draft", default="builtin", show_default=True, help="The draft model: a folder, a .gguf file, ...")
-@click.option("--server", default="ws://127.0.0.1:7070", show_default=True, help="Address of `hlm serve`.")
-@click.option("--prompts", type=FILE, help="Your prompts: .txt or .jsonl.  [default: the first built-in ones]")
+@option("--draft", "The draft model: a folder, a .gguf file, ...", default="builtin")
+@option("--server", "Address of `hlm serve`.", default="ws://127.0.0.1:7070")
+@option("--prompts", "Your prompts: .txt or .jsonl.  [default: the first built-in ones]", FILE)
 @chat_option
-@click.option("--texts", type=click.IntRange(min=1), help="Only the first prompts.  [default: all; built-in: 4]")
-@click.option("--new-tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Maximum new tokens.")
-@click.option(
-    "--method",
-    default="shared seed",
-    show_default=True,
-    help="A decoding method, or server: it writes alone, or drafts itself.",
-)
-@click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such a method.")
-@click.option(
-    "--set",
-    "numbers",
+@option("--texts", "Only the first prompts.  [default: all; built-in: 4]", AT_LEAST_1)
+@option("--new-tokens", "Maximum new tokens.", AT_LEAST_1, default=64)
+@option("--method", "A decoding method, or server: it writes alone, or drafts itself.", default="shared seed")
+@option("--draft-length", "K of such a method.", click.IntRange(1, 64), default=4)
+@option(
+    "--set numbers",
+    "A number of --method, such as threshold=0.8 of U-HLM or k=64 of K-SQS; again for others: docs/run.md.",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A number of --method, such as threshold=0.8 of U-HLM or k=64 of K-SQS; again for others: docs/run.md.",
 )
-@click.option(
+@option(
     "--adapt",
-    type=click.IntRange(1, 64),
-    metavar="MOST",
-    help="With a shared seed in rounds: begin with --draft-length, then follow the rounds so far, up to MOST drafts. "
+    "With a shared seed in rounds: drafts a round follow the rounds so far, up to MOST. "
     "With a lossless policy: for each round choose its message or a shared seed, and its drafts.",
+    click.IntRange(1, 64),
+    metavar="MOST",
 )
-@click.option("--policy", type=FILE, help="A policy.json of `hlm plan`, in place of --method.")
-@click.option(
+@option("--policy", "A policy.json of `hlm plan`, in place of --method.", FILE)
+@option(
     "--audit",
-    type=float,
+    "Of a policy's drafts that would be kept without verification, send this share to the server, such as 0.1.",
+    float,
     metavar="SHARE",
-    help="Of a policy's drafts that would be kept without verification, send this share to the server, such as 0.1.",
 )
-@click.option(
+@option(
     "--own-threshold",
+    "With --audit: keep drafts only as far as the audits so far prove the policy's promise.",
     is_flag=True,
-    help="With --audit: keep drafts only as far as the audits so far prove the policy's promise.",
 )
-@click.option("--temperature", type=click.FloatRange(min=0), help="Of both models.  [default: 1, or the policy's]")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True)
-@click.option("--seed", type=SEED, default=1, show_default=True)
-@click.option("--patience", default="30s", show_default=True, help="How long the server may be away.")
-@click.option(
-    "--alone",
-    is_flag=True,
-    help="Go on with the draft alone when the server stays away longer; a policy may say so too.",
+@option("--temperature", "Of both models.  [default: 1, or the policy's]", AT_LEAST_0)
+@option("--top-p", None, click.FloatRange(0, 1, min_open=True), default=1.0)
+@option("--seed", None, SEED, default=1)
+@option("--patience", "How long the server may be away.", default="30s")
+@option(
+    "--alone", "Go on with the draft alone when the server stays away longer; a policy may say so too.", is_flag=True
 )
-@click.option("--try", "tries", is_flag=True, help="Load no model: say what answers, and how fast.")
-@click.option("--openai", "door", metavar="HOST:PORT", help="Serve an OpenAI-compatible API there, in place of texts.")
-@click.option("--at-once", type=click.IntRange(1, 64), help="Texts of --openai at the same time.  [default: 4]")
-@click.option("--out", type=FILE, help="Write the texts here, one JSON object a line; the same command continues.")
-@click.option("--record", type=FILE, help="Append what happens in each round here, for `hlm plan --run`: docs/run.md.")
+@option("--try tries", "Load no model: say what answers, and how fast.", is_flag=True)
+@option("--openai door", "Serve an OpenAI-compatible API there, in place of texts.", metavar="HOST:PORT")
+@option("--at-once", "Texts of --openai at the same time.  [default: 4]", click.IntRange(1, 64))
+@option("--out", "Write the texts here, one JSON object a line; the same command continues.", FILE)
+@option("--record", "Append what happens in each round here, for `hlm plan --run`: docs/run.md.", FILE)
 @KEY
-@click.option("--ca", type=FILE, metavar="CERT", help="The certificate to trust for wss://.  [default: the system's]")
+@option("--ca", "The certificate to trust for wss://.  [default: the system's]", FILE, metavar="CERT")
 @DRAFT_TIME
 @DEVICE
 @DTYPE
@@ -198,8 +204,8 @@ def device(
             if out is not None and name not in stored:
                 append_text(out, line)
             if not as_json:
-                console.print(f"{name}: {line['text']}", soft_wrap=True, markup=False, highlight=False)
-                console.print(told(line), soft_wrap=True, markup=False, style="dim")
+                say(console, f"{name}: {line['text']}")
+                say(console, told(line), style="dim")
     if as_json:
         print_json({"server": server, "method": label, "texts": lines})
 
@@ -246,7 +252,7 @@ def _open_door(
     with closing(door), socket.create_server(where) as listening:  # refuses an address in use by name
         config = uvicorn.Config(door.application(), log_level="warning", timeout_graceful_shutdown=2)
         number = listening.getsockname()[1]
-        console.print(f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.", soft_wrap=True, markup=False)
+        say(console, f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.")
         uvicorn.Server(config).run(sockets=[listening])
 
 
@@ -260,15 +266,11 @@ def _method(
     own_threshold: bool = False,
     numbers: tuple[str, ...] = (),
 ) -> tuple[Any, float]:
-    """Return a function that makes the method of a text, and its usual temperature.
-
-    With ``adapt`` all texts share one choice of the draft length, with ``own_threshold`` one of the skips.
-    """
+    """Return a function that makes the method of a text, and its usual temperature."""
     from validation.audit.samplers import method_named
-    from validation.decoding.methods.planned import Planned
+    from validation.decoding.methods.planned import Planned, read_policy
     from validation.decoding.methods.settable import SETTABLE, method_with, needed
     from validation.decoding.methods.shared_seed import SharedSeed
-    from validation.decoding.policy_file import read_policy
     from validation.link.formats import Terms
 
     if adapt is not None:
@@ -278,9 +280,9 @@ def _method(
                 f"--adapt changes the draft length, and the text of --method {name!r} depends on it; use --method "
                 "'shared seed', or a lossless --policy."
             )
-        from validation.link.adapt import AdaptiveSeed, LengthChoice
+        from validation.link.message_choice import SEEDED, AdaptiveSeed, MessageChoice
 
-        choice = LengthChoice(draft_length, adapt)
+        choice = MessageChoice({SEEDED: tuple(range(1, adapt + 1))})
         return (lambda: AdaptiveSeed(choice)), 1.0
     if audit is None and own_threshold:
         raise UserError("--own-threshold follows from audits; give --audit with it, such as 0.1.")
@@ -305,7 +307,7 @@ def _method(
 
 
 def _follower(policy: Path, most: int, audit: float | None, door: str | None) -> Any:
-    from validation.decoding.policy_file import read_policy
+    from validation.decoding.methods.planned import read_policy
     from validation.link.message_choice import Following
 
     if audit is not None:
@@ -316,7 +318,7 @@ def _follower(policy: Path, most: int, audit: float | None, door: str | None) ->
 
 
 def _audited(planned: Any, audit: float, *, own_threshold: bool) -> Any:
-    from validation.decoding.methods.audited import Audited
+    from validation.decoding.methods.planned import Audited
     from validation.link.skip_choice import OwnThreshold, SkipChoice, promise_of
 
     made = Audited(planned, audit)  # refuses before a model is loaded

@@ -46,8 +46,7 @@ def write_text(
 ) -> dict[str, Any]:
     """Write one text; return what is stored of it."""
     from validation.decoding.methods.switched import Switched
-    from validation.link.adapt import AdaptiveSeed
-    from validation.link.message_choice import FollowingText
+    from validation.link.message_choice import AdaptiveSeed, FollowingText
     from validation.link.skip_choice import OwnThreshold
 
     remote = device.remote
@@ -118,10 +117,7 @@ def mark_of(ids: list[int]) -> str:
 
 
 def stored_texts(out: Path | None, described: dict[str, Any], asked: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the texts of a file by prompt, written with these settings; a last line that was cut is taken away.
-
-    ``asked`` has the marks of the prompts' tokens, by name.
-    """
+    """Return the texts of a file by prompt, written with these settings; a last line that was cut is taken away."""
     if out is None or not out.exists():
         return {}
     whole = out.read_bytes()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from validation.cli.exits import CLOSED
+from validation.cli.tables import print_table, say
 from validation.printable import printable
 
 if TYPE_CHECKING:
@@ -44,48 +45,40 @@ UNBROKEN = 100_000
 
 def verdict_screen(console: Console, results: Results) -> None:
     """Print the numbers of claims by outcome."""
-    from rich import box
-    from rich.table import Table
-
-    heads = ("module", "data", *OUTCOMES, "vacuous", "out of scope")
-    table = Table(
-        title="Claims by outcome, and how many were vacuous or out of scope somewhere",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
-    for head in heads:
-        table.add_column(head, no_wrap=head in heads[:2])
     modules: dict[tuple[str, str], list[Tally]] = {}
     for name, tally in results.tallies.items():
         modules.setdefault((name.split(".")[0], tally.kind), []).append(tally)
+    rows = []
     for (module, kind), tallies in modules.items():
         counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in OUTCOMES.values()]
         counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
-        table.add_row(module, kind, *(str(count or "·") for count in counts))
-    console.print(table)
+        rows.append([module, kind, *(count or "·" for count in counts)])
+    title = "Claims by outcome, and how many were vacuous or out of scope somewhere"
+    heads = ("module", "data", *OUTCOMES, "vacuous", "out of scope")
+    print_table(console, title, heads, rows, left=heads)
     for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive")):
         named = [name for name, tally in results.tallies.items() if tally.outcome == outcome]
         if named:
-            console.print(f"{label}: {', '.join(named)}", style="bold", soft_wrap=True)
+            say(console, f"{label}: {', '.join(named)}", style="bold")
     reasons: dict[str, list[str]] = {}
     for name, tally in results.tallies.items():
         if tally.outcome == "out of scope":
             reasons.setdefault(tally.never, []).append(name)
     for reason, names in reasons.items():
-        console.print(f"Never in scope ({reason}): {', '.join(names)}", markup=False, soft_wrap=True)
+        say(console, f"Never in scope ({reason}): {', '.join(names)}")
     vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
     if vacuous:
-        console.print(f"Vacuous: {', '.join(vacuous)} of the instances in scope.", soft_wrap=True)
+        say(console, f"Vacuous: {', '.join(vacuous)} of the instances in scope.")
     console.print(
         "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it."
     )
-    console.print(
+    say(
+        console,
         f"{_kinds_in_words(results)}\n"
         "Refuted: printed results that are false. Misprint: what is meant is evident, and holds. False reading: nobody "
         "prints it. Each fails on its counterexample; how often it fails here is in the report.\n"
         f"Acceptance rate {acceptance_in_words(results.summary)} over {results.positions:,} positions. "
         f"{_sizes_in_words(results)}",
-        soft_wrap=True,
     )
 
 
@@ -142,10 +135,10 @@ def progress_bar(console: Console) -> Iterator[Any]:
         if console.is_terminal or now - told < TELL_S or not 0 < done < total:
             return
         told, spent = now, now - began
-        console.print(
+        say(
+            console,
             f"{text}: {done:,} of {total:,} after {spent / 60:.0f} min, "
             f"about {spent * (total / done - 1) / 60:.0f} min to go",
-            soft_wrap=True,
         )
 
     def report(done: int, total: int, text: str) -> None:
@@ -167,10 +160,7 @@ def progress_bar(console: Console) -> Iterator[Any]:
 
 @contextmanager
 def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show a bar for a task of unknown length, or without a terminal a line for each step once it lasts ``PATIENCE_S``.
-
-    Yields the function that changes the text.
-    """
+    """Show a bar for a task of unknown length, or without a terminal a line for each step that lasts."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     if not console.is_terminal:
@@ -191,9 +181,9 @@ def _told_late(console: Console, text: str) -> Iterator[Callable[[str], None]]:
     def tell() -> None:
         with lock:
             told.set()
-            console.print(f"{now[0][:1].upper()}{now[0][1:]} ...", soft_wrap=True)
+            say(console, f"{now[0][:1].upper()}{now[0][1:]} ...")
 
-    def say(changed: str) -> None:
+    def change(changed: str) -> None:
         with lock:
             now[0] = changed
         if told.is_set():
@@ -203,17 +193,13 @@ def _told_late(console: Console, text: str) -> Iterator[Callable[[str], None]]:
     timer.daemon = True
     timer.start()
     try:
-        yield say
+        yield change
     finally:
         timer.cancel()
 
 
 def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
-    """Return the console of the commands; if the output is not a terminal, lines are not wrapped.
-
-    Printed text is never parsed as markup, because a path may contain brackets. Nor does a terminal obey the control
-    characters in it, because it may come from a file.
-    """
+    """Return the console of the commands; if the output is not a terminal, lines are not wrapped."""
     from rich.console import Console as Screen
     from rich.segment import Segment
 
@@ -268,42 +254,36 @@ def decoded_screen(
     console: Console, decoded: Decoded, passes: Passes, kept: Path, texts: Path, sample: tuple[str, str, str] | None
 ) -> None:
     """Print the results of each method, the meaning of the columns, the folder of the texts, and one text."""
-    from rich import box
-    from rich.table import Table
-
-    title = "tokens/s: measured counts × measured pass times, with 95% intervals over the prompts; no link"
-    table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
-    table.add_column("method")
-    for head in ("tokens/s", *RATIOS, "risk/token"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for line in decoded_lines(decoded, passes):
         name = line["method"] if line["link"] == "none" else f"{line['method']}, {line['link']}"
         ratios = ("·" if line[word] is None else f"{line[word]:,.3g}" for word in RATIOS.values())
-        table.add_row(name, _interval(line["tokens_per_s"]), *ratios, _interval(line["risk_per_token"]))
-    console.print(table)
+        rows.append([name, _interval(line["tokens_per_s"]), *ratios, _interval(line["risk_per_token"])])
+    title = "tokens/s: measured counts × measured pass times, with 95% intervals over the prompts; no link"
+    print_table(console, title, ("method", "tokens/s", *RATIOS, "risk/token"), rows, left=("method",))
     draft, target = (
         f"{1e3 * p.median_s:.3g} ms ({1e3 * p.low_s:.3g}–{1e3 * p.high_s:.3g})" for p in (passes.draft, passes.target)
     )
-    console.print(
+    say(
+        console,
         f"A pass of the draft model over 1 token takes {draft}, of the target model over {passes.target.tokens} tokens "
         f"{target}: the median and the middle half of {passes.repeats}, one text behind {passes.before} tokens, "
         f"{passes.date}. Each pass counts so, however many tokens it verifies. Remove {kept} to measure anew.",
-        soft_wrap=True,
     )
-    console.print(
+    say(
+        console,
         "B/token: uplink as encoded. risk/token: the mean over tokens of a bound on the total variation, 0 to 1, "
         "between the distribution that a token is drawn from and the target model's; 0 is lossless. Times the length "
         "of a text, it bounds the expected drift of the text.",
-        soft_wrap=True,
     )
     if sample is not None:
         method, prompt, text = (" ".join(part.split()) for part in sample)
-        console.print(f"A text by {method}: {shortened(prompt, 160)} → {shortened(text, 240)}", soft_wrap=True)
-    console.print(f"Texts: {texts}", soft_wrap=True)
+        say(console, f"A text by {method}: {shortened(prompt, 160)} → {shortened(text, 240)}")
+    say(console, f"Texts: {texts}")
     if not any("similarity_large" in scores for scores in decoded.scores.values()):
-        console.print(
+        say(
+            console,
             "No inference accuracy: it takes `python3 hlm setup validation accuracy`, and this command once more.",
-            soft_wrap=True,
         )
 
 

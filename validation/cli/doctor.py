@@ -17,7 +17,9 @@ import numpy as np
 import hlmtheory
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import Verdict
+from validation.cli.options import FILE, json_option, option
 from validation.cli.run import print_json
+from validation.cli.tables import say
 from validation.errors import UserError
 from validation.models.devices import cores, free_memory, out_of_memory
 
@@ -45,10 +47,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a device did: ``reason`` is empty if it works, else one sentence.
-
-    ``tokens`` is the number of tokens decoded, ``distance`` the largest total variation from the host's distributions.
-    """
+    """What a device did: ``reason`` is empty if it works, else one sentence."""
 
     device: Device
     reason: str
@@ -109,14 +108,7 @@ def unused_driver() -> str:
 
 
 def examine(device: Device, host: dict[str, Any]) -> Health:
-    """Check a claim and decode ten tokens on a device, and compare both with the host.
-
-    Parameters
-    ----------
-    device : Device
-    host : dict
-        What the CPU computed; filled by the CPU's own examination, which comes first.
-    """
+    """Check a claim and decode ten tokens on a device, and compare both with the host."""
     began, count, distance = time.perf_counter(), 0, None
     try:
         _check_claim(device.name)
@@ -128,7 +120,6 @@ def examine(device: Device, host: dict[str, Any]) -> Health:
 
 
 def _check_claim(name: str) -> None:
-    """Check a claim on tensors of the device, and compare its verdict with that of numpy."""
     import torch
 
     rng = np.random.default_rng(1)
@@ -142,10 +133,7 @@ def _check_claim(name: str) -> None:
 
 
 def _check_models(name: str, host: dict[str, Any]) -> tuple[int, float]:
-    """Decode ten tokens with the built-in pair, and return their number and the distance of the distributions.
-
-    The host's text is read by both models of the device; so the comparison does not depend on the tokens chosen there.
-    """
+    """Decode ten tokens with the built-in pair, and return their number and the distance of the distributions."""
     from validation.collection.collect import Text, encode_prompts, teacher_forced_logits
     from validation.collection.prompts import builtin_prompts
     from validation.decoding.loop import decode
@@ -194,9 +182,9 @@ def conclusion(healths: list[Health], unused: str = "") -> str:
 
 
 @click.command()
-@click.option("--times", type=click.Path(path_type=Path), help="Measure a pair's times for `hlm plan --times`, here.")
-@click.option("--pair", "name", help="The pair of --times.  [default: builtin]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@option("--times", "Measure a pair's times for `hlm plan --times`, here.", FILE)
+@option("--pair name", "The pair of --times.  [default: builtin]")
+@json_option
 def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
     """Say what this machine has, and whether each device works.
 
@@ -224,7 +212,7 @@ def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
         _print(console, healths[-1])
     unused = unused_driver()
     said = conclusion(healths, unused)
-    console.print(said, markup=False, soft_wrap=True)
+    say(console, said)
     works = not unused and not any(one.reason for one in healths)
     measured = {} if times is None or not works else {"times": _measure(console, name or "builtin", times)}
     if as_json:
@@ -242,25 +230,23 @@ def _print(console: Console, health: Health) -> None:
         free = "" if device.free is None else f" of which {device.free / 1e9:.1f} GB are free"
         memory = f"{device.total / 1e9:.1f} GB{free}"
     found = f"a claim and {health.tokens} tokens in {health.seconds:.1f} s" if not health.reason else "fails"
-    console.print(f"{device.name} ({device.model}, {memory}): {found}", markup=False, soft_wrap=True)
+    say(console, f"{device.name} ({device.model}, {memory}): {found}")
 
 
 def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
     from validation.link.timing import measure_times
     from validation.models.pair import load_pair
-    from validation.planning.times import write_times
+    from validation.planning.times import pass_line, write_times
 
     with waiting(console, "timing the pair"):
         found = measure_times(load_pair(name, device="auto"))
     write_times(found, path)
-    base, slope = found.pass_line()
-    console.print(
+    base, slope = pass_line(found.table)
+    say(
+        console,
         f"A draft takes {1e3 * found.draft.median_s:.3g} ms; a pass of one text {1e3 * base:.3g} ms + "
         f"{1e6 * slope:.3g} µs for each token. Between passes device and server take "
         f"{1e3 * found.exchange_s():.3g} ms of a round, and the server {1e3 * found.between_s():.3g} ms for each token "
         f"that it writes (medians of {found.repeats}, at a load of {found.machine['load']:g}): {path}",
-        markup=False,
-        soft_wrap=True,
-        highlight=False,
     )
     return found.plain()

@@ -11,11 +11,7 @@ VIOLATED, REFUSED, PARTLY, INTERRUPTED, CLOSED = 1, 2, 3, 130, 141
 
 
 class Verdict(SystemExit):
-    """End the command with exit code 1: what was asked has been checked, and the answer is no.
-
-    Only this class gives code 1. :func:`validation.cli.start.start` turns every other end with code 1 into 2, so that a
-    script can tell a verdict from a failure.
-    """
+    """End the command with exit code 1: what was asked has been checked, and the answer is no."""
 
     def __init__(self) -> None:
         super().__init__(VIOLATED)

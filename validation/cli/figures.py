@@ -51,13 +51,7 @@ class Drawing:
         return open_trace(self.path)
 
     def draw(self, one: Exhibit, folder: Path) -> list[Path]:
-        """Draw one figure or make one table; return the files.
-
-        Raises
-        ------
-        UserError
-            If an input is missing; the message gives the command that creates it.
-        """
+        """Draw one figure or make one table; return the files."""
         trace = self.trace if isinstance(one, Figure) else None
         decoded = self._studies(one) if isinstance(one, Decoding) else []
         return draw(one, trace, folder, command=self.command, seed=self.seed, decoded=decoded, formats=self.formats)
@@ -69,24 +63,7 @@ class Drawing:
         for run in (self.path.parent, *self.beside):
             folder = run / "decoded" / one.study
             if not (folder / "study.json").exists():
-                raise UserError(f"There is no finished study at {folder}; make it with `{_decode(one.study, run)}`.")
+                words = ["python3", "hlm", "decode", one.study, *([] if run == BUILTIN_RUN else ["--run", str(run)])]
+                raise UserError(f"There is no finished study at {folder}; make it with `{shlex.join(words)}`.")
             found.append(open_study(folder))
         return found
-
-
-def _decode(study: str, run: Path) -> str:
-    words = ["python3", "hlm", "decode", study]
-    if run == BUILTIN_RUN:
-        return shlex.join(words)
-    words += ["--run", str(run)]
-    try:
-        pair = open_trace(run / "trace").manifest.get("pair", {})
-    except UserError:
-        pair = {}
-    if pair.get("name", "builtin") != "builtin":
-        from validation.models.pair import PAIRS
-
-        named = PAIRS.get(pair["name"])
-        for role, stored in (("draft", "small_name"), ("target", "large_name")):
-            words += [f"--{role}", getattr(named, role) if named else str(pair.get(stored, "MODEL"))]
-    return shlex.join(words)

@@ -7,32 +7,31 @@ import shlex
 import click
 
 from validation.cli.display import open_console, progress_bar
-from validation.cli.options import PLACE, quiet_option
-from validation.cli.run import say_what_stays
+from validation.cli.options import PLACE, option, quiet_option
+from validation.cli.tables import say
 from validation.cli.top_k import list_options, read_processing
 from validation.errors import UserError
 from validation.trace.remote import Place
 
 
 @click.command("import")
-@click.option("--draft", required=True, help="The draft model's values: FILE, FILE:KEY of an array (N, V), or FOLDER.")
-@click.option("--target", required=True, help="The target model's values, the same.")
+@option("--draft", "The draft model's values: FILE, FILE:KEY of an array (N, V), or FOLDER.", required=True)
+@option("--target", "The target model's values, the same.", required=True)
 @list_options
-@click.option("--tokens", help="The tokens that were emitted, (N,) integers (arrays).")
-@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out (arrays).")
-@click.option(
+@option("--tokens", "The tokens that were emitted, (N,) integers (arrays).")
+@option("--texts", "Which text each row belongs to, (N,) integers; one text if left out (arrays).")
+@option(
     "--text-origin",
-    type=click.Choice(["corpus", "target"]),
-    help="Who wrote the texts.  [default: corpus; for arrays not recorded]",
+    "Who wrote the texts.  [default: corpus; for arrays not recorded]",
+    click.Choice(["corpus", "target"]),
 )
-@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
-@click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
-@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
+@option("--out", "The trace to make: a folder, or s3://BUCKET/NAME.", PLACE, required=True)
+@option("--dtype", None, click.Choice(["auto", "float16", "float32"]), default="auto")
+@option("--fresh", "Delete the trace in that folder first.", is_flag=True)
 @quiet_option
 def import_(
     draft: str,
     target: str,
-    kind: str | None,
     vocabulary: int | None,
     processing: str | None,
     draft_processing: str | None,
@@ -47,7 +46,7 @@ def import_(
 ) -> None:
     """Make a trace of your own logits or log-probabilities.
 
-    Whole rows: .npy, .npz, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
+    Whole rows: .npy, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
     writes: one for each model, from the same text and -c. Rows of one text lie together, in order.
 
     Lists of the most probable tokens: vLLM's prompt_logprobs, SGLang's input_top_logprobs or llama.cpp's
@@ -55,12 +54,11 @@ def import_(
 
     Then `hlm validate --trace FOLDER` checks every claim that the values decide.
     """
-    from validation.collection.formats import holds_lists, open_lists
-    from validation.collection.import_lists import CORPUS, import_lists
+    from validation.collection.import_lists import CORPUS, holds_lists, import_lists, open_lists
     from validation.collection.import_logits import default_values, import_logits
 
     console = open_console(quiet=quiet)
-    listed, other = (holds_lists(where, kind) for where in (draft, target))
+    listed, other = (holds_lists(where) for where in (draft, target))
     if listed != other:
         rows, lists = (target, draft) if listed else (draft, target)
         raise UserError(f"{rows} holds whole rows and {lists} lists of tokens; give both models in one form.")
@@ -69,11 +67,9 @@ def import_(
         raise UserError(f"{wrong[0]} belongs to {'arrays' if listed else 'lists'}; leave it out.")
     defaults = ("raw_logprobs", "raw_logprobs") if listed else (default_values(draft), default_values(target))
     said = read_processing(processing, draft_processing, target_processing, defaults)
-    if fresh:
-        say_what_stays(console, out)
     with progress_bar(console) as report:
         if listed:
-            sources = [open_lists(where, one, kind) for where, one in zip((draft, target), said, strict=True)]
+            sources = [open_lists(where, one) for where, one in zip((draft, target), said, strict=True)]
             trace = import_lists(
                 sources[0],
                 sources[1],
@@ -98,6 +94,6 @@ def import_(
                 progress=report,
             )
     for note in trace.manifest["notes"]:
-        console.print(note, soft_wrap=True)
+        say(console, note)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))

@@ -7,23 +7,23 @@ from pathlib import Path
 import click
 
 from validation.cli.display import open_console
-from validation.cli.options import FILE, SEED, quiet_option
+from validation.cli.options import FILE, SEED, option, quiet_option
 from validation.cli.serve import until_stopped
 from validation.errors import naming
 from validation.planning.quantities import read_rate, read_time
 
 
 @click.command("link")
-@click.option("--rate", default="10M", show_default=True, help="Uplink in bit/s.")
-@click.option("--down-rate", help="Downlink in bit/s.  [default: the uplink's rate, or its recording]")
-@click.option("--link-csv", type=FILE, help="A recorded uplink: trace_id, time_s, throughput_mbps; replaces --rate.")
-@click.option("--link", "--trace", "trace", help="Which trace of --link-csv, as for `hlm plan`.  [default: the first]")
-@click.option("--rtt", default="40ms", show_default=True, help="Round trip, without the time of the bytes.")
-@click.option("--loss", type=click.FloatRange(0, 0.9), default=0.0, show_default=True, help="Share of lost segments.")
-@click.option("--cut", "cuts", multiple=True, help="Reset all connections so long after the start; may be repeated.")
-@click.option("--seed", type=SEED, default=1, show_default=True, help="Of the losses.")
-@click.option("--listen", default="127.0.0.1:7071", show_default=True, help="HOST:PORT of the relay.")
-@click.option("--to", default="127.0.0.1:7070", show_default=True, help="HOST:PORT of the server.")
+@option("--rate", "Uplink in bit/s.", default="10M")
+@option("--down-rate", "Downlink in bit/s.  [default: the uplink's rate, or its recording]")
+@option("--link-csv", "A recorded uplink: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
+@option("--link --trace trace", "Which trace of --link-csv, as for `hlm plan`.  [default: the first]")
+@option("--rtt", "Round trip, without the time of the bytes.", default="40ms")
+@option("--loss", "Share of lost segments.", click.FloatRange(0, 0.9), default=0.0)
+@option("--cut cuts", "Reset all connections so long after the start; may be repeated.", multiple=True)
+@option("--seed", "Of the losses.", SEED, default=1)
+@option("--listen", "HOST:PORT of the relay.", default="127.0.0.1:7071")
+@option("--to", "HOST:PORT of the server.", default="127.0.0.1:7070")
 @quiet_option
 def link(
     rate: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -36,93 +37,58 @@ class SizeType(click.ParamType[Any]):
         return size
 
 
+def option(names: str, said: str | None = None, kind: Any = None, **more: Any) -> Callable[..., Any]:
+    """Return click's option with these names, its help, its type, and its default shown."""
+    return click.option(*names.split(), type=kind, help=said, **{"show_default": "default" in more, **more})
+
+
+def together(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator that adds options in the help's order."""
+
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        return reduce(lambda command, option: option(command), reversed(options), command)
+
+    return added
+
+
 PLACE = PlaceType()
 SIZE = SizeType()
 SEED = click.IntRange(0, 2**63 - 1)
 """What all generators of random numbers take."""
 FILE = click.Path(path_type=Path)
-DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-DTYPE = click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
-KEY = click.option(
-    "--key", type=FILE, help="A file with a secret of 16 to 64 bytes; the server's may have more, one a line."
+AT_LEAST_0, AT_LEAST_1 = click.FloatRange(min=0.0), click.IntRange(min=1)
+DEVICE = option("--device", "auto, cpu, cuda, cuda:1, ...", default="auto")
+DTYPE = option("--dtype", "Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+KEY = option("--key", "A file with a secret of 16 to 64 bytes; the server's may have more, one a line.", FILE)
+DRAFT_TIME = option("--draft-time", "Each pass of the draft takes at least so long.", default="0ms")
+
+
+chat_option = option("--chat", "Make each prompt a turn of the user, by the tokenizer's chat template.", is_flag=True)
+quiet_option = option("--quiet -q", "Print nothing but errors; see the exit code.", is_flag=True)
+json_option = option("--json as_json", "Print one JSON object; all else goes to the error output.", is_flag=True)
+version_options = together(
+    option("--base", "The base model of an adapter given as --target.  [default: as the adapter says]"),
+    option(
+        "--changed-anchor", "Accept an aligned draft whose target changed the anchor: exact, but slower.", is_flag=True
+    ),
 )
-DRAFT_TIME = click.option(
-    "--draft-time", default="0ms", show_default=True, help="Each pass of the draft takes at least so long."
+"""The options of a target that is a version of a base model."""
+pair_options = together(
+    option("--pair name", "A named pair; `builtin` needs no network.  [default: builtin]"),
+    option(
+        "--draft",
+        "The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
+    ),
+    option("--target", "The target model: a folder (also of a peft adapter), .gguf file or hub name."),
+    version_options,
 )
-
-
-def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a target that is a version of a base model."""
-    for option in (
-        click.option(
-            "--changed-anchor",
-            is_flag=True,
-            help="Accept an aligned draft whose target changed the anchor: exact, but slower.",
-        ),
-        click.option("--base", help="The base model of an adapter given as --target.  [default: as the adapter says]"),
-    ):
-        command = option(command)
-    return command
-
-
-def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name the models, in the help's order."""
-    options = (
-        click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]"),
-        click.option(
-            "--draft",
-            help="The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
-        ),
-        click.option(
-            "--target",
-            help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
-        ),
-        version_options,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-chat_option = click.option(
-    "--chat", is_flag=True, help="Make each prompt a turn of the user, by the tokenizer's chat template."
-)
-
-
-def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a collection, in the help's order."""
-    path = click.Path(path_type=Path)
-    options = (
-        click.option("--prompts", type=path, help="Your prompts: .txt (one per line) or .jsonl."),
-        chat_option,
-        click.option(
-            "--positions",
-            type=click.IntRange(min=1),
-            default=20_000,
-            show_default=True,
-            help="Minimum number of positions; the last text is finished.",
-        ),
-        click.option(
-            "--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation."
-        ),
-        click.option(
-            "--seed", type=SEED, default=1, show_default=True, help="Seed of the texts and of all random draws."
-        ),
-        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded."),
-        click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]"),
-        click.option(
-            "--memory",
-            type=SIZE,
-            metavar="SIZE",
-            help="Use at most this much memory, such as 8G.  [default: what is free]",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output."
+collection_options = together(
+    option("--prompts", "Your prompts: .txt (one per line) or .jsonl.", FILE),
+    chat_option,
+    option("--positions", "Minimum number of positions; the last text is finished.", AT_LEAST_1, default=20_000),
+    option("--new-tokens", "Longest continuation.", AT_LEAST_1, default=160),
+    option("--seed", "Seed of the texts and of all random draws.", SEED, default=1),
+    option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto"),
+    DTYPE,
+    option("--memory", "Use at most this much memory, such as 8G.  [default: what is free]", SIZE, metavar="SIZE"),
 )

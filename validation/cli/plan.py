@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,124 +11,103 @@ from click.core import ParameterSource
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
-from validation.cli.options import PLACE
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.run import print_json, run_folder, trace_of
-from validation.cli.tables import print_table
+from validation.cli.tables import print_table, say
 from validation.errors import UserError
 from validation.planning.menu import WITHOUT_DEVICE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from validation.planning.aims import Number, Row
     from validation.planning.result import Result
-    from validation.planning.rows import Number, Row
-
-PATH = click.Path(path_type=Path)
-AT_LEAST_0 = click.FloatRange(min=0.0)
-AT_LEAST_1 = click.IntRange(min=1)
-
-
-def _shown(name: str, default: Any, said: str, kind: Any = None) -> Callable[[Any], Any]:
-    """Return an option whose default is shown; its type is that of the default, and a float is 0 or more."""
-    usual = AT_LEAST_0 if isinstance(default, float) else None
-    return click.option(name, default=default, show_default=True, help=said, type=kind or usual)
 
 
 @click.command("plan")
-@click.option("--trace", type=PLACE, help="A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]")
-@click.option(
+@option("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
+@option(
     "--acceptance",
-    type=PATH,
+    "Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
+    FILE,
     multiple=True,
-    help="Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
 )
-@click.option("--run", type=PATH, help="Instead of a trace, a record of `hlm device --record`: rounds, times and link.")
-@click.argument("more", nargs=-1, type=PATH, metavar="[FILES]...")
-@click.option(
-    "--times",
-    type=PATH,
-    help="Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.",
-)
-@click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
-@click.option("--draft-length", type=AT_LEAST_1, help="With --acceptance: every step drafted this many.")
-@click.option(
+@option("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
+@click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
+@option("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
+@option("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
+@option(
     "--drafts",
-    type=click.Choice(DRAFTS),
-    help="With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
+    "With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
+    click.Choice(DRAFTS),
 )
-@click.option(
-    "--verification", type=click.Choice(list(VERIFICATIONS)), help="With --acceptance: how the engine accepted them."
-)
-@_shown("--rate", "10M", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.")
-@_shown("--fading", "none", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]))
-@_shown("--snr", "10dB", "Mean SNR of a fading link: 10dB, or 10x for a ratio.")
-@_shown("--k-factor", "10dB", "With rician: power of the line of sight over the scattered power.")
-@click.option("--link-csv", type=PATH, help="A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.")
-@click.option("--link", "link_name", help="Which trace of --link-csv.  [default: the first]")
-@_shown("--rtt", "20ms", "Round trip of an exchange.")
-@click.option("--down-rate", help="Rate of the downlink.  [default: the uplink's median rate]")
-@_shown("--draft-ms", 12.0, "One pass of the draft model.")
-@_shown("--verify-ms", 30.0, "One pass of the target model.")
-@click.option(
+@option("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
+@option("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
+@option("--fading", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]), default="none")
+@option("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
+@option("--k-factor", "With rician: power of the line of sight over the scattered power.", default="10dB")
+@option("--link-csv", "A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
+@option("--link link_name", "Which trace of --link-csv.  [default: the first]")
+@option("--rtt", "Round trip of an exchange.", default="20ms")
+@option("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
+@option("--draft-ms", "One pass of the draft model.", AT_LEAST_0, default=12.0)
+@option("--verify-ms", "One pass of the target model.", AT_LEAST_0, default=30.0)
+@option(
     "--server-draft-ms",
-    type=AT_LEAST_0,
-    help="One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
+    "One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
+    AT_LEAST_0,
 )
-@_shown("--verify-us-per-token", 0.0, "Time that each token adds to a pass of the target model.")
-@_shown(
+@option("--verify-us-per-token", "Time that each token adds to a pass of the target model.", AT_LEAST_0, default=0.0)
+@option(
     "--between-ms",
-    0.0,
     "Time between two passes of a text that the server writes; below 0 if they take less than other passes.",
     float,
+    default=0.0,
 )
-@_shown("--bias", 0.05, "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0))
-@_shown("--risk", "text=0", "text=.1 or token=.01: allowed distance; 0: lossless.")
-@click.option(
-    "--confidence",
-    type=float,
-    help="Keep --risk in this share of calibrations, such as .95.  [default: in their mean]",
-)
-@click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
-@click.option("--leak", help="What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
-@click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
-@_shown("--device-w", 5.0, "Power of the device while it drafts, in W.")
-@_shown("--transmit-w", 1.0, "Power of the device while it sends, in W.")
-@_shown(
+@option("--bias", "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0), default=0.05)
+@option("--risk", "text=.1 or token=.01: allowed distance; 0: lossless.", default="text=0")
+@option("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
+@option("--leak", "What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
+@option("--energy", "The device's energy of a token, such as 50mJ.  [default: no limit]")
+@option("--device-w", "Power of the device while it drafts, in W.", AT_LEAST_0, default=5.0)
+@option("--transmit-w", "Power of the device while it sends, in W.", AT_LEAST_0, default=1.0)
+@option(
     "--objective",
-    "throughput",
     "The aim of the table and of --policy; capacity: the most users of a full server.",
     click.Choice(["throughput", "capacity", "goodput", "fair", "cost"]),
+    default="throughput",
 )
-@_shown("--server-price", 1.0, "With --objective cost: price of a second of the server.")
-@_shown("--time-price", 0.1, "With --objective cost: price of a second of waiting.")
-@_shown("--users", "1", "How many share the band, or a CSV: name, rate, ...")
-@_shown(
+@option("--server-price", "With --objective cost: price of a second of the server.", AT_LEAST_0, default=1.0)
+@option("--time-price", "With --objective cost: price of a second of waiting.", AT_LEAST_0, default=0.1)
+@option("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
+@option(
     "--server-batch",
-    1,
     "The most texts of a pass of a server that is full, or that --users share; others wait.",
     click.IntRange(min=1, max=10_000),
+    default=1,
 )
-@_shown("--vocabulary", 32_000, "V, with --acceptance.", click.IntRange(min=2))
-@_shown(
-    "--seal", "none", "Envelope of each message and answer: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"])
+@option("--vocabulary", "V, with --acceptance.", click.IntRange(min=2), default=32_000)
+@option(
+    "--seal",
+    "Envelope of each message and answer: docs/deploy.md.",
+    click.Choice(["none", "checksum", "hmac"]),
+    default="none",
 )
-@click.option(
+@option(
     "--shared-seed/--no-shared-seed",
+    "Ours may draft by a seed that the server shares: docs/shared_seed.md.",
     default=True,
-    show_default=True,
-    help="Ours may draft by a seed that the server shares: docs/shared_seed.md.",
 )
-@click.option(
+@option(
     "--block/--no-block",
+    "A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
     default=False,
-    show_default=True,
-    help="A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
 )
-@click.option("--policy", type=PATH, help="Write the plan here as a device's policy.json, if it has a device.")
-@click.option("--row", "named", help="With --policy: write this row of the table, such as ours, also if it loses.")
-@click.option("--alone", is_flag=True, help="With --policy: the device may go on alone while its server is away.")
-@click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@option("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
+@option("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
+@option("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
+@option("--page", "Also write the plan as a page with sliders, such as plan.html.", FILE)
+@json_option
 @click.pass_context
 def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | None, **given: Any) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
@@ -140,7 +118,7 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
     """
     from validation.planning.page import write_page
     from validation.planning.result import make
-    from validation.planning.users import equal_users, plan_band, read_users, shared_users
+    from validation.planning.users import equal_users, plan_band, read_users
 
     _refuse(ctx)
     left_out = {
@@ -162,8 +140,7 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
     plain_users = shared = None
     if request.users > 1:
         users = equal_users(request.users, setting) if listed is None else listed
-        band, codecs, plain_users = plan_band(planner, users, request.server_batch)
-        shared = shared_users(planner, users, band, codecs)
+        shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
     result.notes[:0] = [*said, *about["notes"]]
     _show(console, result, planner.setting.link.name, planner.split.prompts)
@@ -176,13 +153,13 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
     about |= {"defaults": sorted(left_out - measured), "users": plain_users, "command": _command(ctx)}
     plain = result.plain(request, planner, about)
     if page is not None:
-        _print(console, f"Page: {write_page(page, plain)}")
+        say(console, f"Page: {write_page(page, plain)}")
     if as_json:
         print_json(plain)
 
 
 BELONGS = {
-    **dict.fromkeys(("more", "only", "draft_length", "drafts", "verification"), "acceptance"),
+    **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
     **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
 }
 """Options that need another one."""
@@ -239,7 +216,6 @@ def _command(ctx: click.Context) -> str:
 
 
 def _planner(console: Console, request: Any, run: Path | None, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the planner of the evidence, and what the plan says about it."""
     from validation.planning.from_run import planner_of_run
     from validation.planning.measure import planner_of_acceptance, planner_of_trace
 
@@ -247,7 +223,7 @@ def _planner(console: Console, request: Any, run: Path | None, given: dict[str, 
     if run is not None:
         return planner_of_run(run, setting)
     if given["acceptance"]:
-        counts = {name: given[name] for name in ("only", "draft_length", "drafts", "verification", "seal")}
+        counts = {name: given[name] for name in ("draft_length", "drafts", "verification", "seal")}
         return planner_of_acceptance((*given["acceptance"], *given["more"]), request.vocabulary, setting, **counts)
     path = trace_of(given["trace"] if given["trace"] is not None else Path("runs/builtin/trace"))
     kept = {name: given[name] for name in ("seal", "shared_seed", "block")}
@@ -257,8 +233,7 @@ def _planner(console: Console, request: Any, run: Path | None, given: dict[str, 
 
 def _said_skips(run: Path, *, as_json: bool) -> bool:
     """Say what the record of a run that skipped tells of its risk; return whether it skipped."""
-    from validation.planning.run_record import read_record
-    from validation.planning.run_skips import said_of_skips, skips_of
+    from validation.planning.run_record import read_record, said_of_skips, skips_of
 
     found = skips_of(read_record(run), str(run))
     if found is None:
@@ -269,8 +244,7 @@ def _said_skips(run: Path, *, as_json: bool) -> bool:
         "Plan from a trace, or record `--method 'shared seed'`.",
     ]
     console = open_console(stderr=as_json)
-    for note in notes:
-        console.print(note, soft_wrap=True, markup=False, highlight=False)
+    say(console, *notes)
     if as_json:
         print_json({"evidence": {"run": str(run)}, "skips": found, "notes": notes})
     return True
@@ -294,8 +268,14 @@ def _measured(
     return request, [], set()
 
 
+SAME = (
+    *("fading", "bias", "device_w", "transmit_w", "server_price", "time_price", "objective", "server_batch"),
+    *("vocabulary", "shared_seed", "block"),
+)
+"""Options that a request takes as they are."""
+
+
 def _request(given: dict[str, Any]) -> Any:
-    """Return the request that the options make."""
     from validation.decoding.recorded_links import find_link
     from validation.planning import quantities as read
     from validation.planning.request import Request
@@ -307,7 +287,6 @@ def _request(given: dict[str, Any]) -> Any:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
     return Request(
         rate_bps=read.read_rate("--rate", given["rate"]),
-        fading=given["fading"],
         snr=read.read_snr("--snr", given["snr"]),
         k_factor=read.read_snr("--k-factor", given["k_factor"]),
         round_trip_s=read.read_time("--rtt", given["rtt"]),
@@ -317,31 +296,20 @@ def _request(given: dict[str, Any]) -> Any:
         verify_token_s=given["verify_us_per_token"] / 1e6,
         server_draft_s=None if given["server_draft_ms"] is None else given["server_draft_ms"] / 1e3,
         between_s=given["between_ms"] / 1e3,
-        bias=given["bias"],
         risk=read.read_risk(given["risk"]),
-        confidence=given["confidence"],
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
-        device_w=given["device_w"],
-        transmit_w=given["transmit_w"],
-        server_price=given["server_price"],
-        time_price=given["time_price"],
-        objective=given["objective"],
         users=2 if users.endswith(".csv") else int(users),
-        server_batch=given["server_batch"],
-        vocabulary=given["vocabulary"],
-        shared_seed=given["shared_seed"],
-        block=given["block"],
         recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),
+        **{name: given[name] for name in SAME},
     )
 
 
 def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
-    """Write the answer, or the row that is asked for by name, as a device's policy."""
-    from validation.decoding.policy_file import write_policy
+    from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import described
     from validation.planning.deploy import RUNS, policy_of
     from validation.planning.verdict import loses_twice
@@ -362,31 +330,25 @@ def _write_policy(
     row = next(one for one in result.rows if one.policy == chosen.family)
     best = [described(planner, aim, aim.best) for aim in result.aims]
     if warning := loses_twice(row, [*result.rows, *best]):
-        _print(console, f"Warning: {warning}")
+        say(console, f"Warning: {warning}")
     evidence = about["evidence"]
     made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], alone=alone)
     write_policy(made, path)
-    _print(console, str(path))
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, soft_wrap=True, highlight=False)
+    say(console, str(path))
 
 
 def _show_users(console: Console, shared: dict[str, Any]) -> None:
-    """Print the users of a band: at most the first twenty."""
     lines = []
     for one in shared["users"][:20]:
         speed, wait = f"{one['tokens_per_s']:.3g}", f"{1e3 * one['wait_s']:.3g}"
         lines.append([one["name"], f"{one['share']:.2%}", str(one["draft_length"]), one["codec"], speed, wait])
     heads = ("user", "share", "K", "message", "tokens/s", "wait, ms")
-    title = "Our plan for each user, on the prompts that it was chosen on"
-    sides = {head: "left" if head in ("user", "message") else "right" for head in heads}
-    print_table(console, title, sides, ((line, "") for line in lines))
+    title = "Our lossless plan for each user, on the prompts that it was chosen on"
+    print_table(console, title, heads, lines, left=("user", "message"))
     more = f" ({len(shared['users']) - 20} not shown)" if len(shared["users"]) > 20 else ""
     off = f"{shared['gap']:.3g} in Σ log" if shared["utility"] == "log" else f"{shared['gap']:.2%}"
     server = shared["server"]
-    _print(
+    say(
         console,
         f"{len(shared['users'])} users{more} of ours: {shared['total_tokens_per_s']:.4g} tokens/s together on "
         f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. No drafts of "
@@ -421,27 +383,26 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 
 
 def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
-    """Print the table and the verdict."""
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if result.asked.name not in ("one user", "a full server"):
         decides = f"tok/s of {result.asked.name}"
     elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
         decides = "tok/s 50%"  # a link of one rate
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
+    rows = [
+        [row.policy, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
+        for row in result.rows
+    ]
     print_table(
         console,
         f"Plan for {result.asked.name} over {link}: predicted on {prompts['test']} held-out prompts",
-        {"policy": "left", "breaks": "left", **dict.fromkeys(cells, "right")},
-        (
-            (
-                [row.policy, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())],
-                "dim" if row.breaks else "",
-            )
-            for row in result.rows
-        ),
-        tuple(head for head in RANKS if head != decides),
+        ("policy", "breaks", *cells),
+        rows,
+        left=("policy", "breaks"),
+        ranks=[head for head in RANKS if head != decides],
+        styles=["dim" if row.breaks else "" for row in result.rows],
     )
-    _print(
+    say(
         console,
         f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
@@ -450,18 +411,15 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         "nothing is sent. k: probabilities in a message; u: a draft with at most this uncertainty is kept without "
         "verification; K: drafts of a round.",
     )
-    for row in result.rows:
-        if row.option:
-            _print(console, f"  {row.policy}: {row.option}")
-    _print(console, result.verdict, "bold")
+    say(console, *(f"  {row.policy}: {row.option}" for row in result.rows if row.option))
+    say(console, result.verdict, style="bold")
     if result.gap is not None and result.gap.value is not None:
-        _print(
+        say(
             console,
             f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
             f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
         )
-    for note in result.notes:
-        _print(console, note)
+    say(console, *result.notes)
 
 
 def _cell(row: Row, head: str, name: str, form: str) -> str:

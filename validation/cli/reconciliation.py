@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from validation.cli.tables import print_table, say
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,28 +20,18 @@ VERDICTS = {True: "agree", False: "differ", None: "not decided"}
 
 def show_reconciliation(console: Console, found: Reconciliation, laws: Mapping[str, Estimate]) -> None:
     """Print both sides by each convention, what follows, and what each law would accept on the trace."""
-    from rich import box
-    from rich.table import Table
-
     from validation.acceptance.reconcile import CONVENTIONS
 
-    table = Table(title="One pair, two engines, by each convention", box=box.SIMPLE)
-    table.add_column("convention")
-    for letter, engine in zip("AB", found.engines, strict=True):
-        table.add_column(f"{letter}: {engine}", justify="right")
-    table.add_column("B over A", justify="right")
-    table.add_column("verdict")
+    rows = []
     for row in found.rows:
         apart = "-" if row.apart is None else f"{100 * row.apart:+.1f}%"
         cells = ["-" if one is None else str(one) for one in (row.first, row.second)]
         cells = [cell + (" *" if row.key == key else "") for cell, key in zip(cells, found.printed, strict=True)]
-        table.add_row(CONVENTIONS[row.key], *cells, apart, VERDICTS[row.agree])
-    console.print(table)
-    console.print("* as the engine prints its acceptance length.", soft_wrap=True)
-    for said in found.findings:
-        console.print(said, soft_wrap=True, markup=False, highlight=False)
-    for said in _law_sentences(found, laws):
-        console.print(said, soft_wrap=True, markup=False, highlight=False)
+        rows.append([CONVENTIONS[row.key], *cells, apart, VERDICTS[row.agree]])
+    engines = (f"{letter}: {engine}" for letter, engine in zip("AB", found.engines, strict=True))
+    heads = ["convention", *engines, "B over A", "verdict"]
+    print_table(console, "One pair, two engines, by each convention", heads, rows, left=("convention", "verdict"))
+    say(console, "* as the engine prints its acceptance length.", *found.findings, *_law_sentences(found, laws))
 
 
 def plain_reconciliation(found: Reconciliation, laws: Mapping[str, Estimate]) -> dict[str, Any]:
@@ -67,13 +58,7 @@ def _law_sentences(found: Reconciliation, laws: Mapping[str, Estimate]) -> list[
 
 
 def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
-    """Return the share of drafts that an engine accepted and that each law would accept on a trace, and sentences.
-
-    Raises
-    ------
-    UserError
-        The drafts are copied, their number in a step is not known, or the trace is not of texts of the target model.
-    """
+    """Return the share of drafts that an engine accepted and that each law would accept on a trace, and sentences."""
     from validation.acceptance.planners import Estimate
     from validation.acceptance.reconcile import overlap, plain_estimate, replay
     from validation.planning.laws import LAWS, lengths_by_law

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from validation.cli.exits import PARTLY
+from validation.cli.options import option
 from validation.errors import UserError
 from validation.installed import is_clone
 
@@ -21,20 +22,18 @@ _folder = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("paper", default="all")
-@click.option(
-    "--pair", "pairs", multiple=True, help="builtin, smollm2, wide, instructed; may be repeated.  [default: builtin]"
-)
-@click.option("--quick", is_flag=True, help="Few positions, prompts and tokens, in minutes; publishes nothing.")
-@click.option("--dry-run", is_flag=True, help="List the tasks with their states and times; run nothing.")
-@click.option("--data", type=_folder, envvar="HLM_DATA", help="Folder of the texts, to train and for experiments.")
-@click.option("--models", type=_folder, envvar="HLM_MODELS", help="Folder of other trained models; see the READMEs.")
-@click.option("--out", type=_folder, help="Folder of the runs.  [default: runs/reproduce, or runs/quick]")
-@click.option("--task", "only", multiple=True, help="Only this task and those that it needs; may be repeated.")
-@click.option("--study", "studies", multiple=True, help="Decode only this study; may be repeated.")
-@click.option(
+@option("--pair pairs", "builtin, smollm2, wide, instructed; may be repeated.  [default: builtin]", multiple=True)
+@option("--quick", "Few positions, prompts and tokens, in minutes; publishes nothing.", is_flag=True)
+@option("--dry-run", "List the tasks with their states and times; run nothing.", is_flag=True)
+@option("--data", "Folder of the texts with reference answers.", _folder, envvar="HLM_DATA")
+@option("--models", "Folder of the pairs that are trained.", _folder, envvar="HLM_MODELS")
+@option("--out", "Folder of the runs.  [default: runs/reproduce, or runs/quick]", _folder)
+@option("--task only", "Only this task and those that it needs; may be repeated.", multiple=True)
+@option("--study studies", "Decode only this study; may be repeated.", multiple=True)
+@option(
     "--prompts",
-    type=click.IntRange(min=2),
-    help="Prompts of each study, the first ones; of smollm2 and instructed, of the sets in turn.  [default: 100]",
+    "Prompts of each study, the first ones; of smollm2 and instructed, of the sets in turn.  [default: 100]",
+    click.IntRange(min=2),
 )
 def reproduce(
     paper: str,

@@ -14,6 +14,7 @@ import click
 
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
+from validation.cli.tables import say
 from validation.errors import naming
 from validation.installed import as_typed
 from validation.printable import printable
@@ -47,8 +48,6 @@ def collect_trace(
     from validation.trace.journal import has_begun
 
     lay_there = (path / "manifest.json").exists() and not fresh
-    if fresh:
-        say_what_stays(console, path)
     if not (lay_there or fresh) and has_begun(path):
         console.print(f"Continuing from what is stored at {path}.")
     with progress_bar(console) as report:
@@ -62,16 +61,6 @@ def collect_trace(
         f"({speed['positions_per_second']:,.0f} a second)."
     )
     return trace
-
-
-def say_what_stays(console: Console, path: Place) -> None:
-    """Print the files that --fresh keeps because they do not belong to a trace."""
-    from validation.trace.reopen import foreign_files
-
-    if names := foreign_files(path):
-        more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-        text = f"--fresh keeps the files in {path} that do not belong to a trace: {', '.join(names[:5])}{more}."
-        console.print(text, markup=False, soft_wrap=True)
 
 
 def tell_notes(console: Console, pair: Pair) -> None:
@@ -128,7 +117,6 @@ def finish_run(
     trace: Trace,
     folder: Path,
     seed: int,
-    device: str,
     as_json: bool,
     *,
     stored_rows: bool = False,
@@ -138,15 +126,28 @@ def finish_run(
     memory: int | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
-    from validation.claims.order import workers_here
+    import hlmtheory
+    from validation.claims.check import check_trace
+    from validation.claims.instances import measured
+    from validation.claims.order import in_processes, workers_here
     from validation.processes import Processes
 
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary, memory)) as processes:
-        results = _check(console, trace, folder, seed, device, stored_rows, scheduler, all_claims, processes)
+        parts = in_processes(processes)
+        if scheduler is not None:
+            from validation.claims.cluster import on_scheduler
+
+            parts = on_scheduler(scheduler)
+        claims = hlmtheory.all_claims()
+        options: dict[str, Any] = {"kept": folder / UNFINISHED, "stored_rows": stored_rows}
+        options["claims"] = claims if all_claims else measured(claims)
+        with progress_bar(console) as progress:
+            results = check_trace(trace, seed=seed, parts=parts, progress=progress, **options)
+        write_atomically(folder / "claims.json", results.to_json())
         verdict_screen(console, results)
-        report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes, figures)
-    console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
+        report = _draw_and_report(console, trace, results, folder, seed, processes, figures)
+    say(console, f"Report: {report.resolve().as_uri()}")
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
     if as_json:
         outcomes = {name: tally.outcome for name, tally in results.tallies.items()}
@@ -160,94 +161,36 @@ def finish_run(
         raise Verdict
 
 
-def _check(
-    console: Console,
-    trace: Trace,
-    folder: Path,
-    seed: int,
-    device: str,
-    stored_rows: bool,
-    scheduler: str | None,
-    all_claims: bool,
-    processes: Processes,
-) -> Results:
-    import hlmtheory
-    from validation.claims.check import check_trace
-    from validation.claims.instances import measured
-    from validation.claims.order import in_processes
-
-    place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
-    options: dict[str, Any] = {"device": place, "kept": folder / UNFINISHED, "stored_rows": stored_rows}
-    options["parts"] = in_processes(processes)
-    if scheduler is not None:
-        from validation.claims.cluster import on_scheduler
-
-        options["parts"] = on_scheduler(scheduler)
-    claims = hlmtheory.all_claims()
-    with progress_bar(console) as report:
-        chosen = claims if all_claims else measured(claims)
-        results = check_trace(trace, seed=seed, claims=chosen, progress=report, **options)
-    write_atomically(folder / "claims.json", results.to_json())
-    return results
-
-
 def _draw_and_report(
-    console: Console,
-    trace: Trace,
-    results: Results,
-    folder: Path,
-    seed: int,
-    command: str,
-    processes: Processes,
-    with_figures: bool,
+    console: Console, trace: Trace, results: Results, folder: Path, seed: int, processes: Processes, with_figures: bool
 ) -> Path:
-    """Draw the figures that changed, write the report, and return its path.
-
-    Figures and report are written to a temporary folder and then moved. Figures are of whole rows, so a trace of top-k
-    lists has none.
-    """
+    """Draw the figures and write the report into a temporary folder, move both, and return the report's path."""
     from validation.cli.drawing import draw_figures
-    from validation.cli.kept_figures import figure_marks, take_unchanged, write_marks
     from validation.plots import FIGURES
     from validation.report.html import write_report
     from validation.trace.reader import LOGITS
 
-    part = folder / ".part"
+    part, command = folder / ".part", typed_command()
     shutil.rmtree(part, ignore_errors=True)  # left by a killed run
     (part / "figures").mkdir(parents=True)
-    figures = list(FIGURES.values()) if with_figures and trace.kind == LOGITS else []
-    marks = figure_marks(figures, trace, seed)
-    changed = [
-        one
-        for one in figures
-        if take_unchanged(one.stem, marks[one.stem], folder / "figures", part / "figures") is None
-    ]
-    unchanged = len(figures) - len(changed)
-    with progress_bar(console) as report:
-        draw_figures(
-            changed,
-            trace,
-            part / "figures",
-            command=command,
-            seed=seed,
-            processes=processes,
-            report=lambda done, text: report(unchanged + done, len(figures), text),
-        )
+    figures = list(FIGURES.values()) if with_figures and trace.kind == LOGITS else []  # they need whole rows
+    with progress_bar(console) as progress:
+
+        def report(done: int, text: str) -> None:
+            progress(done, len(figures), text)
+
+        draw_figures(figures, trace, part / "figures", command=command, seed=seed, processes=processes, report=report)
         if figures:
-            report(len(figures), len(figures), "drawing the figures")
-            write_marks(part / "figures", marks)
+            report(len(figures), "drawing the figures")
         drawn = [part / "figures" / f"{one.stem}.json" for one in figures]
-        place = str(trace.path)
         written = write_report(
-            part, results=results, manifest=trace.manifest, figures=drawn, command=command, trace=place
+            part, results=results, manifest=trace.manifest, figures=drawn, command=command, trace=str(trace.path)
         )
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last
             file.replace(folder / file.relative_to(part))
         shutil.rmtree(part)
         (folder / UNFINISHED).unlink(missing_ok=True)
-    if unchanged:
-        console.print(f"{unchanged} of {len(figures)} figures are those of the last run: same data, same code.")
     return folder / written.name
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, waiting
-from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, quiet_option
+from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, option, quiet_option
+from validation.cli.tables import say
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_time
 
@@ -21,19 +22,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--target", default="builtin", show_default=True, help="The target model: a folder, a .gguf file, ...")
-@click.option("--version", "versions", multiple=True, metavar="NAME=MODEL", help="Another version of the target.")
-@click.option("--in-use", type=FILE, help="A file with the name of the version to use; it is read again.")
-@click.option("--draft", help="A draft model of the server's own, for devices with --method server.")
-@click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such texts.")
-@click.option("--listen", default="127.0.0.1:7070", show_default=True, help="HOST:PORT; port 0 takes a free one.")
-@click.option("--batch", type=click.IntRange(1, 256), default=4, show_default=True, help="Rounds of a pass at most.")
-@click.option("--wait", default="0ms", show_default=True, help="How long a pass waits for further rounds.")
-@click.option("--devices", type=click.IntRange(1, 4096), default=64, show_default=True, help="Connections at most.")
+@option("--target", "The target model: a folder, a .gguf file, ...", default="builtin")
+@option("--version versions", "Another version of the target.", multiple=True, metavar="NAME=MODEL")
+@option("--in-use", "A file with the name of the version to use; it is read again.", FILE)
+@option("--draft", "A draft model of the server's own, for devices with --method server.")
+@option("--draft-length", "K of such texts.", click.IntRange(1, 64), default=4)
+@option("--listen", "HOST:PORT; port 0 takes a free one.", default="127.0.0.1:7070")
+@option("--batch", "Rounds of a pass at most.", click.IntRange(1, 256), default=4)
+@option("--wait", "How long a pass waits for further rounds.", default="0ms")
+@option("--devices", "Connections at most.", click.IntRange(1, 4096), default=64)
 @KEY
-@click.option("--tls", nargs=2, type=FILE, default=None, metavar="CERT KEY", help="Serve wss:// with this certificate.")
-@click.option("--stretch", default="0ms", show_default=True, help="Each pass takes so much longer: a slower server.")
-@click.option("--pass-time", default="0ms", show_default=True, help="Each pass of the target takes at least so long.")
+@option(
+    "--tls", "Serve wss:// with this certificate.", FILE, nargs=2, default=None, metavar="CERT KEY", show_default=False
+)
+@option("--stretch", "Each pass takes so much longer: a slower server.", default="0ms")
+@option("--pass-time", "Each pass of the target takes at least so long.", default="0ms")
 @DRAFT_TIME
 @DEVICE
 @DTYPE
@@ -118,7 +121,7 @@ async def until_stopped(server: Any, serving: Any, console: Any, what: str, sche
     if ready.done():
         name, number = server.address
         where = f"{scheme}://{f'[{name}]' if ':' in name else name}:{number}"
-        console.print(f"{what} at {where}; Ctrl-C ends it.", soft_wrap=True, markup=False)
+        say(console, f"{what} at {where}; Ctrl-C ends it.")
     ready.cancel()
     await task
 

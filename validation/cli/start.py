@@ -50,11 +50,7 @@ def _core_help() -> str:
 
 
 def start(commands: Callable[..., Any]) -> None:
-    """Run a command line, then end this process. This is the one place that decides the exit code.
-
-    Code 1 comes from a :class:`validation.cli.exits.Verdict` alone: every other error has code 2. After Ctrl-C the
-    process ends at once and does not wait for running threads.
-    """
+    """Run a command line, then end this process. This is the one place that decides the exit code."""
     for stream in (sys.stdout, sys.stderr):
         _write_anything(stream)
     code = _run(commands)

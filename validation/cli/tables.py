@@ -1,51 +1,49 @@
-"""Tables that fit the screen: where it is too narrow, the least important columns are left out and named."""
+"""Sentences, and tables that fit the screen: where it is too narrow, the least important columns are left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Line = tuple[Sequence[str], str]
-"""The cells of a line, and its style."""
 _WIDEST = 10_000
 
 
-def print_table(
-    console: Console, title: str, heads: Mapping[str, str], lines: Iterable[Line], ranks: Sequence[str] = ()
-) -> list[str]:
-    """Print a table, without the columns that do not fit, and return their heads.
+def say(console: Console, *texts: str, style: str | None = None) -> None:
+    """Print sentences, each on a line that the terminal wraps."""
+    for text in texts:
+        console.print(text, style=style, soft_wrap=True, highlight=False)
 
-    Parameters
-    ----------
-    console : Console
-    title : str
-    heads : mapping
-        Each column's head, and "left" or "right".
-    lines : iterable of Line
-    ranks : sequence of str
-        Heads of the columns that may be left out, the least important first.
-    """
+
+def print_table(
+    console: Console,
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    left: Sequence[str] = (),  # heads of the columns that are set left
+    ranks: Sequence[str] = (),  # heads of the columns that may be left out, the least important first
+    styles: Sequence[str] = (),  # of the rows
+) -> None:
+    """Print a table without the columns that do not fit, and name these; nothing if it has no rows."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table
 
-    lines, dropped = list(lines), list[str]()
+    rows, dropped = list(rows), list[str]()
     unbroken = console.options.update(max_width=_WIDEST)
-    while True:
+    while rows:
         table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
         shown = [place for place, head in enumerate(heads) if head not in dropped]
-        for head, justify in heads.items():
-            if head not in dropped:
-                table.add_column(head, justify="left" if justify == "left" else "right")
-        for cells, style in lines:
-            table.add_row(*(cells[place] for place in shown), style=style)
+        for place in shown:
+            table.add_column(heads[place], justify="left" if heads[place] in left else "right")
+        for number, cells in enumerate(rows):
+            table.add_row(*(str(cells[place]) for place in shown), style=styles[number] if styles else None)
         if len(dropped) == len(ranks) or Measurement.get(console, unbroken, table).maximum <= console.width:
-            break  # it fits, or no column is left that may go
+            console.print(table)
+            break
         dropped.append(ranks[len(dropped)])
-    console.print(table)
     if dropped:
-        console.print(f"Not shown at {console.width} columns: {', '.join(dropped)}; --json has all.", soft_wrap=True)
-    return dropped
+        say(console, f"Not shown at {console.width} columns: {', '.join(dropped)}; --json has all.")

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from validation.cli.display import open_console, waiting
+from validation.cli.options import FILE, json_option, option, together
 from validation.cli.run import print_json
+from validation.cli.tables import print_table
 from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.collection.processing import Processing
     from validation.collection.top_k import ListedText, ListSource
 
-FORMATS = ("array", "llama.cpp", "distillkit", "vllm", "sglang", "llama-server")
 
-
-def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options about lists and about what was done to the values."""
-    for option in reversed(
-        (
-            click.option("--format", "kind", type=click.Choice(FORMATS), help="Format.  [default: by the file]"),
-            click.option(
-                "--vocabulary", type=click.IntRange(1, 2**31), help="V, the outputs of the models' head (lists)."
-            ),
-            click.option(
-                "--processing",
-                help="What the values are: raw_logprobs, raw_logits, or processed_logprobs,temperature=0.7,top_p=0.9.",
-            ),
-            click.option("--draft-processing", help="The same, of the draft model alone."),
-            click.option("--target-processing", help="The same, of the target model alone."),
-        )
-    ):
-        command = option(command)
-    return command
+list_options = together(
+    option("--vocabulary", "V, the outputs of the models' head (lists).", click.IntRange(1, 2**31)),
+    option(
+        "--processing",
+        "What the values are: raw_logprobs, raw_logits, or processed_logprobs,temperature=0.7,top_p=0.9.",
+    ),
+    option("--draft-processing", "The same, of the draft model alone."),
+    option("--target-processing", "The same, of the target model alone."),
+)
+"""The options about lists and about what was done to the values."""
 
 
 def read_processing(
@@ -68,22 +60,21 @@ def _ids(text: str | None) -> tuple[int, ...]:
 
 
 @click.command("top-k")
-@click.option("--draft", required=True, type=click.Path(path_type=Path), help="Lists of the draft model.")
-@click.option("--target", required=True, type=click.Path(path_type=Path), help="Lists of the target model.")
+@option("--draft", "Lists of the draft model.", FILE, required=True)
+@option("--target", "Lists of the target model.", FILE, required=True)
 @list_options
-@click.option(
+@option(
     "--answer-after",
+    "Count positions from the answer on: it begins after the last of these token ids in a text, such as "
+    "151644,77091,198.  [default: the answer_start of each answer]",
     callback=lambda _, __, text: _ids(text),
     metavar="IDS",
-    help="Count positions from the answer on: it begins after the last of these token ids in a text, such as "
-    "151644,77091,198.  [default: the answer_start of each answer]",
 )
-@click.option("--whole-text", is_flag=True, help="Count the positions of template and prompt too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@option("--whole-text", "Count the positions of template and prompt too.", is_flag=True)
+@json_option
 def top_k(
     draft: Path,
     target: Path,
-    kind: str | None,
     vocabulary: int | None,
     processing: str | None,
     draft_processing: str | None,
@@ -99,10 +90,7 @@ def top_k(
     not known, so each result is an interval. Of chats only the answers count. `hlm import` stores the lists, and
     `hlm validate --trace` then checks the claims that they decide.
     """
-    from rich import box
-    from rich.table import Table
-
-    from validation.collection.formats import open_lists
+    from validation.collection.import_lists import open_lists
     from validation.collection.intervals import intervals
     from validation.collection.processing import processing_note
     from validation.collection.top_k import pair_lists
@@ -113,7 +101,7 @@ def top_k(
     said = read_processing(processing, draft_processing, target_processing, ("raw_logprobs", "raw_logprobs"))
     if any(one.logits for one in said):
         raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
-    one, other = (open_lists(path, values, kind) for path, values in zip((draft, target), said, strict=True))
+    one, other = (open_lists(path, values) for path, values in zip((draft, target), said, strict=True))
     if not whole_text:
         one, other = (replace(source, texts=partial(_answers, source, answer_after)) for source in (one, other))
     with waiting(console, "reading the lists"):
@@ -127,12 +115,9 @@ def top_k(
     console.print(
         f"Mean acceptance rate: {low:.4f} to {high:.4f}; the widest interval of one position is {found.widest:.4f}."
     )
-    table = Table(title="Probabilities to send, certified from the draft model's list", box=box.SIMPLE)
-    for head in ("Bias at most", "positions where the list is long enough", "mean k there"):
-        table.add_column(head, justify="right")
-    for line in found.certified:
-        mean = "-" if line.mean_k is None else f"{line.mean_k:.1f}"
-        table.add_row(f"{line.bias:g}", f"{line.covered:.1%}", mean)
-    console.print(table)
+    heads = ("Bias at most", "positions where the list is long enough", "mean k there")
+    means = ("-" if x.mean_k is None else f"{x.mean_k:.1f}" for x in found.certified)
+    rows = ((f"{x.bias:g}", f"{x.covered:.1%}", mean) for x, mean in zip(found.certified, means, strict=True))
+    print_table(console, "Probabilities to send, certified from the draft model's list", heads, rows)
     if as_json:
-        print_json(found.as_json() | {"processing": [values.as_json() for values in said]})
+        print_json(asdict(found) | {"processing": [asdict(values) for values in said]})

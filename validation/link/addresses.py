@@ -46,13 +46,7 @@ def read_key(path: Path | None) -> bytes | None:
 
 
 def keys_of(path: Path, content: bytes) -> tuple[bytes, ...]:
-    """Return the keys in the content of a file, one a line.
-
-    Raises
-    ------
-    UserError
-        If the file holds no key or too many keys, or a key is too short or too long.
-    """
+    """Return the keys in the content of a file, one a line."""
     keys = tuple(dict.fromkeys(line.strip() for line in content.splitlines() if line.strip()))
     wrong = next((key for key in keys if not KEY_BYTES[0] <= len(key) <= KEY_BYTES[1]), None)
     if not keys or wrong is not None:

@@ -1,16 +1,20 @@
-"""One device at the server: its greeting, its texts, and the frames of their rounds."""
+"""What the devices of a server share, and one of them: its greeting, its texts, and the frames of their rounds."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from hlmtheory.codec.envelope import AuthenticationError
 from hlmtheory.policy import StreamedServer
+from validation.errors import UserError, nearest
 from validation.link.addresses import origin
-from validation.link.engine import ServedText, Version, WaitingDrafts
+from validation.link.engine import Engine, ServedText, Version, WaitingDrafts
 from validation.link.formats import SERVER, Terms
-from validation.link.shared import Shared
+from validation.link.passes import Limits, Metrics, SharedPasses
 from validation.link.wire import (
     ENDED_KEY,
     HELLO,
@@ -20,6 +24,7 @@ from validation.link.wire import (
     PROTOCOL,
     ROUND,
     TEXT,
+    VERSION_NAME,
     Greeting,
     LinkError,
     Opening,
@@ -33,19 +38,90 @@ from validation.link.wire import (
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
 
+TARGET = "target"
+"""The name of the first version."""
+
+
+class Shared:
+    """The models of a server, and what its devices share.
+
+    ``version`` of ``versions`` is in use, the first of them is ``TARGET``; without ``keys`` no device needs one;
+    ``parked`` are the caches of texts that were cut.
+    """
+
+    version: Version
+    passes: SharedPasses
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        tokenizer: str,
+        target: str,
+        keys: tuple[bytes, ...] | None = None,
+        limits: Limits | None = None,
+        versions: Mapping[str, tuple[Engine, str]] | None = None,
+    ) -> None:
+        self.keys, self.limits, self.tokenizer = keys, limits or Limits(), tokenizer
+        self.versions = {TARGET: Version(TARGET, engine, target)}
+        for name, (other, mark) in (versions or {}).items():
+            if name in self.versions or not VERSION_NAME.fullmatch(name):
+                raise UserError(
+                    f"A version cannot be called {name!r}; give it a name of its own, of letters, digits, dots, dashes "
+                    f"and underscores; {TARGET} is the model of --target."
+                )
+            self.versions[name] = Version(name, other, mark)
+        self.withdrawn: tuple[bytes, ...] = ()  # keys that were taken back, the newest first
+        self.connections: set[Any] = set()
+        self.metrics = Metrics(lambda: len(self.connections))
+        self.parked: OrderedDict[tuple[str, str], ServedText] = OrderedDict()  # by session and version
+        self.switch(TARGET)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the version in use."""
+        return self.version.engine
+
+    def switch(self, name: str) -> None:
+        """Use another version from the next round of every text on; call it within the event loop."""
+        if name not in self.versions:
+            near = nearest(name, self.versions) or list(self.versions)
+            raise UserError(f"There is no version {name!r} of the target; the server has {', '.join(near)}.")
+        self.version = self.versions[name]
+        for other in self.versions:
+            self.metrics.versions.labels(other).set(other == name)
+
+    def pipe(self, nonce: str, data: bytes | str) -> Pipe:
+        """Return a pipe with the key that sealed a device's first frame."""
+        if self.keys is None:
+            return Pipe(nonce, None, server=True)
+        for key in (*self.keys, *self.withdrawn):
+            try:
+                Pipe(nonce, key, server=True).unseal(data, LONGEST_OPENING)
+            except AuthenticationError:
+                continue
+            if key in self.withdrawn:
+                raise WithdrawnError(ENDED_KEY)
+            return Pipe(nonce, key, server=True)
+        raise AuthenticationError(
+            "the HMAC does not fit; the device has none of the server's keys, or its frame was changed"
+        )
+
+    def park(self, text: ServedText, version: Version) -> None:
+        """Keep the cache of a text whose device left, for its return; forget the oldest beyond the limit."""
+        place = (text.opening.session, version.name)
+        self.parked[place] = text
+        self.parked.move_to_end(place)
+        while len(self.parked) > self.limits.parked:
+            self.parked.popitem(last=False)
+
 
 class SwitchedError(Exception):
     """Another version of the target is in use than the one that the text was opened with."""
 
 
 class Connection:
-    """A device that is connected to a server.
-
-    Parameters
-    ----------
-    server : Shared
-    socket : ServerConnection
-    """
+    """A device that is connected to a server."""
 
     pipe: Pipe
 
@@ -98,7 +174,6 @@ class Connection:
                     server.park(text, version)
 
     async def _send(self, data: bytes) -> None:
-        """Send a frame; raise a TimeoutError if the device does not read what was sent before."""
         async with asyncio.timeout(self.server.limits.idle_s):
             await self.socket.send(data)
 
@@ -111,17 +186,14 @@ class Connection:
             raise SwitchedError
 
     async def _write(self, text: ServedText, version: Version) -> None:
-        """Write a text, a step between two passes at a time, and send its tokens."""
-        written = await self.server.passes.call(version.engine.writing, text)
-        while not written.finished:
+        steps = version.engine.write(text)
+        while text.left:
             self._require(version)
-            if tokens := await self.server.passes.call(written.step):
+            if tokens := await self.server.passes.call(next, steps):
                 self.server.metrics.tokens.inc(len(tokens))
                 await self._send(self.pipe.seal(TEXT, round_body(tokens, b"", version.engine.pair.vocabulary)))
-        text.left = 0
 
     async def _stream(self, text: ServedText, version: Version) -> None:
-        """Verify the drafts of a device that drafts on; each pass takes those that have arrived."""
         opening, vocabulary = text.opening, version.engine.pair.vocabulary
         side = StreamedServer(
             text.terms.streamed_policy(vocabulary, opening.temperature),
@@ -166,7 +238,6 @@ class Connection:
             await asyncio.gather(receiving, return_exceptions=True)
 
     async def _open(self, body: bytes, version: Version) -> ServedText:
-        """Return the text of an opening, read by a version up to its last token."""
         pair = version.engine.pair
         opening = opening_of(body, pair.vocabulary, pair.context)
         each = Terms.each_from_plain(opening.terms, pair.vocabulary)
@@ -179,7 +250,6 @@ class Connection:
         return text
 
     def _check(self, opening: Opening, terms: Terms, version: Version) -> None:
-        """Refuse another tokenizer, and a policy for other models or another temperature."""
         if opening.tokenizer != self.server.tokenizer:
             raise LinkError(
                 f"the device's tokenizer is {opening.tokenizer!r:.40}, and the server's {self.server.tokenizer!r}; use "
@@ -203,10 +273,7 @@ class Connection:
 
 
 async def _received(socket: ServerConnection, seconds: float) -> bytes | str:
-    """Return the next frame, or raise a TimeoutError.
-
-    ``asyncio.wait_for`` is not used: in Python 3.11 it may lose a cancellation as a frame comes.
-    """
+    """Return the next frame in time; ``asyncio.wait_for`` may lose a cancellation as a frame comes (Python 3.11)."""
     async with asyncio.timeout(seconds):
         data: bytes | str = await socket.recv()
     return data

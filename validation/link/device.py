@@ -1,10 +1,8 @@
 """The device: the in-process loop, whose drafts a server verifies over a socket.
 
 The device owns the text. After a cut it connects again, opens the text with its tokens so far, and sends the round
-again; the server's answer to it is the same one.
-
-With ``--alone`` a device goes on while its server stays away: each token is then drawn from the draft model at the
-temperature and top-p of the text, so it has the draft's law and not the target's. The record says which tokens.
+again; the server's answer is the same one. With ``--alone`` it goes on while its server stays away: such tokens have
+the draft's law, and the record says which they are.
 """
 
 from __future__ import annotations
@@ -23,18 +21,16 @@ from numpy.typing import NDArray
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.switched import Switched
-from validation.decoding.random_streams import REPLACE, Noise
+from validation.decoding.random_streams import REPLACE
 from validation.decoding.records import Round
 from validation.decoding.sampling import draw, levels, residual
-from validation.decoding.session import Draft, Message, Session
+from validation.decoding.session import Draft, Message
 from validation.decoding.verification import VerifiedDrafts
 from validation.errors import UserError
 from validation.link.device_records import ALONE, Exchange, LinkRecord
 from validation.link.formats import SERVER_WRITES, Terms
-from validation.link.loops import OneText
-from validation.link.own_model import OwnModel
-from validation.link.pace import Pace
-from validation.link.received import Streamed, Written
+from validation.link.loops import OneText, Pace, session_of
+from validation.link.received import OwnModel, Streamed, Written
 from validation.link.remote import RefusedError, Remote, ServerAwayError
 from validation.link.wire import LinkError, Opening, answer_of, require_temperature, round_body
 
@@ -45,26 +41,17 @@ Array = NDArray[Any]
 
 
 class _RemoteLoop(OneText):
-    """One text, whose drafts are verified by a server."""
-
-    remote: Remote
-    opening: Opening
-    record: LinkRecord
-    own: OwnModel
-
     def _target(self, shape: tuple[Any, ...]) -> Any:
         return None
 
     def start(self, remote: Remote, opening: Opening, each: Sequence[Terms], record: LinkRecord, own: OwnModel) -> None:
-        """Set the server, the text's opening with its terms, and what writes if the server stays away."""
         self.remote, self.opening, self.each, self.record, self.own = remote, opening, each, record, own
         self.known_end = int(self.kept_end[0])  # the tokens before it are known to the server
         self.on_exchange: Callable[[Round, Exchange], None] | None = None
         self.answered = time.perf_counter()
-        remote.begin()
+        remote.opened = False
 
     def run(self) -> None:
-        """Write the text; alone while the server stays away, if the device may."""
         self.read()
         while len(self.sequences):
             try:
@@ -93,12 +80,10 @@ class _RemoteLoop(OneText):
         self._retire(self.finished)
 
     def forward(self, which: str, slots: Array, rows: int | Array) -> list[Any]:
-        """Let the draft model read, when it is this text's turn."""
         with self.own.turn:
             return super().forward(which, slots, rows)
 
     def read_prompts(self, which: str) -> None:
-        """Let the draft model read the prompt, when it is this text's turn."""
         with self.own.turn:
             super().read_prompts(which)
 
@@ -140,30 +125,13 @@ class _RemoteLoop(OneText):
         return VerifiedDrafts(*made, torch.zeros((0, vocabulary)), np.array([-1]), np.array([len(drafts)]))
 
     def time_messages(self, slots: Array, rounds: list[Any]) -> None:
-        """Write the seconds of the exchange into the round: link and target together, as the device sees them."""
         rounds[0].link_s = self.exchange.wait_s
         if self.on_exchange:
             self.on_exchange(rounds[0], self.exchange)
 
 
 class Device:
-    """A draft model, and the server that verifies its drafts.
-
-    Parameters
-    ----------
-    pair : Pair
-        Its draft is run; its target is not.
-    remote : Remote
-    tokenizer, draft : str
-        Fingerprints of the tokenizer and of the draft's weights.
-    least_draft_s : float
-        Seconds that each draft lasts at least.
-
-    Attributes
-    ----------
-    record : LinkRecord
-        Of the text that is written now, or was written last.
-    """
+    """A draft model, and the server that verifies its drafts; ``record`` is of the text written now, or last."""
 
     record: LinkRecord
 
@@ -181,10 +149,7 @@ class Device:
         self.pair = replace(pair, end_tokens=ends, context=context)
 
     def beside(self) -> Device:
-        """Return a device with this one's draft model and a connection of its own, for a text at the same time.
-
-        The draft model runs for one text at a time. The texts overlap while they wait for the server.
-        """
+        """Return a device for a text at the same time: the same draft model, and a connection of its own."""
         other = copy(self)
         other.remote = self.remote.beside()
         return other
@@ -203,35 +168,10 @@ class Device:
         on_exchange: Callable[[Round, Exchange], None] | None = None,
         on_answer: Callable[[int, int, int], None] | None = None,
     ) -> LinkRecord:
-        """Continue a prompt by a method whose drafts the server verifies.
+        """Continue a prompt, with the text of :func:`validation.decoding.loop.decode`; by None the server writes it.
 
-        Parameters
-        ----------
-        method : Method or None
-            None: the server writes the text, alone or with a draft model of its own.
-        prompt : list of int
-            Token ids.
-        name, seed
-            They choose the random numbers: with the same two :func:`validation.decoding.loop.decode` gives this text.
-        new_tokens, temperature, top_p
-            As for :func:`validation.decoding.loop.decode`.
-        on_tokens : callable, optional
-            Called with new tokens as soon as they are certain.
-        on_exchange : callable, optional
-            Called after each round of a method with rounds.
-        on_answer : callable, optional
-            Called with position, tokens and accepted drafts of each answer to a device that drafts on, and of tokens
-            that a server writes.
-
-        Returns
-        -------
-        LinkRecord
-
-        Raises
-        ------
-        UserError
-            If the method does not run over a link, the prompt does not fit, or the server refuses, or stays away
-            and the device may not go on alone.
+        ``on_tokens`` gets new tokens as soon as they are certain, ``on_exchange`` each round of a method with rounds,
+        and ``on_answer`` position, tokens and accepted drafts of each answer of other texts.
         """
         if not 0 < len(prompt) <= self.pair.context - new_tokens:
             raise UserError(
@@ -246,13 +186,11 @@ class Device:
             *(self.tokenizer, self.draft, [terms.plain() for terms in each], name, seed, *sampling, prompt),
             *([], secrets.token_hex(16)),
         )
-        lengths = np.array([len(prompt)], dtype=np.int64)
-        session = Session(self.pair, 1, Noise(seed, [name], new_tokens), None, *sampling, prompt_lengths=lengths)
+        session = session_of(self.pair, prompt, name, seed, *sampling)
         label = "server" if method is None else method.name
         record = LinkRecord(label, name, self.remote.address, seed, *sampling[:2])
         pace = Pace(self.least_draft_s)
         own, self.record = OwnModel(session, prompt, self.turn, pace), record
-        began = time.perf_counter()
         try:
             if method is None or each[0].streamed:
                 way = Written if method is None else Streamed
@@ -260,7 +198,7 @@ class Device:
                 received.on_answer = on_answer
                 received.run()
             else:
-                loop = _RemoteLoop(session, method, [prompt], [record], None, False, None)
+                loop = _RemoteLoop(session, method, prompt, record)
                 loop.draft_pace = pace
                 loop.start(self.remote, opening, each, record, own)
                 loop.on_tokens, loop.on_exchange = on_tokens, on_exchange
@@ -268,5 +206,4 @@ class Device:
         except BaseException:
             self.remote.close()  # it is in the middle of a text
             raise
-        session.clock.total = time.perf_counter() - began
         return record

@@ -12,13 +12,7 @@ ALONE = "draft alone"
 
 @dataclass(slots=True)
 class LinkRecord(GenerationRecord):
-    """The record of a text over a link.
-
-    Attributes
-    ----------
-    writers : list of (int, str)
-        From which new token on which version of the target verified the text, or ``ALONE``.
-    """
+    """The record of a text; ``writers`` says from which new token on which version verified it, or ``ALONE``."""
 
     writers: list[tuple[int, str]] = field(default_factory=list)
 
@@ -35,23 +29,7 @@ class LinkRecord(GenerationRecord):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a round took, as the device sees it.
-
-    Attributes
-    ----------
-    length : int
-        Drafts that the round might have.
-    draft_s : float
-        Seconds from the last answer, or the text's begin, to the sending.
-    wait_s : float
-        Seconds from the sending to the answer.
-    up_bytes, down_bytes : int
-        Of its frames.
-    opened : bool
-        Whether the text was opened with it: in its first round, and again after a cut.
-    audited : bool
-        Whether its first draft would have been kept without verification, and was sent to audit such drafts.
-    """
+    """What a round took, as the device sees it: ``length`` drafts were allowed, ``opened`` if it opened its text."""
 
     length: int
     draft_s: float

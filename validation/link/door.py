@@ -1,8 +1,5 @@
 """An OpenAI-compatible door of a device: completions and chat completions, streaming and not.
 
-What a request may ask for is what the device can do: ``prompt`` or ``messages``, ``max_tokens``, ``temperature``,
-``top_p``, ``seed``, ``stop``, ``stream``. Any other parameter is refused by name, unless its value asks for nothing.
-
 An answer has a field of its own, ``hlm``: ``writers`` says from which new token on which version of the target verified
 the text, or that the draft wrote alone because the server was away.
 """
@@ -19,6 +16,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from validation.decoding.methods.base import Method
@@ -87,16 +85,12 @@ class Progress:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return how many last characters of a text may begin a stop.
-
-    >>> _overlap("one, tw", "two"), _overlap("one", "two")
-    (2, 0)
-    """
+    """Return how many last characters of a text may begin a stop."""
     return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
 def _told(error: Exception, asked: Asked | None) -> tuple[str, int]:
-    """Return what a client is told, and the status; what went wrong within the device is for its own output."""
+    """Return message and status for a client; what went wrong within the device is for its own output."""
     if isinstance(error, RequestError) or asked is None:
         return str(error), getattr(error, "status", 400)
     if isinstance(error, ServerAwayError | RefusedError):
@@ -106,21 +100,7 @@ def _told(error: Exception, asked: Asked | None) -> tuple[str, int]:
 
 
 class Door:
-    """The application.
-
-    Parameters
-    ----------
-    device : Device
-    make : callable
-        Makes the method of a text, as :meth:`Device.generate` takes it.
-    model : str
-        The name by which clients ask for the model.
-    temperature : float, optional
-        The only temperature, if a policy fixes it.
-    at_once : int
-        Texts that are written at the same time, each over a connection of its own. The draft model runs for one of them
-        at a time. ``MOST_WAITING`` further requests wait; one beyond them gets 429, and when to come again.
-    """
+    """The application; each of the ``at_once`` texts that are written at the same time has its own connection."""
 
     def __init__(
         self,
@@ -150,8 +130,8 @@ class Door:
         return Starlette(
             routes=[
                 Route("/v1/models", self._models),
-                Route("/v1/completions", self._completions, methods=["POST"]),
-                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/completions", partial(self._answer, chat=False), methods=["POST"]),
+                Route("/v1/chat/completions", partial(self._answer, chat=True), methods=["POST"]),
             ],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
         )
@@ -165,12 +145,6 @@ class Door:
         from starlette.responses import JSONResponse
 
         return JSONResponse({"object": "list", "data": [{"id": self.model, "object": "model", "owned_by": "hlm"}]})
-
-    async def _completions(self, request: Request) -> Response:
-        return await self._answer(request, chat=False)
-
-    async def _chat(self, request: Request) -> Response:
-        return await self._answer(request, chat=True)
 
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         from starlette.responses import JSONResponse, StreamingResponse
@@ -225,7 +199,6 @@ class Door:
         yield "data: [DONE]\n\n"
 
     async def _parts(self, asked: Asked) -> AsyncGenerator[Part, None]:
-        """Yield new text as it comes, and at its end why it ended; the count is of tokens so far."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Queue[Part | BaseException] = asyncio.Queue()
         progress = Progress(
@@ -299,13 +272,15 @@ class Door:
         chunk: bool = False,
     ) -> dict[str, Any]:
         remote, versions = self.device.remote, [name for _, name in writers if name != ALONE]
+        targets = remote.greeting().targets
+        version = versions[-1] if versions else remote.version or next(iter(targets))
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if asked.chat else "text_completion"
         found: dict[str, Any] = {
             "id": f"hlm-{secrets.token_hex(8)}",
             "object": kind,
             "created": int(time.time()),
             "model": self.model,
-            "system_fingerprint": remote.greeting().targets[versions[-1]] if versions else remote.target,
+            "system_fingerprint": targets[version],
             "choices": choices,
         }
         if writers and (not choices or choices[0]["finish_reason"]):

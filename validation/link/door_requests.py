@@ -22,18 +22,9 @@ if TYPE_CHECKING:
 LONGEST_BODY, MOST_STOPS, USUAL_TOKENS = 2**20, 4, 16
 SLOWEST_S = 30.0
 """A request that takes longer to arrive is refused."""
-NOTHING: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "logprobs": (False,),
-    "echo": (False,),
-    "logit_bias": ({},),
-    "store": (False,),
-    "tools": ([],),
-}
-"""Parameters that are not supported, with the values that ask for nothing; None always does."""
+NOTHING: dict[str, Any] = {"n": 1, "best_of": 1, "frequency_penalty": 0, "presence_penalty": 0}
+NOTHING |= {"logprobs": False, "echo": False, "store": False, "logit_bias": {}, "tools": []}
+"""Parameters that are not supported, with the value that asks for nothing; None always does."""
 KNOWN = ("model", "max_tokens", "temperature", "top_p", "seed", "stop", "stream", "stream_options")
 
 
@@ -62,16 +53,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads requests for a model.
-
-    Attributes
-    ----------
-    pair : Pair
-    model : str
-        The name by which clients ask for the model.
-    temperature : float or None
-        The only temperature, if a policy fixes it.
-    """
+    """Reads requests for a model; ``temperature`` is the only one, if a policy fixes it."""
 
     pair: Pair
     model: str
@@ -181,8 +163,9 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def _asks_nothing(name: str, value: Any) -> bool:
-    """Return whether a parameter that is not supported has a value that asks for nothing; 0 is not False."""
-    return any(value == none and isinstance(value, bool) == isinstance(none, bool) for none in NOTHING.get(name, ()))
+    """Return whether a parameter that is not supported asks for nothing; 0 is not False."""
+    none = NOTHING.get(name)  # no parameter is None here
+    return bool(value == none) and isinstance(value, bool) == isinstance(none, bool)
 
 
 def _of_type(given: dict[str, Any], name: str, kind: type) -> None:

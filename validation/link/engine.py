@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from hlmtheory.codec import MalformedError
 from validation.decoding.kv_cache import CachedModel, JointCache, KeyValueCache
 from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sampling import distributions_of
-from validation.decoding.session import Draft, Session
+from validation.decoding.session import Draft
 from validation.decoding.verification import verify
 from validation.link.formats import Terms
-from validation.link.loops import OneText
-from validation.link.pace import Pace
+from validation.link.loops import OneText, Pace, session_of
 from validation.link.wire import Opening, answer_body, round_of
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ class WaitingDrafts:
 
 
 class ServedText:
-    """A text at the server: its tokens, its cache, and how its drafts are verified: by ``terms``, of several given."""
+    """A text at the server: its tokens, its cache, and how its drafts are verified."""
 
     def __init__(self, pair: Pair, opening: Opening, *terms: Terms) -> None:
         self.opening, self.ways = opening, [(one, one.method()) for one in terms]
@@ -57,10 +55,8 @@ class ServedText:
         self.kept = self.first + len(opening.text)
         self.tokens[: self.kept] = [*opening.prompt, *opening.text]
         self.cache, self.cached = KeyValueCache(capacity), 0
-        noise = Noise(opening.seed, [opening.name], opening.new_tokens)
-        lengths = np.array([self.first], dtype=np.int64)
-        settings = (opening.temperature, opening.top_p, opening.new_tokens)
-        self.session = Session(pair, 1, noise, None, *settings, prompt_lengths=lengths)
+        sampling = (opening.temperature, opening.top_p, opening.new_tokens)
+        self.session = session_of(pair, opening.prompt, opening.name, opening.seed, *sampling)
         for _, method in self.ways:
             method.begin(self.session)
 
@@ -103,48 +99,8 @@ class ServedText:
         return ReceivedRound(skipped, drafts)
 
 
-class WrittenText:
-    """A text that the server writes by the shared seed, alone or with a draft model of its own."""
-
-    def __init__(self, text: ServedText, engine: Engine) -> None:
-        self.stretch_s, draft_length = engine.stretch_s, engine.draft_length
-        opening, method = text.opening, SharedSeed(draft_length)
-        method.runs_draft = draft_length > 0
-        record = GenerationRecord(method.name, opening.name, "none", opening.seed, opening.temperature, opening.top_p)
-        self.loop = OneText(text.session, method, [opening.prompt], [record], None, False, None)
-        self.loop.draft_pace, self.loop.pass_pace = engine.draft_pace, engine.pass_pace
-        self.loop.resume(opening.text)
-        self._new: list[int] = []
-        self.loop.on_tokens = self._new.extend
-        self.loop.read()
-
-    @property
-    def finished(self) -> bool:
-        """Whether no token is to come."""
-        return not len(self.loop.sequences)
-
-    def step(self) -> list[int]:
-        """Draft, or verify; return new tokens, perhaps none."""
-        self.loop.step()
-        new, self._new[:] = list(self._new), []
-        if new and self.stretch_s:  # each pass of the target gives a token or more
-            time.sleep(self.stretch_s)
-        return new
-
-
 class Engine:
-    """The target model of a server.
-
-    Parameters
-    ----------
-    pair : Pair
-    stretch_s : float
-        Seconds that each pass waits at its end, to stand for a slower server.
-    draft_length : int
-        K of texts that the server writes, with the pair's draft; 0 if the target writes alone.
-    least_pass_s, least_draft_s : float
-        Seconds that each pass of the target, and of its own draft, lasts at least.
-    """
+    """The target model of a server; ``draft_length`` is K of texts that it writes, 0 if the target writes alone."""
 
     def __init__(
         self,
@@ -169,7 +125,7 @@ class Engine:
                 self._read([text], [text.kept - 1], [0])
 
     def run(self, texts: Sequence[ServedText], rounds: Sequence[ReceivedRound | WaitingDrafts]) -> list[Any]:
-        """Read one round of each text in one pass; return the answers, and p (n, V) for n drafts that wait.
+        """Read one round of each text in one pass; return answers, or p (n, V) for drafts of a device that drafts on.
 
         An error of one text takes the place of its answer, and changes nothing for the others.
         """
@@ -195,9 +151,22 @@ class Engine:
         self.pass_s = time.perf_counter() - began
         return answers
 
-    def writing(self, text: ServedText) -> WrittenText:
-        """Return a text that the server writes, with its prompt read."""
-        return WrittenText(text, self)
+    def write(self, text: ServedText) -> Iterator[list[int]]:
+        """Write a text by the shared seed until none are ``left``; yield each step's new tokens, perhaps none."""
+        opening, method, new = text.opening, SharedSeed(self.draft_length), list[int]()
+        method.runs_draft = self.draft_length > 0
+        record = GenerationRecord(method.name, opening.name, "none", opening.seed, opening.temperature, opening.top_p)
+        loop = OneText(text.session, method, opening.prompt, record)
+        loop.draft_pace, loop.pass_pace, loop.on_tokens = self.draft_pace, self.pass_pace, new.extend
+        loop.resume(opening.text)
+        loop.read()
+        while text.left:
+            loop.step()
+            text.left *= len(loop.sequences)  # 0 at the end of the text
+            if new and self.stretch_s:  # each pass of the target gives a token or more
+                time.sleep(self.stretch_s)
+            yield list(new)
+            new.clear()
 
     def _rows(self, texts: Sequence[ServedText], until: Sequence[int], rows: Sequence[int]) -> Sequence[Any]:
         """Return each text's last rows of logits, or its error: where a pass fails, each text is read alone."""
@@ -247,7 +216,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the target: its name, the engine that runs it, and the fingerprint of its weights."""
+    """A version of the target, with the fingerprint of its weights."""
 
     name: str
     engine: Engine

@@ -1,18 +1,6 @@
 """The server's side of a method: what its messages say, and how they are verified.
 
-A device names its :class:`Terms` when it opens a text. The messages are those of :mod:`validation.decoding.methods`:
-
-============= =====================================================================================================
-format        a draft in a message
-============= =====================================================================================================
-rows          its token, and its whole distribution in float32; at temperature 0 the token alone
-tokens        its token: drafts by a shared seed, or certain ones
-probabilities its token and q_d; after a rejection the answer carries p or p̂, and the device draws
-lattice       its quantised distribution, by :mod:`hlmtheory.codec`
-truncated     its top-k probabilities and q_d, by :mod:`hlmtheory.codec`
-policy        as ``policy.json`` says, by :class:`hlmtheory.policy.ServerPolicy`
-server        none: the server writes the text alone, or drafts itself, and sends tokens
-============= =====================================================================================================
+A device names its :class:`Terms` when it opens a text; messages are those of :mod:`validation.decoding.methods`.
 """
 
 from __future__ import annotations
@@ -39,12 +27,11 @@ from hlmtheory.policy import (
 )
 from hlmtheory.policy.device import row_of
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FlexSpec, PromptLookup
+from validation.decoding.methods.multi_draft import Dssd, DssdCertified, FlexSpec, PromptLookup
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import Sqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlm, Hlm
-from validation.decoding.methods.split import DssdCertified
 from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack
@@ -53,6 +40,8 @@ from validation.link.wire import LONGEST_ROUND, LinkError, answer_size, fields_o
 
 ROWS, TOKENS, PROBABILITIES, LATTICE = "rows", "tokens", "probabilities", "lattice"
 TRUNCATED, POLICY, SERVER = "truncated", "policy", "server"
+"""A draft is its token with its distribution in float32, alone, with q_d, with its quantised distribution or its top-k
+probabilities (:mod:`hlmtheory.codec`), or as ``policy.json`` says; with ``server`` the device has no drafts."""
 _BY_MESSAGE: dict[Callable[..., Any], str] = {
     Method.message: ROWS,
     Hlm.message: ROWS,
@@ -74,20 +63,7 @@ MOST_TERMS = 4
 
 @dataclass(frozen=True)
 class Terms:
-    """How a device drafts, as far as the server must know.
-
-    Attributes
-    ----------
-    format : str
-    most : int
-        Drafts of a round at most.
-    bonus, by_argmax, shared_seed, streamed, samples_target, by_block : bool
-        As for :class:`validation.decoding.methods.base.Method`.
-    policy : str
-        The text of ``policy.json`` for the format ``policy``, else empty.
-    limit : float
-        ε of answers with p̂, for the format ``probabilities``; 0: they carry p. A policy has its own.
-    """
+    """How a device drafts, as far as the server must know; ``limit`` is ε of answers with p̂, or 0 for p."""
 
     format: str
     most: int
@@ -119,35 +95,28 @@ class Terms:
     def from_plain(cls, given: Any, vocabulary: int) -> Terms:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
         terms = cls(**fields_of(cls, given))
-        if terms.format not in {*_BY_MESSAGE.values(), SERVER} or not 0 <= terms.most <= LONGEST_ROUND:
+        kind, whole = (
+            terms.format,
+            terms.format in (ROWS, LATTICE, POLICY) and not (terms.shared_seed or terms.by_argmax),
+        )
+        known = kind in {*_BY_MESSAGE.values(), SERVER} and 0 <= terms.most <= LONGEST_ROUND
+        cuts = 0 < terms.limit < 1 and kind == PROBABILITIES
+        for right, why in (
+            (known, f"there are no messages of format {kind!r:.40} with {terms.most} of {LONGEST_ROUND} drafts"),
+            (terms.limit == 0 or cuts, f"the limit {terms.limit} of answers is outside [0, 1), or of another format"),
+            ((kind == POLICY) == bool(terms.policy), "a policy belongs to the format policy, and to no other"),
+            (terms.shared_seed or not terms.streamed, "drafts are streamed by a shared seed alone; got another rule"),
+            (kind != SERVER or terms == SERVER_WRITES, "a text that the server writes has no terms for drafts"),
+            (whole or not terms.by_block, "drafts are verified together by their whole distributions alone"),
+            (not terms.shared_seed or kind in (TOKENS, POLICY, SERVER), "drafts by a shared seed are sent as tokens"),
+        ):
+            if not right:
+                raise LinkError(why)
+        if kind == POLICY and (Terms.of(Planned(own := terms.known.policy)) != terms or own.vocabulary != vocabulary):
             raise LinkError(
-                f"there are no messages of format {terms.format!r:.40} with {terms.most} drafts; at most "
-                f"{LONGEST_ROUND} drafts may be in a round"
+                f"the policy is for V = {own.vocabulary}, or the terms are not its own; this server has V = "
+                f"{vocabulary}; plan for these models"
             )
-        if not 0 <= terms.limit < 1 or (terms.limit and terms.format != PROBABILITIES):
-            raise LinkError(
-                f"the limit {terms.limit} of answers is outside [0, 1), or its drafts are sent as {terms.format}; send "
-                "probabilities"
-            )
-        if (terms.format == POLICY) != bool(terms.policy):
-            raise LinkError("a policy belongs to the format policy, and to no other; give both")
-        if terms.format == POLICY:
-            own = Terms.of(Planned(terms.known.policy))
-            if own != terms or terms.known.policy.vocabulary != vocabulary:
-                raise LinkError(
-                    f"the policy is for V = {terms.known.policy.vocabulary}, or the terms are not its own; this server "
-                    f"has V = {vocabulary}; plan for these models"
-                )
-        if terms.streamed and not terms.shared_seed:
-            raise LinkError("drafts are streamed by a shared seed alone; got another rule")
-        if terms.format == SERVER and terms != SERVER_WRITES:
-            raise LinkError("a text that the server writes has no terms for drafts; leave them out")
-        if terms.by_block and (terms.format not in (ROWS, LATTICE, POLICY) or terms.shared_seed or terms.by_argmax):
-            raise LinkError(
-                "drafts are verified together by their whole distributions alone; got another format or rule"
-            )
-        if terms.shared_seed and terms.format not in (TOKENS, POLICY, SERVER):
-            raise LinkError("drafts by a shared seed are sent as tokens; got distributions")
         return terms
 
     @classmethod
@@ -217,14 +186,7 @@ class Terms:
         return method
 
     def received(self, payload: bytes, vocabulary: int, temperature: float) -> list[Draft]:
-        """Return the drafts of a message.
-
-        Raises
-        ------
-        ValueError
-            If no device sends that under these terms; the error's class says why. Lengths are compared before anything
-            is decoded.
-        """
+        """Return the drafts of a message; lengths are compared before anything is decoded."""
         if self.format == POLICY:
             return [_planned(one, vocabulary) for one in self.known.received(payload)]
         if payload == _REQUEST:

@@ -1,22 +1,51 @@
-"""The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already.
-
-Its drafts and passes can be made to last a stated time.
-"""
+"""The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.loop import _Loop
-from validation.decoding.session import Draft, Message
+from validation.decoding.random_streams import Noise
+from validation.decoding.records import GenerationRecord
+from validation.decoding.session import Draft, Message, Session
 from validation.decoding.verification import VerifiedDrafts
-from validation.link.pace import Pace
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from validation.decoding.methods.base import Method
+    from validation.models.pair import Pair
 
 Array = NDArray[Any]
+
+
+def session_of(
+    pair: Pair, prompt: list[int], name: str, seed: int, temperature: float, top_p: float, new_tokens: int
+) -> Session:
+    """Return what the loop knows of one text."""
+    numbers, lengths = Noise(seed, [name], new_tokens), np.array([len(prompt)], dtype=np.int64)
+    return Session(pair, 1, numbers, None, temperature, top_p, new_tokens, prompt_lengths=lengths)
+
+
+class Pace:
+    """The least time of a pass. What a sleep ended late is taken from the next one, so that the mean is as stated."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        if not 0 <= seconds < float("inf"):
+            raise UserError(f"A pass cannot last {seconds:g} s; give 0 s or more.")
+        self.seconds, self.late_s = seconds, 0.0
+
+    def wait(self, began: float, sleep: Callable[[float], object] | None = None) -> None:
+        """Wait until a pass has lasted long enough; ``sleep`` may return early, or raise to give the pass up."""
+        if self.seconds:
+            until = began + self.seconds - self.late_s
+            while (left := until - time.perf_counter()) > 0:
+                (sleep or time.sleep)(left)
+            self.late_s = min(max(0.0, time.perf_counter() - until), self.seconds)
 
 
 class OneText(_Loop):
@@ -25,6 +54,9 @@ class OneText(_Loop):
     on_tokens: Callable[[list[int]], None] | None = None
     reported = 0
     draft_pace, pass_pace = Pace(), Pace()
+
+    def __init__(self, session: Session, method: Method, prompt: list[int], record: GenerationRecord) -> None:
+        super().__init__(session, method, [prompt], [record], None, False, None)
 
     def resume(self, text: list[int]) -> None:
         """Begin behind these new tokens; no round may have begun."""

@@ -1,24 +1,8 @@
-"""Which of several messages the next round sends, and with how many drafts, from the rounds and the link so far.
+"""Which lossless message the next round sends, and how many drafts, from the rounds and the link so far.
 
-The messages are lossless, and change as :mod:`validation.decoding.methods.switched` says. So a text has the target's
-law, whatever is chosen.
-
-The expected tokens of a round of each length are known for each message by an interval that holds at all times together
-(``draft_length.adaptive_depths``). A round of k drafts takes
-
-    f + k t_d + 8 (h + k b)/C,
-
-with t_d a draft, h + k b the bytes of its frames, fitted to the message's rounds, and f what else it waits: the median
-of the waits without their bytes. C is the rate now, by pings. They take a fiftieth of the time, and up to a fifth while
-the last rounds waited a quarter longer or shorter than expected. If C is then the same as before, f has changed, and
-earlier waits are dropped. So the seconds of a message that is not in use follow the link too.
-
-First each message has 16 rounds of its middle length, which examine half of the depths. Then a message and length are
-not taken if another is faster at its lower end than this one at its upper end. Of the rest that one is taken which
-gives the most tokens a second at its estimate, moved a tenth of the way to its upper end. Sixteen and a tenth are a
-choice: of six rules they had the best worst case in a simulation of two links (figures/studies/adapting), 6% below the
-best fixed message and length. With one round each to begin with, a tenth may stay with a length that had bad luck, and
-a quarter drafts too long. There is no guarantee on the speed.
+The tokens of a round of k drafts have intervals at all times together (``draft_length.adaptive_depths``), its seconds
+are f + k t_d + 8 (h + k b)/C: C is the rate by pings, f the median of what else it waits. What the intervals rule out
+is not taken; of the rest, the fastest at its estimate, moved a tenth to its upper end (figures/studies/adapting).
 """
 
 from __future__ import annotations
@@ -27,24 +11,31 @@ import statistics
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory.draft_length import tokens_by_length
 from hlmtheory.policy import SeededTokens
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
 from validation.errors import UserError
-from validation.link.adapt import CONFIDENCE, KEPT, MORE, round_tokens
 from validation.link.recording import HEADERS, LARGE, SMALL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hlmtheory.policy import DevicePolicy
     from validation.decoding.records import Round
     from validation.link.device_records import Exchange
     from validation.link.remote import Remote
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
+KEPT = 64
+"""Rounds whose times count."""
+CONFIDENCE, MORE = 0.95, 1.25
+"""Of all intervals together, and how many more rounds before they are computed again: they take milliseconds."""
 JUMP, RECENT = 0.25, 8
 """How far off the waits of the last rounds are when the link is measured again, and how many rounds these are."""
 TRIED, TOWARDS_UPPER = 16, 0.1
@@ -54,8 +45,6 @@ STEADY, JUMPED = 0.02, 0.2
 
 
 class _Message:
-    """What is known of one message."""
-
     def __init__(self, lengths: tuple[int, ...], confidence: float) -> None:
         most = max(lengths)
         self.lengths, self.confidence, self.rounds = lengths, confidence, 0
@@ -84,25 +73,10 @@ class _Message:
 
 
 class MessageChoice:
-    """The message and the draft length of the next round.
+    """The message and the draft length of the next round, for the lengths that each message may have."""
 
-    Parameters
-    ----------
-    lengths : dict of str to tuple of int
-        The draft lengths that each message may have, by its name.
-    confidence : float
-        Of the intervals of all lengths, messages and times together.
-
-    Raises
-    ------
-    UserError
-        If there is no message, or a message has no lengths of 1 or more.
-    """
-
-    def __init__(self, lengths: dict[str, tuple[int, ...]], confidence: float = CONFIDENCE) -> None:
-        if not lengths or not all(own and min(own) >= 1 for own in lengths.values()):
-            raise UserError(f"The messages {lengths} have no lengths of 1 or more to choose from; give each some.")
-        each = 1.0 - (1.0 - confidence) / len(lengths)
+    def __init__(self, lengths: dict[str, tuple[int, ...]]) -> None:
+        each = 1.0 - (1.0 - CONFIDENCE) / len(lengths)
         self.messages = {name: _Message(own, each) for name, own in lengths.items()}
         self.draft_s, self.fixed_s = deque[float](maxlen=KEPT), deque[float](maxlen=KEPT)
         self.rate_bps = np.inf
@@ -114,15 +88,7 @@ class MessageChoice:
         return self._since * (JUMPED if self._jumped() else STEADY) >= self._probe_s
 
     def link(self, rate_bps: float, seconds: float) -> None:
-        """Take the rate that was measured now, in so many seconds.
-
-        Raises
-        ------
-        UserError
-            If it is not above 0.
-        """
-        if not rate_bps > 0:
-            raise UserError(f"The link's rate is {rate_bps:g} bit/s; it must be above 0.")
+        """Take the rate that was measured now, in so many seconds."""
         same, jumped = rate_bps == self.rate_bps or _near(rate_bps / self.rate_bps), self._jumped()
         if same and jumped:  # so it is the other seconds that changed
             self.fixed_s = deque(list(self.fixed_s)[-RECENT:], KEPT)
@@ -180,22 +146,7 @@ OWN, SEEDED = "policy", "shared seed"
 
 
 class Following:
-    """A device whose message and draft length follow its rounds and its link, within a lossless policy.
-
-    Its messages are the policy's and token ids under a shared seed, each with 1 to ``most`` drafts a round.
-
-    Parameters
-    ----------
-    policy : DevicePolicy
-        One whose texts have the target's law: without skips, and without truncated rows.
-    most : int
-        Drafts of a round at most.
-
-    Raises
-    ------
-    UserError
-        If the policy is not lossless, drafts on, or pads its messages.
-    """
+    """A device that chooses between a lossless policy's message and a shared seed, with 1 to ``most`` drafts."""
 
     def __init__(self, policy: DevicePolicy, most: int) -> None:
         if policy.message_sizes:
@@ -231,6 +182,33 @@ class FollowingText(Switched):
         if not spent.opened:
             numbers = (one.drafted, one.accepted, spent.draft_s, spent.wait_s, spent.up_bytes + spent.down_bytes)
             self.choice.learn(self.choices[-1].message, *numbers)
+
+
+class AdaptiveSeed(SharedSeed):
+    """A shared seed in rounds whose length follows from those before, of all texts that share a choice."""
+
+    def __init__(self, choice: MessageChoice) -> None:
+        most = max(choice.messages[SEEDED].lengths)
+        super().__init__(most)
+        self.choice, self.name = choice, f"shared seed (K ≤ {most}, adapts)"
+
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
+        """Return the chosen length."""
+        return np.full(len(sequences), self.choice.choose().length)
+
+    def exchange(self, one: Round, spent: Exchange) -> None:
+        """Learn from a round, as :meth:`FollowingText.exchange`; token ids are few bytes."""
+        if not spent.opened:
+            self.choice.learn(SEEDED, one.drafted, one.accepted, spent.draft_s, spent.wait_s, 0)
+
+
+def round_tokens(counts: Array, confidence: float) -> tuple[Array, Array, Array]:
+    """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ... from n[k][i], at all times."""
+    found = tokens_by_length(counts, confidence=confidence, method="anytime")
+    tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
+    for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined counts as always accepted
+        tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)
+    return np.asarray(found.low), tokens[1:], np.asarray(found.high)
 
 
 def rate_of(remote: Remote) -> float:

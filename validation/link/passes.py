@@ -13,25 +13,7 @@ from validation.link.engine import Engine, ReceivedRound, ServedText, WaitingDra
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server allows.
-
-    Attributes
-    ----------
-    batch : int
-        Rounds of a pass at most.
-    wait_s : float
-        How long a pass waits for further rounds.
-    devices : int
-        Connections at a time. One beyond them is refused, and told to come again after ``retry_s``.
-    unproved : int
-        Of them, those of one address that have not shown a key, if the server has keys.
-    parked : int
-        Caches of texts that were cut, kept for their devices to come back.
-    opening_s, idle_s : float
-        How long a device may take to open a text, and to send or to read a frame within one.
-    retry_s : float
-        When a device that was turned away may try again.
-    """
+    """What a server allows: rounds of a pass, connections (``unproved``: of one address without a key), and waits."""
 
     batch: int = 4
     wait_s: float = 0.0

@@ -3,21 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hlmtheory.policy import StreamedDevice
+from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import Round
+from validation.decoding.sampling import distributions_of, draw, levels
+from validation.decoding.session import Session
+from validation.errors import UserError
 from validation.link.device_records import ALONE, LinkRecord
 from validation.link.formats import Terms
-from validation.link.own_model import OwnModel
+from validation.link.loops import Pace
 from validation.link.remote import Remote, ServerAwayError
 from validation.link.wire import LinkError, Opening
 
 MOST_WAITING = 256
 """Drafts that a device sends ahead of the answers."""
+
+
+class OwnModel:
+    """The draft model over the tokens of one text; ``turn`` is held while it runs."""
+
+    def __init__(self, session: Session, prompt: list[int], turn: threading.Lock, pace: Pace) -> None:
+        self.session, self.prompt, self.turn, self.pace = session, prompt, turn, pace
+        pair, capacity = session.pair, len(prompt) + session.new_tokens + 2
+        self.model = CachedModel(pair.draft, pair.vocabulary, pair.device, 1, capacity, pair.context)
+        self.tokens = np.zeros((1, capacity), dtype=np.int64)
+
+    def logits(self, text: list[int], at_layer: Callable[[], None] | None = None) -> Any:
+        """Return the logits (V,) behind the prompt and these new tokens; ``at_layer`` may raise to give the pass up."""
+        import torch
+
+        tokens = [*self.prompt, *text]
+        known = min(int(self.model.cached[0]), len(tokens) - 1)
+        other = np.flatnonzero(self.tokens[0, :known] != tokens[:known])
+        self.model.cached = np.array([other[0] if len(other) else known])
+        self.tokens[0, : len(tokens)] = tokens
+        self.model.call_at_layers(at_layer)
+        try:
+            with self.turn, torch.inference_mode():
+                (rows,) = self.model.read(self.tokens, np.array([len(tokens)]), rows=1)
+        finally:
+            self.model.call_at_layers(None)
+        return rows[-1]
+
+    def token(self, text: list[int]) -> int:
+        """Draw the token behind these new ones from the draft's law, as ``small only`` does in the loop."""
+        began, session, none = time.perf_counter(), self.session, np.zeros(1, dtype=np.int64)
+        q = distributions_of(self.logits(text)[None], session.temperature, session.top_p)
+        if not 0 < float(q.sum()) < np.inf:
+            raise UserError("The draft model gives logits that are not finite; check its weights.")
+        numbers = session.noise.drafts(none, np.array([len(text)]), none, levels(session.vocabulary))
+        token = int(draw(q, numbers)[0][0])
+        self.pace.wait(began)
+        return token
 
 
 class Received:
@@ -50,7 +95,6 @@ class Received:
         self.record.last = Round(len(self.text), skipped=sum(end - first for first, end in self.record.alone()))
 
     def _alone(self) -> None:
-        """Take tokens of the draft model, one or more, until the server is back or the text is complete."""
         with self.remote.watched() as back:
             while True:
                 self.take([self.own.token(self.text)], ALONE)
@@ -104,8 +148,9 @@ class Streamed(Received):
     def once(self) -> None:
         """Draft, send, and read the answers that have come, until the text is complete."""
         prompt, remote = self.opening.prompt, self.remote
+        nonce = bytes.fromhex(remote.greeting().nonce)
         first, key = len(self.text), int(self.session.stream_keys[0])
-        side = StreamedDevice(self.policy, session=remote.nonce, key=remote.key, seed=key, position=len(prompt) + first)
+        side = StreamedDevice(self.policy, session=nonce, key=remote.key, seed=key, position=len(prompt) + first)
         while self.left:
             ahead = list(side.waiting)
             ended = bool(ahead) and ahead[-1] in self.session.pair.end_tokens
@@ -125,7 +170,7 @@ class Streamed(Received):
         self._hear(side, 0.0)
 
     def _hear(self, side: StreamedDevice, seconds: float | None) -> None:
-        """Read an answer if one comes in this time, or wait for it; give the draft up if it is behind a mismatch."""
+        """Read an answer if one comes in time, or wait for it; give the draft up if it is behind a mismatch."""
         try:
             answer = self.remote.receive(seconds)
         except TimeoutError:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.decoding.methods.audited import Audited
+from validation.decoding.methods.planned import Audited
 from validation.link.formats import SERVER_WRITES, Terms
 from validation.planning.run_record import Recorder
 
@@ -30,19 +31,7 @@ HEADERS = 6, 2
 
 
 class Recording:
-    """The record of a run, in which texts follow each other.
-
-    Parameters
-    ----------
-    path : Path
-    device : Device
-    method : Method or None
-        None: the server writes.
-    settings : dict
-        ``seed``, ``temperature``, ``top_p``.
-    adapts : bool
-        Whether draft lengths follow from earlier rounds.
-    """
+    """The record of a run, in which texts follow each other."""
 
     def __init__(
         self, path: Path, device: Device, method: Method | None, settings: dict[str, Any], *, adapts: bool = False
@@ -76,10 +65,8 @@ class Recording:
 
     def exchange(self, one: Round, spent: Exchange) -> None:
         """Add a round."""
-        counts = {"drafted": one.drafted, "accepted": one.accepted, "bonus": one.bonus, "skipped": one.skipped}
-        times = {"draft_s": spent.draft_s, "wait_s": spent.wait_s, "opened": spent.opened, "audited": spent.audited}
-        sizes = {"up_bytes": spent.up_bytes, "down_bytes": spent.down_bytes}
-        self.recorder.add("round", position=one.position, length=spent.length, **counts, **sizes, **times)
+        counts = {name: getattr(one, name) for name in ("position", "drafted", "accepted", "bonus", "skipped")}
+        self.recorder.add("round", **counts, **asdict(spent))
 
     def answer(self, position: int, tokens: int, accepted: int) -> None:
         """Add tokens of a device that drafts on, or of a server that writes."""
@@ -110,5 +97,4 @@ def _ping(remote: Remote, frames: int, size: int) -> dict[str, Any]:
 
 
 def _loses(method: Method | None) -> bool:
-    """Return whether a method replaces rejected drafts by a part of what it needs."""
     return method is not None and (method.truncates or method.cuts_answer)

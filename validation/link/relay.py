@@ -1,9 +1,8 @@
 """A relay in user space that repeats a link: a rate, half a round trip each way, losses, and cuts.
 
-It forwards the bytes of TCP connections. Each direction is one link, shared by all connections: bytes take their turn
-at its rate, which is constant or follows a recorded trace, and arrive half a round trip later, in order (mahimahi's
-model: a trace of delivery opportunities, then a delay). A lost segment is sent again one round trip later, and holds up
-the bytes behind it, as TCP does. A cut resets every connection. With one seed, one stream of bytes meets one fate.
+Each direction is one link, shared by all connections: bytes take their turn at its rate, constant or recorded, and
+arrive half a round trip later, in order (mahimahi's model). A lost segment is sent again one round trip later, and
+holds up the bytes behind it, as TCP does. A cut resets every connection.
 """
 
 from __future__ import annotations
@@ -30,22 +29,7 @@ EARLY_S = 0.0001
 
 @dataclass(frozen=True)
 class LinkModel:
-    """What the relay repeats.
-
-    Attributes
-    ----------
-    up, down : float or TraceLink
-        Rate in bit/s, or a recorded link that begins with the relay.
-    rtt_s : float
-        Round trip without the time of the bytes.
-    loss : float
-        Share of segments that are lost, in [0, 0.9].
-    cuts_s : sequence of float
-        Seconds after the start at which all connections are reset.
-    cut_bytes : sequence of int
-        The same, by the count of bytes that were forwarded in both directions.
-    seed : int
-    """
+    """What the relay repeats: rates in bit/s or recorded, and when all connections are cut: by time, or by bytes."""
 
     up: float | TraceLink
     down: float | TraceLink
@@ -68,8 +52,6 @@ class LinkModel:
 
 @dataclass
 class _Direction:
-    """One direction of the link, and when it is free."""
-
     rate: float | TraceLink
     model: LinkModel
     rng: np.random.Generator
@@ -101,15 +83,7 @@ def precise_loop() -> asyncio.AbstractEventLoop:
 
 @dataclass
 class Relay:
-    """Connections through the link.
-
-    Attributes
-    ----------
-    forwarded : int
-        Bytes so far, in both directions.
-    resets : int
-        Cuts so far.
-    """
+    """Connections through the link; bytes and cuts so far."""
 
     model: LinkModel
     forwarded: int = 0

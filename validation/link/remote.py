@@ -50,30 +50,9 @@ class RefusedError(UserError):
 class Remote:
     """The server, as a device sees it: connected when needed, and again after a cut.
 
-    Parameters
-    ----------
-    address : str
-        ``ws://HOST:PORT`` or ``wss://HOST:PORT``.
-    key : bytes, optional
-    patience_s : float
-        How long the server may be away, counted from its last tokens. An opening that it answers does not count, so a
-        server that opens a text and never goes on is given up too.
-    answer_s : float
-        How long an answer may take, or the server may not read, before the connection is given up.
-    tls : ssl.SSLContext, optional
-    alone : bool
-        Whether the device may go on without the server. A server that was away is then tried only once.
-
-    Attributes
-    ----------
-    connections, openings, sent_bytes, received_bytes : int
-        Connections so far, and bytes of frames.
-    version : str
-        The version of the target that verifies the text that was opened last; empty before.
-    pads : bool
-        Whether the opening of a text is padded, so that its size does not tell the length of the prompt.
-    away : bool
-        Whether the server did not answer within the patience, and has not answered since.
+    ``patience_s`` is how long the server may be away, counted from its last tokens: one that only opens texts is given
+    up too. ``answer_s`` bounds one answer, and how long the server may not read. With ``alone`` the device may go on
+    without the server, and a server that was away is then tried only once.
     """
 
     def __init__(
@@ -91,7 +70,7 @@ class Remote:
         self.connections = self.openings = self.sent_bytes = self.received_bytes = 0
         self._greeting: Greeting | None = None
         self._heard = 0.0  # when the last answer came
-        self._open = self._proved = False  # whether this connection has the text, or has said hello
+        self.opened = self._proved = False  # whether this connection has the text, or has said hello
         self._socket: Any = None
         self._stack = contextlib.ExitStack()
 
@@ -103,7 +82,7 @@ class Remote:
 
     def close(self) -> None:
         """End the connection."""
-        self._socket, self._open, self._proved = None, False, False
+        self._socket, self.opened, self._proved = None, False, False
         with contextlib.suppress(Exception):
             self._stack.close()
 
@@ -120,12 +99,6 @@ class Remote:
         other = Remote(self.address, key=self.key, tls=self.tls, alone=self.alone, **times)
         other._greeting = self._greeting
         return other
-
-    @property
-    def target(self) -> str:
-        """The fingerprint of the version of the target that was used last; before any text, of the first."""
-        targets = self.greeting().targets
-        return targets[self.version] if self.version else next(iter(targets.values()))
 
     @contextmanager
     def watched(self) -> Iterator[threading.Event]:
@@ -146,27 +119,15 @@ class Remote:
         finally:
             ended.set()
 
-    def begin(self) -> None:
-        """Say that the next round is of another text."""
-        self._open = False
-
     def round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
-        """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection.
-
-        Raises
-        ------
-        ServerAwayError
-            If no answer came within the patience.
-        RefusedError
-            If the server refuses the text or the round.
-        """
+        """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection."""
         return bytes(self._patiently(lambda: self._round(opening, body)))
 
     def _round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
         self._connected()
-        if not self._open:
+        if not self.opened:
             self._open_text(opening())
-            self._open = True
+            self.opened = True
         return self._exchange(ROUND, body)
 
     def _open_text(self, opening: Opening) -> None:
@@ -232,7 +193,7 @@ class Remote:
         self.sent_bytes += len(data)
 
     def receive(self, timeout_s: float | None = None) -> bytes:
-        """Return the next frame; raise a TimeoutError if none comes in time, and what an error frame says."""
+        """Return the next frame, in time, or raise what an error frame says."""
         data = self._socket.recv(self.answer_s if timeout_s is None else timeout_s)
         self._raise_error(data)
         self.received_bytes += len(data)
@@ -246,11 +207,6 @@ class Remote:
         if kind != TEXT or rest or not tokens:
             raise LinkError("a frame without tokens where some are expected; no server sends that")
         return tokens
-
-    @property
-    def nonce(self) -> bytes:
-        """The nonce of this connection."""
-        return bytes.fromhex(self.greeting().nonce)
 
     def heard(self) -> None:
         """Say that tokens came, from which the patience counts."""

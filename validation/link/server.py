@@ -1,10 +1,8 @@
-"""The server: its models, keys and versions, and the devices that are connected (:mod:`validation.link.connection`).
+"""The server: its models, keys and versions, and the devices that are connected.
 
-If a device sends something that is not expected, the server says why and closes the connection. The other devices go
-on. The size of a frame is limited before it is read. ``limits`` holds the most texts and the longest waits.
-
-A target may have several versions. A text is opened with the version in use. After a switch the server closes the
-connections of texts of the earlier version between two of their rounds; devices open them again with the new one.
+If a device sends something that is not expected, the server says why and closes the connection; the others go on.
+A text is opened with the version in use. After a switch the server closes the connections of texts of the earlier
+version between two of their rounds; devices open them again with the new one.
 """
 
 from __future__ import annotations
@@ -19,30 +17,25 @@ from typing import TYPE_CHECKING, Any
 from hlmtheory.codec import ChecksumError
 from validation.errors import UserError
 from validation.link.addresses import MOST_KEYS, is_loopback, keys_of
-from validation.link.connection import Connection, SwitchedError
+from validation.link.connection import Connection, Shared, SwitchedError
 from validation.link.engine import Engine
-from validation.link.files import follow
 from validation.link.formats import REFUSED
 from validation.link.passes import SharedPasses
-from validation.link.shared import Shared
-from validation.link.wire import (
-    ENDED_KEY,
-    LONGEST_OPENING,
-    WithdrawnError,
-    error_frame,
-)
+from validation.link.wire import ENDED_KEY, LONGEST_OPENING, WithdrawnError, error_frame
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
     from websockets.http11 import Request, Response
 
 LOG = logging.getLogger("hlm.link")
+LOOK_S, LONGEST_FILE = 0.5, 2**16
+"""Seconds between two looks at a file of keys or of the version in use, and its bytes that are read."""
 REFUSAL, TRY_AGAIN, SWITCHED = 1008, 1013, 1012
 """Close codes of RFC 6455 and its registry."""
 
 
 class Server(Shared):
-    """A target model behind a socket; its parameters are those of :class:`validation.link.shared.Shared`."""
+    """A target model behind a socket; its parameters are those of :class:`validation.link.connection.Shared`."""
 
     def __init__(self, engine: Engine, **options: Any) -> None:
         super().__init__(engine, **options)
@@ -94,13 +87,8 @@ class Server(Shared):
 
         self.passes = SharedPasses(self.limits, self.metrics)
         beside = [asyncio.create_task(one) for one in (self.passes.run(), *(follow(*file) for file in self._files))]
-        options: dict[str, Any] = {
-            "ssl": tls,
-            "compression": None,
-            "max_size": LONGEST_OPENING,
-            "max_queue": 4,
-            "logger": LOG,
-        }
+        options: dict[str, Any] = {"ssl": tls, "compression": None, "logger": LOG}
+        options |= {"max_size": LONGEST_OPENING, "max_queue": 4}
         times = {"open_timeout": self.limits.opening_s, "close_timeout": 1.0}
         try:
             async with serve(self._connection, host, port, process_request=self._metrics, **options, **times) as server:
@@ -174,3 +162,24 @@ class Server(Shared):
                 await socket.close(code, name)
         except (ConnectionClosed, TimeoutError):
             pass
+
+
+async def follow(path: Path, take: Callable[[bytes | None], None]) -> None:
+    """Call a function with a file's content, None if unreadable, when it has changed and was the same at two looks."""
+    taken: object = ...
+    last = _content(path)
+    while True:
+        await asyncio.sleep(LOOK_S)
+        now = _content(path)
+        if now == last and now != taken:
+            taken = now
+            take(now)
+        last = now
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(LONGEST_FILE)
+    except OSError:
+        return None

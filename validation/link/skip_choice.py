@@ -1,17 +1,8 @@
 """A skipping threshold that follows from a run's own audits, and never leaves the promise.
 
-The promise is a limit on the mean risk of the tokens so far, or on the mean over texts of the sum of their risks, which
-bounds a text's total variation. A device keeps a draft only if the promise holds even if this draft's risk is 1:
-
-    S + 1 ≤ ε (t + 1) for a limit ε on a token, or S + 1 ≤ ε n for n texts that were begun,
-
-with S an upper bound on the sum of the risks so far that holds at all times together with probability 1 - δ
-(``skipping.audit``). A draft that is not kept has no risk. So with this probability the promise holds after every
-token, for any models, texts, links and any rule by which the threshold was chosen. No calibration is used, so a device
-begins without skips. Without any loss S is about log(1/δ)/π, so about log(1/δ)/(π ε) tokens come before the first skip.
-
-Within the promise the threshold is the largest whose estimated risk, with one loss more than was seen, keeps the limit.
-A first draft that is sent counts once, an audited one 1/π times. This is a choice; only the first rule is a guarantee.
+A draft is kept only if the promise holds even if its risk is 1: S + 1 ≤ ε (t + 1) for a limit ε on a token, or
+S + 1 ≤ ε n for n texts begun, with S an upper bound on the sum of the risks so far, at all times together with
+probability 1 - δ (``skipping.audit``). So the promise holds for any models, links and rule that chose the threshold.
 """
 
 from __future__ import annotations
@@ -22,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import SkipAudit
-from validation.decoding.methods.audited import Audited
+from validation.decoding.methods.planned import Audited
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,13 +30,7 @@ OFTEN = 16
 
 
 def promise_of(policy: DevicePolicy) -> tuple[str, float]:
-    """Return what a policy promises of its skips: "token" or "text", and the limit.
-
-    Raises
-    ------
-    UserError
-        If it promises no risk above 0.
-    """
+    """Return what a policy promises of its skips: "token" or "text", and the limit."""
     for one in policy.guarantees:
         for kind, words in (("token", "mean one-step risk of a token"), ("text", "mean total variation of a text")):
             if one.quantity.startswith(words) and 0 < one.value < 1:
@@ -54,26 +39,7 @@ def promise_of(policy: DevicePolicy) -> tuple[str, float]:
 
 
 class SkipChoice:
-    """Which drafts may be kept now.
-
-    Parameters
-    ----------
-    kind : str
-        "token" or "text".
-    limit : float
-        ε in (0, 1).
-    probability : float
-        π of the audit.
-    error : float
-        δ in (0, 1).
-
-    Attributes
-    ----------
-    threshold : float
-        Largest β̂ that is kept where the promise allows it; -inf: none.
-    tokens, texts, kept : int
-        So far; ``texts`` that were begun.
-    """
+    """Which drafts may be kept now: up to ``threshold`` of β̂, where the promise of ``kind`` allows it."""
 
     def __init__(self, kind: str, limit: float, probability: float, error: float = ERROR) -> None:
         self.kind, self.limit, self.probability = kind, limit, probability
@@ -140,13 +106,7 @@ class SkipChoice:
 
 
 class OwnThreshold(Audited):
-    """A policy whose threshold is that of a choice, which several texts may share.
-
-    Raises
-    ------
-    UserError
-        As :class:`validation.decoding.methods.audited.Audited`.
-    """
+    """A policy whose threshold is that of a choice, which several texts may share."""
 
     def __init__(self, policy: DevicePolicy, choice: SkipChoice) -> None:
         super().__init__(policy, choice.probability, keeps=choice.keeps, on_kept=choice.on_kept)

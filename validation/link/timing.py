@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.random_streams import Noise
-from validation.decoding.records import GenerationRecord
-from validation.decoding.session import Draft, Session
+from validation.decoding.records import GenerationRecord, Round
+from validation.decoding.session import Draft
 from validation.errors import UserError
+from validation.link.device import Device
+from validation.link.device_records import Exchange
 from validation.link.engine import Engine, ReceivedRound, ServedText
 from validation.link.formats import Terms
-from validation.link.loops import OneText
-from validation.link.timed_rounds import time_rounds
+from validation.link.loops import OneText, session_of
+from validation.link.remote import Remote
+from validation.link.server import Server
 from validation.link.wire import ROUND, Opening, Pipe, answer_body, answer_of, round_body
 from validation.models.machine import machine
-from validation.planning.times import PassTiming, Serialisation, Times, Timing
+from validation.planning.times import PassTiming, RoundTiming, Serialisation, Times, Timing
 
 if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
@@ -32,6 +38,10 @@ if TYPE_CHECKING:
 BATCHES, WIDTHS = (1, 2, 4), (1, 2, 3, 5, 9)
 """Texts of a pass, and tokens of each: one more than its drafts."""
 BEFORE, REPEATS, WARM_UP, DRAFTS = 64, 21, 3, 4
+MARK = "timed"
+"""Stands for the fingerprints of tokenizer and models: both sides have the same pair."""
+ROUND_TOKENS, MOST_TEXTS = 32, 20
+"""New tokens of a text whose rounds are timed, and such texts for each round: few have one in a short context."""
 METHODS: tuple[Callable[[int], Method], ...] = (SharedSeed, FixedLength)
 """One for each format of messages whose serialisation is timed."""
 
@@ -55,25 +65,7 @@ def measure_times(
     repeats: int = REPEATS,
     report: Callable[[str], None] | None = None,
 ) -> Times:
-    """Time drafts, passes, serialisation, a socket, whole rounds and written tokens on this machine.
-
-    Parameters
-    ----------
-    pair : Pair
-    batches, widths : sequence of int
-        Texts of a pass, and tokens of each.
-    before : int
-        Tokens in the caches; fewer if the context is short.
-    repeats : int
-        Measured repetitions of each, after ``WARM_UP`` others.
-    report : callable, optional
-        Called with what is timed next.
-
-    Raises
-    ------
-    UserError
-        If the context is too short, or there are fewer than three repetitions or no pass of one text.
-    """
+    """Time drafts, passes, serialisation, a socket, whole rounds and written tokens on this machine."""
     say = report or (lambda what: None)
     before = min(before, pair.context - max(widths) - repeats - WARM_UP - 2)
     if before < 1 or repeats < 3 or 1 not in batches:
@@ -92,19 +84,9 @@ def measure_times(
     socket, rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
-    return Times(
-        draft,
-        passes,
-        written,
-        socket,
-        rounds,
-        token,
-        before,
-        repeats,
-        {name: str(described[name]) for name in names if name in described},
-        machine(),
-        datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    models = {name: str(described[name]) for name in names if name in described}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return Times(draft, passes, written, socket, rounds, token, before, repeats, models, machine(), date)
 
 
 def _text(pair: Pair, before: int) -> list[int]:
@@ -113,10 +95,9 @@ def _text(pair: Pair, before: int) -> list[int]:
 
 
 def _drafts(pair: Pair, before: int, repeats: int) -> list[float]:
-    count, lengths = WARM_UP + repeats, np.array([before], dtype=np.int64)
-    session = Session(pair, 1, Noise(1, ["timed"], count), None, 1.0, 1.0, count, prompt_lengths=lengths)
-    record = GenerationRecord("timed", "timed", "none", 1, 1.0, 1.0)
-    loop = _Drafting(session, SharedSeed(count), [_text(pair, before)], [record], None, False, None)
+    count, prompt = WARM_UP + repeats, _text(pair, before)
+    session = session_of(pair, prompt, MARK, 1, 1.0, 1.0, count)
+    loop = _Drafting(session, SharedSeed(count), prompt, GenerationRecord(MARK, MARK, "none", 1, 1.0, 1.0))
     loop.read()
     return list(_timed(loop.step, repeats))
 
@@ -136,10 +117,7 @@ def _served(pair: Pair, terms: Terms, before: int, new_tokens: int) -> ServedTex
 
 
 def _passes(pair: Pair, shapes: list[tuple[int, int]], before: int, repeats: int) -> tuple[PassTiming, ...]:
-    """Time passes over the same positions, answers included, by batch and width.
-
-    One of each follows the other, so that a machine that becomes slower for a while does so for all of them.
-    """
+    """Time passes over the same positions by batch and width, in turn: a slow while is then one of all."""
     engine, seconds = Engine(pair), {shape: list[float]() for shape in shapes}
     texts = {
         (batch, width): [
@@ -181,3 +159,58 @@ def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serial
 
     seconds = list(_timed(once, repeats))
     return Serialisation(terms.format, len(drafts), max(sizes), Timing.of(seconds))
+
+
+def time_rounds(
+    pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_up: int
+) -> tuple[Timing, RoundTiming, Timing]:
+    """Return the times of a frame and its answer, of rounds of a shared seed, and of a token that the server writes."""
+    new_tokens = min(ROUND_TOKENS, pair.context - len(prompt) - 1)
+    if new_tokens < drafts + 2:
+        raise UserError(f"No round of {drafts} drafts fits behind {len(prompt)} tokens; use a longer context.")
+    found = list[tuple[float, float, float]]()
+    with _listening(pair) as (engine, address), Remote(address) as remote:
+        device = Device(pair, remote, tokenizer=MARK, draft=MARK)
+        sent = [time.perf_counter()]
+        for _ in range(warm_up + repeats):
+            remote.hello()
+            sent.append(time.perf_counter())
+
+        def note(one: Round, spent: Exchange) -> None:
+            if one.drafted == drafts and not spent.opened:
+                found.append((spent.draft_s, spent.wait_s, engine.pass_s))
+
+        settings: dict[str, Any] = {"name": MARK, "new_tokens": new_tokens}
+        most, gaps, came = warm_up + MOST_TEXTS * repeats, list[float](), list[float]()
+        for seed in range(most):
+            device.generate(SharedSeed(drafts), prompt, seed=seed, on_exchange=note, **settings)
+            came.clear()
+            device.generate(None, prompt, seed=seed, on_tokens=lambda _: came.append(time.perf_counter()), **settings)
+            gaps += [later - earlier for earlier, later in pairwise(came[1:])]
+            if len(found) >= warm_up + repeats and len(gaps) >= repeats:
+                break
+    if len(found) < warm_up + repeats or len(gaps) < repeats:
+        raise UserError(
+            f"{most} texts of {new_tokens} tokens had {len(found)} rounds of {drafts} drafts; use a longer context."
+        )
+    frames = Timing.of([later - earlier for earlier, later in pairwise(sent[warm_up:])])
+    columns = zip(*found[warm_up : warm_up + repeats], strict=True)
+    return frames, RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
+
+
+@contextmanager
+def _listening(pair: Pair) -> Iterator[tuple[Engine, str]]:
+    loop, engine = asyncio.new_event_loop(), Engine(pair)
+    server = Server(engine, tokenizer=MARK, target=MARK)
+    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve("127.0.0.1", 0)), daemon=True)
+    thread.start()
+    try:
+        try:
+            host, port = asyncio.run_coroutine_threadsafe(server.ready(), loop).result(10)
+        except TimeoutError as error:
+            raise UserError("No socket of this machine could be opened in 10 s; let it listen on 127.0.0.1.") from error
+        yield engine, f"ws://{host}:{port}"
+    finally:
+        loop.call_soon_threadsafe(server.stop)
+        thread.join(10)
+        loop.close()

@@ -1,26 +1,8 @@
-"""The frames between a device and a server: greeting, opening, rounds and answers.
+"""The frames between a device and a server.
 
-============ ========= ==============================================================================================
-frame        sender    content
-============ ========= ==============================================================================================
-greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, tokenizer, versions of the target, ...
-hello        device    ``h``, and nothing else; the server answers the same: both have the key
-opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and samples, the prompt, the text so far
-opened       server    ``o``, then the name of the version that verifies from here on: the text may go on
-round        device    ``r``; with several terms the number of one; skipped tokens: count, LEB128, and ids; the message
-answer       server    ``r``; accepted drafts; the server's token plus 1, or 0; p in float32, if the device draws, or p̂
-                       in the bytes of :mod:`hlmtheory.policy.answers`
-tokens       server    ``t``: new tokens of a text that the server writes: their number, LEB128, and ids
-error        server    a text frame, JSON: ``error``, ``message``, and ``retry_s`` if another try may help
-============ ========= ==============================================================================================
-
-A server that switches to another version of the target closes the connections of open texts between two rounds, with
-the code 1012. Their devices connect and open their texts again.
-
-Drafts of a device that does not wait, and their answers, are those of :mod:`hlmtheory.policy.streaming`. All others but
-greeting and error are sealed by :class:`hlmtheory.codec.envelope.Envelope`, whose session is the nonce: with a key an
-HMAC, else a CRC-32. The device owns its text. A frame that was lost is sent again over a new connection, behind
-an opening with the text so far. Random numbers belong to positions, so the answer is the same one.
+A greeting, a JSON frame, comes first; an error is a text frame. All others are a kind and a body, sealed with the
+greeting's nonce: with a key an HMAC, else a CRC-32. Drafts that do not wait, and their answers, are those of
+:mod:`hlmtheory.policy.streaming`. A frame that was lost is sent again over a new connection, behind an opening.
 """
 
 from __future__ import annotations
@@ -47,7 +29,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 PROTOCOL = 4
 HELLO, OPEN, ROUND, TEXT = b"h", b"o", b"r", b"t"
-"""Kinds of a sealed frame."""
+"""Kinds of a sealed frame: hello (empty; the same answer says that both have the key), an opening (answered by the name
+of the version), a round or its answer, and new tokens of a text that the server writes."""
 LONGEST_OPENING = 2**20
 """In bytes: the largest frame of a device that has not opened a text."""
 LONGEST_NAME, LONGEST_ROUND = 256, 64
@@ -84,19 +67,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a device says before a text, and again after each cut.
-
-    Attributes
-    ----------
-    terms : list of dict
-        How drafts are sent and verified: :class:`validation.link.formats.Terms`. Of several, each round names one.
-    name, seed : str, int
-        They choose the text's random numbers, as in the in-process loop.
-    prompt, text : list of int
-        Token ids; ``text`` holds the new tokens so far.
-    session : str
-        A random name, by which the server finds the cache of a text that was cut.
-    """
+    """What a device says before a text, and again after each cut: by ``session`` the server finds a text's cache."""
 
     tokenizer: str
     draft: str
@@ -247,10 +218,7 @@ def answer_body(
     *,
     least: int = 0,
 ) -> bytes:
-    """Return the body of an answer; ``token`` is -1 if the server draws none; ``target`` is p (V,) or p̂, if it is sent.
-
-    It is padded with zeros to at least ``least`` bytes.
-    """
+    """Return the body of an answer: ``token`` is -1 if the server draws none, ``target`` p (V,), or p̂ in bytes."""
     head = pack([(accepted, drafts.bit_length()), (token + 1, index_bits(vocabulary + 1))]).ljust(least, b"\0")
     if target is None or isinstance(target, bytes):
         return head + (target or b"")
@@ -261,10 +229,7 @@ def answer_body(
 def answer_of(
     body: bytes, drafts: int, vocabulary: int, *, least: int = 0, cut: bool = False
 ) -> tuple[int, int, Array | None]:
-    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent, of at least ``least`` bytes.
-
-    ``cut``: what is sent of p is p̂.
-    """
+    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent (with ``cut``: p̂)."""
     widths, own = [drafts.bit_length(), index_bits(vocabulary + 1)], answer_size(drafts, vocabulary)
     size = max(own, least)
     fits = len(body) >= size if cut else len(body) in (size, size + 4 * vocabulary)

@@ -1,52 +1,107 @@
 """What is best for each aim: the fastest for one user, the most users of a full server, the fastest for N users.
 
-Each aim lists every policy at its best option, and the answer is the best of the listed ones that keep the limits, the
-papers' and those without a device included. An option of a policy is chosen on the training texts. Between the listed
-options the test texts decide, whose numbers the plan prints; so no printed row is better than the answer.
+Each aim lists every policy at its best option, chosen on the training texts. Between the listed options the test texts
+decide, whose numbers the plan prints; so no printed row is better than the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
-from validation.decoding.intervals import ratio
+from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.errors import UserError
 from validation.planning.menu import CERTIFIED, CU_HLM, FAMILIES, NO_RIVALS, STREAMED, WITHOUT_DEVICE, Option
 from validation.planning.plan import CALIBRATED, TIE, Planner, Pool, load
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
 from validation.planning.shared import Shared
 
 Array = NDArray[Any]
 ONE_USER, FULL_SERVER = "one user", "a full server"
+PROVED, MEASURED = "proved", "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of a plan, and what it rests on: "proved", "calibrated" or "measured", with the number of prompts."""
+
+    value: float | None
+    basis: str
+    prompts: int | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the number as plain values; what is not finite is null."""
+        found = asdict(self)
+        return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy of a plan, at its best option that keeps the limits; ``decides`` is the number of the plan's aim."""
+
+    policy: str
+    option: str
+    threshold: Number
+    k_mean: Number
+    k_p95: Number
+    draft_length: Number
+    bits: Number
+    kilobytes_per_token: Number
+    tokens_per_s_median: Number
+    tokens_per_s_p95: Number
+    tokens_per_s_mean: Number
+    server_s_per_token: Number
+    decides: Number
+    gain: Number
+    text_risk: Number
+    token_risk: Number
+    round_s: Number
+    joules_per_token: Number
+    breaks: tuple[str, ...]
+    counts: dict[str, float]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the row as plain values."""
+        found: dict[str, Any] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            found[name] = value.plain() if isinstance(value, Number) else value
+        return found | {"breaks": list(self.breaks)}
+
+
+def measured_number(found: IntervalEstimate, basis: str, prompts: int) -> Number:
+    """Return a number with its interval, which one prompt does not give."""
+    if prompts < 2:
+        return Number(found.value, basis, prompts)
+    return Number(found.value, basis, prompts, found.low, found.high)
+
+
+def measured_speed(above: Array, seconds: Array, prompts: int) -> Number:
+    """Return Σ above/Σ seconds with its interval; 0 where nothing arrives."""
+    if not np.isfinite(above).all():
+        return Number(None, MEASURED, prompts)
+    if not np.isfinite(seconds).all():
+        return Number(0.0, MEASURED, prompts)
+    return measured_number(ratio(above, seconds), MEASURED, prompts)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A policy at an option.
-
-    Attributes
-    ----------
-    breaks : tuple of str
-        The limits that it breaks.
-    value : float
-        What the aim maximises, on the test texts.
-    second : float
-        What decides between equal values.
-    """
+    """A policy at an option."""
 
     family: str
     option: Option
-    breaks: tuple[str, ...]
-    value: float
-    second: float
+    breaks: tuple[str, ...]  # The limits that it breaks
+    value: float  # What the aim maximises, on the test texts
+    second: float  # What decides between equal values
 
     @property
     def name(self) -> str:
@@ -56,23 +111,13 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """An aim, its rows and its answer.
-
-    Attributes
-    ----------
-    rows : list of Listed
-        One for each policy; the strongest of the policies that are not ours first.
-    listed : list of Listed
-        All options that were compared: of each policy the best for every aim, with loss and without.
-    best : Listed
-        The answer.
-    """
+    """An aim, its rows and its answer."""
 
     name: str
     setting: Setting
-    rows: list[Listed]
-    listed: list[Listed]
-    best: Listed
+    rows: list[Listed]  # One for each policy; the strongest of the policies that are not ours first
+    listed: list[Listed]  # All options that were compared: of each policy the best for every aim, with loss and without
+    best: Listed  # The answer
 
     @property
     def rival(self) -> Listed:
@@ -103,13 +148,7 @@ def best_kept(rows: Iterable[Listed]) -> Listed | None:
 
 
 def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> list[Aim]:
-    """Return the aims: one user, a full server, and the users that ``shared`` holds.
-
-    Raises
-    ------
-    UserError
-        No listed option keeps the limits; the message names the nearest limits.
-    """
+    """Return the aims: one user, a full server, and the users that ``shared`` holds."""
     usual = setting if setting.objective not in ("capacity", "fair") else replace(setting, objective="throughput")
     full = setting if setting.objective == "capacity" else replace(setting, objective="capacity")
     pools = {name: planner.pool(one) for name, one in ((ONE_USER, usual), (FULL_SERVER, full))}
@@ -166,12 +205,6 @@ def aim_of(planner: Planner, setting: Setting) -> Aim:
     return aims_of(planner, setting)[setting.objective == "capacity"]
 
 
-def row_of(planner: Planner, family: str, setting: Setting | None = None) -> Row | None:
-    """Return the row of a policy in a setting, predicted on the test prompts."""
-    aim = aim_of(planner, planner.setting if setting is None else setting)
-    return next((described(planner, aim, one) for one in aim.rows if one.family == family), None)
-
-
 def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     """Return the row of a listed option, predicted on the test prompts."""
     setting, split, family, option = aim.setting, planner.split, listed.family, listed.option
@@ -193,8 +226,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
     calibrated = family in CALIBRATED and "risk" not in listed.breaks and not option.lossless
-    sure = "" if setting.confidence is None else f", confidence {setting.confidence:g}"
-    basis = f"calibrated on {split.prompts['calibrate']} prompts{sure}" if calibrated else MEASURED
+    basis = f"calibrated on {split.prompts['calibrate']} prompts" if calibrated else MEASURED
     loss, token = (
         measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)
     )

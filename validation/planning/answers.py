@@ -1,8 +1,7 @@
 """DSSD with a certified answer: rounds of K drafts with q_d, after a rejection as little of p as a limit ε allows.
 
-The law of each token is within ε of the target's, whatever the models are (``channel.downlink_truncated``). So the law
-of a text of n tokens is within n ε, and that is charged with the n of the longest text. The bytes of an answer are
-measured on a sample of positions, each weighted by how often its draft is rejected.
+The law of each token is within ε of the target's, whatever the models are (``channel.downlink_truncated``), so the law
+of a text of n tokens is within n ε. Bytes are measured on a sample, weighted by how often a draft is rejected.
 """
 
 from __future__ import annotations
@@ -28,15 +27,7 @@ _COUNT = 8.0 * 2  # bits of the number of accepted drafts
 
 
 def answer_options(trace: Trace, profile: Profile, cache: Path | None = None) -> list[Option]:
-    """Return the option of every draft length and limit.
-
-    Parameters
-    ----------
-    profile : Profile
-        Of the trace.
-    cache : Path, optional
-        A JSON file with the bytes of the answers.
-    """
+    """Return the option of every draft length and limit."""
     down, exchanges = COUNTS.index("down_bits"), COUNTS.index("exchanges")
     longest, found = int(profile.lengths.max()), []
     for limit, bits in answer_bits(trace, profile, cache).items():
@@ -51,13 +42,7 @@ def answer_options(trace: Trace, profile: Profile, cache: Path | None = None) ->
 
 
 def answer_bits(trace: Trace, profile: Profile, cache: Path | None = None) -> dict[float, float]:
-    """Return the mean bits of p̂ after a rejection, by limit; limits that 24 bits a probability may break are left out.
-
-    Parameters
-    ----------
-    trace, profile, cache
-        As for :func:`answer_options`.
-    """
+    """Return the mean bits of p̂ after a rejection, by limit that 24 bits a probability keep."""
     limits = [limit for limit in LIMITS if limit >= profile.vocabulary * 2.0**-ANSWER_BITS]
     key = {"limits": limits, "positions": trace.positions, "rejection": float(profile.rejection.sum())}
     return dict(zip(limits, remembered(cache, key, lambda: _measured(trace, limits)), strict=True))

@@ -1,29 +1,13 @@
 """How far a plan can be from the best: an upper bound over draft lengths, codecs and choices of what to skip.
 
-In the model of mean rounds (:mod:`hlmtheory.policy`) each position that begins a round may be skipped or sent as its
-own estimate β̂ says. Its dual bounds every such choice, with the risk that the plan itself spends. Each codec and draft
-length has rounds of its own, because their acceptance and their replies differ; the bound is taken at prices that are
-common to all, and to the server alone. So it also holds for plans that take turns with several of them. All messages
-of a round have one codec, as in a plan.
-
-Messages that nobody has thought of are bounded too. Let the draft of a position be drawn from q̂, and let the emitted
-token y have the target's law. Whatever is sent, P(draft = emitted = y) ≤ min(q̂_y, p_y) (``shared_seed.any_scheme``). So
-along a text of the target model a draft that is decided by itself is accepted with at most min(1, q̂_y/p_y): what codecs
-with rejection sampling reach. A message holds the tokens of its drafts, and an answer one token. Hence no message gives
-rounds that are faster than these with token ids alone:
-
-    With a coin of its own for each position, the round after one that starts at t starts at n(t) = min(first rejected
-    position from t on, t + K) + 1. n(t) rises with t and with every coin. So by induction the i-th round starts the
-    later, and a text takes the fewer rounds, the more drafts are accepted; where two take equally many, the last one of
-    the better has no more drafts.
-
-Block verification, which decides several drafts together, and drafts whose number follows the text are not of this
-kind.
+In the model of mean rounds each position that begins a round may be skipped or sent as β̂ says; the dual is taken at
+prices common to all codecs and lengths. Any message accepts a draft with at most min(1, q̂_y/p_y) given the token y
+(``shared_seed.any_scheme``), and later rounds start no earlier: so token ids alone bound all messages.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,10 +41,7 @@ class Model:
 
     @classmethod
     def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Model:
-        """Return the model of the given texts, reduced to ``rows`` positions.
-
-        ``shared_seed`` says whether drafts by a shared seed are among the options.
-        """
+        """Return the model of the given texts, reduced to ``rows`` positions."""
         total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
         own = np.flatnonzero(np.isin(profile.owner, texts))
@@ -68,18 +49,10 @@ class Model:
         u = u[((np.arange(rows) + 0.5) / rows * len(u)).astype(int)]
         return cls(rounds, u, np.clip(line.slope * u + line.intercept, 0.0, 1.0), profile.vocabulary)
 
-    def thinned(self, rows: int) -> Model:
-        """Return the same model with fewer positions."""
-        place = ((np.arange(rows) + 0.5) / rows * len(self.uncertainty)).astype(int)
-        return replace(self, uncertainty=self.uncertainty[place], rejection=self.rejection[place])
-
     def costs(
         self, k: int, codec: int, setting: Setting, *, tokens_alone: bool = False
     ) -> tuple[StageCosts, Array, float]:
-        """Return the costs of rounds of K drafts, the acceptances, and the mean bits of a draft.
-
-        With ``tokens_alone`` a message holds the drafts' token ids, and an answer one token, whatever the codec.
-        """
+        """Return the costs of rounds of K drafts, the acceptances, and the mean bits of a draft."""
         c = dict(zip(COUNTS, self.counts[k - 1, codec].tolist(), strict=True))
         tokens = np.concatenate([[1.0], self.counts[:k, codec, COUNTS.index("tokens")]])
         steps = np.maximum(np.diff(tokens), 1e-12)
@@ -123,15 +96,7 @@ class Model:
         return np.clip(self.rejection * (1.0 - first) / mean, 0.0, 1.0) if mean > 0 else self.rejection
 
     def upper_bound(self, setting: Setting, risk: float, alone: float, *, tokens_alone: bool = False) -> float:
-        """Return a rate that no plan with this risk per token exceeds, nor a mixture of plans and the server alone.
-
-        Parameters
-        ----------
-        alone : float
-            Tokens per second of the server alone.
-        tokens_alone : bool
-            Bound plans with any other messages too, by rounds whose messages are token ids alone.
-        """
+        """Return a rate that no plan with this risk per token exceeds, nor a mixture of plans and the server alone."""
         pairs = [(k, codec) for codec in range(self.counts.shape[1]) for k in DRAFT_LENGTHS]
         models = [
             self._rounds(k, *self.costs(k, codec, setting, tokens_alone=tokens_alone), skipping=risk > 0)

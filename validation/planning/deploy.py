@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hlmtheory.policy import (
@@ -17,13 +15,12 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from validation.planning.aims import aim_of
+from validation.planning.aims import PROVED, aim_of
 from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.plan import Planner
-from validation.planning.positions import LATTICES, Lattice
+from validation.planning.positions import LATTICES
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import PROVED
 
 RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
 """Policies that a device runs from a file."""
@@ -32,19 +29,7 @@ RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
 def policy_of(
     option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
 ) -> DevicePolicy:
-    """Return the policy of an option of ours, or of a model alone.
-
-    Parameters
-    ----------
-    option : Option
-        Of a policy of :data:`RUNS`.
-    planner : Planner
-        For what the plan promises.
-    mark : str, optional
-        Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
-    alone : bool
-        Whether the device may go on with its draft model alone while the server is away.
-    """
+    """Return the policy of an option of ours, or of a model alone."""
     messages: DraftProbabilities | LatticeRows | SeededTokens = DraftProbabilities()
     if option.family == DEVICE:
         rule = threshold_rule(1, 1.0)
@@ -56,7 +41,8 @@ def policy_of(
             messages = SeededTokens()
         elif option.codec:
             lattice = LATTICES[option.codec - 1]
-            messages = LatticeRows(lattice.resolution, **_support(lattice, vocabulary))
+            top_k = None if lattice.k is None else min(lattice.k, vocabulary)
+            messages = LatticeRows(lattice.resolution, top_k=top_k, threshold=lattice.threshold or 0.0)
     elif option.family == CERTIFIED:
         rule, messages = threshold_rule(int(option.draft_length)), CertifiedAnswers(option.answer_limit)
     elif option.family == STREAMED:
@@ -75,8 +61,6 @@ def policy_of(
         )
     else:
         name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
-        if setting.confidence is not None:
-            name += f", at confidence {setting.confidence:g}"
         promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     if setting.leak_bits is not None:
         promised = (*promised, Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
@@ -97,15 +81,9 @@ def policy_of(
 
 
 def _speed(option: Option, planner: Planner) -> Guarantee:
-    """Return the plan's speed over that of the strongest rival, at the link's median rate."""
     setting, test = planner.setting, planner.split.test
     rival, rate = aim_of(planner, setting).rival.option, setting.link.quantile(0.5)
     seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
     return Guarantee(name, share if np.isfinite(share) else 0.0, "measured", planner.split.prompts["test"])
-
-
-def _support(lattice: Lattice, vocabulary: int) -> dict[str, Any]:
-    """Return what is kept of a row: the largest probabilities, or those from a threshold on."""
-    return {"threshold": lattice.threshold} if lattice.k is None else {"top_k": min(lattice.k, vocabulary)}

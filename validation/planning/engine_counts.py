@@ -1,8 +1,7 @@
 """Options from an engine's counts of accepted drafts: no rows, so nothing is skipped, quantised or truncated.
 
-A draft that is sampled from q needs q_d up, and after a rejection the target's distribution down. A greedy draft (also
-an n-gram's) has q_d = 1, and a rule that compares it with the target's own token reads no probability: there the token
-ids alone keep the target's law.
+A sampled draft needs q_d up, and after a rejection p down. Of a greedy draft, or one that is compared with the target's
+own token, the token id is enough.
 """
 
 from __future__ import annotations
@@ -16,19 +15,11 @@ from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import (
-    VERIFICATIONS,
-    AcceptanceRecord,
-    Counts,
-    add,
-    marked,
-    refuse_mixture,
-    remarks,
-)
+from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option, exact
-from validation.planning.rounds import COUNTS
+from validation.planning.rounds import count_table
 
 Array = NDArray[Any]
 
@@ -36,39 +27,15 @@ Array = NDArray[Any]
 def options_of_records(
     files: Sequence[Path],
     vocabulary: int,
-    only: str | None = None,
     draft_length: int | None = None,
     drafts: str | None = None,
     verification: str | None = None,
 ) -> tuple[list[Option], dict[str, Any]]:
-    """Return the options that counts of accepted drafts allow, and what the plan says about them.
-
-    Parameters
-    ----------
-    vocabulary : int
-        V.
-    only : str, optional
-        Read only records whose engine name contains this word.
-    draft_length : int, optional
-        Drafts of every step, for records without it.
-    drafts, verification : str, optional
-        How the engine drafts and verifies, for records that do not state it.
-
-    Raises
-    ------
-    UserError
-        The records must not be averaged, do not determine the acceptance at each depth, or their rule loses the
-        target's law.
-    """
-    records = _records(files, only, drafts, verification)
+    """Return the options that counts of accepted drafts allow, and what the plan says about them."""
+    records = _records(files, drafts, verification)
     found, evidence = options_of_counts(records, vocabulary, draft_length)
-    evidence = {"files": [str(file) for file in files]} | evidence
-    evidence["read_with"] = {
-        "only": only,
-        "draft_length": draft_length,
-        "drafts": drafts,
-        "verification": verification,
-    }
+    read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
+    evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
     notes = _notes(records, _by_ids(records))
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
         notes.append(
@@ -80,24 +47,7 @@ def options_of_records(
 def options_of_counts(
     records: Sequence[AcceptanceRecord], vocabulary: int, draft_length: int | None = None
 ) -> tuple[list[Option], dict[str, Any]]:
-    """Return the options of counts with one way of drafting and one lossless rule, and the evidence.
-
-    Where the lengths of drafts varied and are not recorded, the acceptance is the least that the counts allow.
-
-    A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
-
-    Parameters
-    ----------
-    vocabulary : int
-        V.
-    draft_length : int, optional
-        Drafts of every step, for records without it.
-
-    Raises
-    ------
-    UserError
-        The records do not determine the acceptance at each depth.
-    """
+    """Return the options of counts with one way of drafting and one lossless rule, and the evidence."""
     tables = [record.examined(draft_length)[1] for record in records]
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
@@ -110,12 +60,16 @@ def options_of_counts(
     tokens = 1.0 + np.cumsum(np.cumprod(rates, axis=1), axis=1)  # (texts, K)
     weight = np.array([float(max(record.num_spec_steps + record.num_accepted_draft_tokens, 1)) for record in records])
     width = float(index_bits(vocabulary))
+
+    def table(**each: Any) -> Array:
+        return count_table(tokens=weight, **{name: weight * value for name, value in each.items()})
+
     none = np.zeros(len(records))
     server = {"passes": 1, "verified": 1, "down_bits": width}
     found = [
-        exact(SERVER, "one exchange a token", _table(weight, **server, exchanges=1, up_bits=8)),
-        Option(DEVICE, "", _table(weight, drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
-        exact(STREAM, "no round trips", _table(weight, **server)),
+        exact(SERVER, "one exchange a token", table(**server, exchanges=1, up_bits=8)),
+        Option(DEVICE, "", table(drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
+        exact(STREAM, "no round trips", table(**server)),
     ]
     ids = _by_ids(records)
     reply = 8.0 * -(-(4 + width) // 8)
@@ -123,16 +77,15 @@ def options_of_counts(
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
         own = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
-        found.append(exact(COLOCATED, f"K = {k}", _table(weight, **own), k))
+        found.append(exact(COLOCATED, f"K = {k}", table(**own), k))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
         if ids:
-            sent = _table(weight, **shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)
+            sent = table(**shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)
             found.append(exact(OURS, f"token ids, K = {k}", sent, k))
             continue
         row = width + 32.0 * vocabulary
-        full = _table(weight, **shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * reply)
-        split = _table(
-            weight,
+        full = table(**shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * reply)
+        split = table(
             **shared,
             up_bits=rounds * (16.0 + k * (width + 32.0)),
             down_bits=rounds * reply + rejected * (16.0 + 32.0 * vocabulary),
@@ -156,16 +109,10 @@ def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:
     return records[0].draft_sampling == "greedy" or records[0].verification == "match"
 
 
-def _records(
-    files: Sequence[Path], only: str | None, drafts: str | None, verification: str | None
-) -> list[AcceptanceRecord]:
+def _records(files: Sequence[Path], drafts: str | None, verification: str | None) -> list[AcceptanceRecord]:
     """Return the records that are planned with: of one engine, with one lossless rule."""
     read = read_acceptance(*files).records
-    chosen = [record for record in read if only is None or only in record.engine]
-    if not chosen:
-        engines = ", ".join(sorted({record.engine for record in read}))
-        raise UserError(f"No record has an engine name with {only!r}; the engines are: {engines}.")
-    records = [marked(record, drafts=drafts, verification=verification) for record in chosen]
+    records = [marked(record, drafts=drafts, verification=verification) for record in read]
     refuse_mixture(records)
     rule = records[0].verification
     if rule is not None and VERIFICATIONS.get(rule) is False:
@@ -208,11 +155,3 @@ def _own(table: Counts, deepest: int, pooled: Array) -> Array:
         examined, accepted = long[:, depth:].sum(), long[:, depth + 1 :].sum()
         rates[depth] = (accepted + np.nan_to_num(pooled[depth])) / (examined + 1.0)
     return rates
-
-
-def _table(weight: Array, **each: Any) -> Array:
-    found = np.zeros((len(weight), len(COUNTS)))
-    found[:, COUNTS.index("tokens")] = weight
-    for name, value in each.items():
-        found[:, COUNTS.index(name)] = weight * value
-    return found

@@ -1,17 +1,8 @@
-"""A plan from the record of a run: what the rounds, their bytes and their times tell, and what they do not.
+"""A plan from the record of a run: acceptance, a draft, the rate, the round trip and a pass.
 
-=============== =====================================================================================================
-number          from
-=============== =====================================================================================================
-acceptance      rounds by drafted and accepted drafts, of all texts
-a draft         median of ``draft_s`` over the drafts of a round: pass, draw, message and the loop
-rate            trains of pings that are sent at once. A train of n pings of b bytes takes 8 b (n - m) bits longer than
-                one of m at the rate of the slower direction; of each length the fastest counts. Both directions get it
-round trip      median of single pings, without their bits at that rate
-a pass          median over rounds of the wait, without round trip and bits: with its time in the server's queue
-=============== =====================================================================================================
-
-A round that opened its text waited for the opening and for the reading of the prompt too, so its times do not count.
+A train of n pings of b bytes takes 8 b (n - m) bits longer than one of m at the rate of the slower direction; of each
+length the fastest counts. A pass is the wait without round trip and bits, so it has its time in the server's queue. A
+round that opened its text waited for the prompt too, so its times do not count.
 """
 
 from __future__ import annotations
@@ -27,8 +18,7 @@ from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.record import AcceptanceRecord, tally
 from validation.errors import UserError
 from validation.planning.engine_counts import options_of_counts
-from validation.planning.envelopes import sealed
-from validation.planning.menu import Option
+from validation.planning.menu import Option, sealed
 from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
 from validation.planning.setting import Setting
@@ -52,18 +42,7 @@ class Estimate:
 
 
 def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Estimate]:
-    """Return the rate, the round trip, a draft and a pass of a record, by option.
-
-    Parameters
-    ----------
-    rate_bps : float, optional
-        A rate that is known otherwise.
-
-    Returns
-    -------
-    dict of Estimate
-        Without ``--rate`` if it is known. Where the rate is not, round trip and pass have their bits in them.
-    """
+    """Return the rate, the round trip, a draft and a pass of a record, by option."""
     rounds = [one for text in record.texts for one in text.rounds if not one["opened"]]
     drafts = [one["draft_s"] / (one["drafted"] + one["skipped"]) for one in rounds if one["drafted"] + one["skipped"]]
     found = {"--draft-ms": _quartiles(drafts, "no round but the first of a text drafted anything")}
@@ -99,14 +78,7 @@ def _rate(record: RunRecord) -> Estimate:
 
 
 def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
-    """Return the counts of each text.
-
-    Raises
-    ------
-    UserError
-        If the run does not tell the acceptance of another draft length: it drafted on, wrote at the server, skipped,
-        or changed its drafts' distributions.
-    """
+    """Return the counts of each text."""
     run = record.run
     again = "plan from a trace, or record `--method 'shared seed'`"
     if run["streamed"] or run["messages"] == "server":
@@ -146,24 +118,14 @@ def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
 
 
 def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any]]:
-    """Return the planner of a record, and what the plan says about its evidence; the setting is the caller's.
-
-    Raises
-    ------
-    UserError
-        As :func:`records_of`, or if the file is no record.
-    """
+    """Return the planner of a record, and what the plan says about its evidence; the setting is the caller's."""
     record = read_record(path)
     records = records_of(record, str(path))
     vocabulary = int(record.run["vocabulary"])
     options, evidence = options_of_counts(records, vocabulary)
     seal = "hmac" if record.run["keyed"] else "checksum"
-    evidence |= {
-        "run": str(path),
-        "method": record.run["method"],
-        "texts": len(records),
-        "depths": _depths(records, record.adapts),
-    }
+    evidence |= {"run": str(path), "method": record.run["method"], "texts": len(records)}
+    evidence["depths"] = _depths(records, record.adapts)
     notes = _limits(record, options)
     planner = Planner(sealed(options, seal), setting, split_prompts(np.arange(len(records))))
     return planner, {"evidence": evidence, "notes": notes}
@@ -200,31 +162,17 @@ def _limits(record: RunRecord, options: list[Option]) -> list[str]:
 
 def said_of_times(found: dict[str, Estimate], given: set[str]) -> list[str]:
     """Return what was measured, for options of which some were given instead."""
-    scale = {"--rate": (1e-6, "Mbit/s"), "--rtt": (1e3, "ms"), "--draft-ms": (1e3, "ms"), "--verify-ms": (1e3, "ms")}
-    measured = [
-        f"{option} {one.value * scale[option][0]:.4g} {scale[option][1]} ({one.low * scale[option][0]:.3g}–"
-        f"{one.high * scale[option][0]:.3g})"
-        for option, one in found.items()
-        if option not in given and one.value is not None
-    ]
+    measured = []
+    for option, one in found.items():
+        factor, unit = (1e-6, "Mbit/s") if option == "--rate" else (1e3, "ms")
+        if option not in given and one.value is not None:
+            numbers = f"{one.value * factor:.4g} {unit} ({one.low * factor:.3g}–{one.high * factor:.3g})"
+            measured.append(f"{option} {numbers}")
     return [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
 
 
 def with_run(request: Any, path: Path, given: set[str], rate_known: bool) -> tuple[Any, list[str]]:
-    """Return a request with the numbers of a record, and sentences on them; options that were given stay.
-
-    Parameters
-    ----------
-    given : set of str
-        Options that the user gave.
-    rate_known : bool
-        Whether the link's rate is not the record's: a rate, a law of fading or a recording was given.
-
-    Raises
-    ------
-    UserError
-        If the record does not tell a number that was not given.
-    """
+    """Return a request with the numbers of a record, and sentences on them; options that were given stay."""
     record = read_record(path)
     found = measured_in(record, request.rate_bps if rate_known else None)
     changed = {}

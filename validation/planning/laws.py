@@ -1,19 +1,8 @@
 """What each way of drafting and of lossless verification would accept, replayed on the texts of a trace.
 
-Along a text y of the target model the emitted token decides the chance that its draft was accepted:
-
-==================== ==========================================
-drafts, verification P(draft accepted | y_t)
-==================== ==========================================
-greedy, either       1 if y_t is the draft model's most probable token
-sampled, rejection   min(1, q(y_t)/p(y_t))
-sampled, match       q(y_t)
-==================== ==========================================
-
-A greedy draft d is accepted with p(d) by both rules, and is emitted if accepted. A match of a sampled draft with the
-target's own sample accepts with Σ q p, rejection sampling with 1 − TV(q, p). Where a step begins is a Markov chain
-along the text, so the expected steps and their tokens are exact sums. Steps that the end of a text would cut are left
-out. The intervals are over texts.
+Given the emitted token y: a greedy draft is accepted if it is y, a sampled one by rejection with min(1, q(y)/p(y)), by
+match with q(y). Where a step begins is a Markov chain along the text, so expected steps are exact sums. Steps that the
+end of a text would cut are left out. The intervals are over texts.
 """
 
 from __future__ import annotations
@@ -39,22 +28,7 @@ ROWS = 128
 
 
 def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) -> dict[str, Estimate]:
-    """Return the tokens of a step of ``draft_length`` drafts under each key of :data:`LAWS`.
-
-    Parameters
-    ----------
-    trace : Trace
-        With whole distributions of both models and the tokens of the target's texts.
-    draft_length : int
-        K ≥ 1.
-    confidence : float
-        Of the bootstrap intervals over texts.
-
-    Raises
-    ------
-    UserError
-        The trace has lists of probabilities only, no tokens, texts of a corpus, or none that holds a whole step.
-    """
+    """Return the tokens of a step of ``draft_length`` drafts under each key of :data:`LAWS`."""
     if trace.kind != LOGITS:
         raise UserError("The trace has the most probable tokens only; the laws need whole rows of both models.")
     if trace.manifest.get("texts") == CORPUS:
@@ -84,10 +58,7 @@ def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) ->
 
 
 def _steps(chances: Array, length: Array, drafts: int) -> tuple[Array, Array]:
-    """Return the expected tokens of the whole steps of each text, and their number, (texts,) each.
-
-    ``chances`` is (T, texts); a step that begins at t is whole if its drafts and one more token lie in the text.
-    """
+    """Return the expected tokens of the whole steps of each text, and their number, (texts,) each."""
     padded = np.concatenate([chances, np.zeros((drafts, len(length)))])
     start = np.zeros((len(padded) + 2, len(length)))
     start[0] = 1.0

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory.policy import envelope_bits
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from validation.planning.positions import LATTICES, THRESHOLDS
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
-from validation.planning.rounds import COUNTS
+from validation.planning.rounds import COUNTS, count_table
 
 Array = NDArray[Any]
 SERVER, DEVICE, STREAM, COLOCATED, OWN_TREE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = (
@@ -39,47 +41,21 @@ NO_RIVALS = (CERTIFIED, STREAMED, OURS)
 
 @dataclass(frozen=True)
 class Option:
-    """One policy with its parameters.
-
-    Attributes
-    ----------
-    label : str
-        The parameters as text.
-    draft_length : int
-        K; for c-sqs the mean.
-    threshold : float
-        Largest uncertainty that skips verification; -inf: nothing is skipped.
-    loss : array, shape (texts,)
-        Loss of the whole text, in [0, 1], which bounds its total variation in the mean.
-    token_loss : array, shape (texts,)
-        Mean one-step risk of a token.
-    top_k : tuple of float
-        Mean and 95th percentile of the probabilities that a draft's message holds.
-    leak_bits : float
-        Bits that the sizes of a round tell at most, where messages are padded (:mod:`validation.planning.padding`).
-    sizes : tuple of int
-        Bytes to which messages are padded.
-    codec : int, optional
-        Of the message.
-    block : bool
-        Whether the server verifies the drafts of a round together.
-    answer_limit : float
-        ε of an answer with a part of p; 0: it is exact.
-    """
+    """One policy with its parameters."""
 
     family: str
-    label: str
+    label: str  # The parameters as text
     counts: Array
-    draft_length: float
-    threshold: float
-    loss: Array
-    token_loss: Array
-    top_k: tuple[float, float] = (0, 0)
-    codec: int | None = None
-    leak_bits: float = 0.0
-    sizes: tuple[int, ...] = ()
-    block: bool = False
-    answer_limit: float = 0.0
+    draft_length: float  # K; for c-sqs the mean
+    threshold: float  # Largest uncertainty that skips verification; -inf: nothing is skipped
+    loss: Array  # (texts,): loss of the whole text, in [0, 1], which bounds its total variation in the mean
+    token_loss: Array  # (texts,): mean one-step risk of a token
+    top_k: tuple[float, float] = (0, 0)  # Mean and 95th percentile of the probabilities that a draft's message holds
+    codec: int | None = None  # Of the message
+    leak_bits: float = 0.0  # bits that the sizes of a round tell at most, where messages are padded
+    sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
+    block: bool = False  # Whether the server verifies the drafts of a round together
+    answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
 
     @cached_property
     def lossless(self) -> bool:
@@ -89,11 +65,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The papers' line of the rejection probability, and the thresholds that they derive from it."""
+    """The papers' line of the rejection probability, and their risk-prone threshold."""
 
     slope: float
     intercept: float
-    averse: float
     prone: float
 
 
@@ -106,8 +81,7 @@ def fitted_line(profile: Profile, texts: Array) -> Line | None:
     line = fit_linear(u, beta)
     if not line.slope > 0:
         return None
-    averse, prone = skip_thresholds(**line.line)
-    return Line(line.slope, line.intercept, float(averse), float(prone))
+    return Line(line.slope, line.intercept, float(skip_thresholds(**line.line)[1]))
 
 
 def column_of(threshold: float) -> int:
@@ -126,27 +100,14 @@ def options(
 ) -> list[Option]:
     """Return every option whose counts do not depend on a fit.
 
-    A server that runs the draft model itself may do what a device may do: draw its drafts from q, or from any quantised
-    distribution that a device could draw from, in rounds as long as those of a device; and look at a draft's
-    uncertainty, and keep the draft unverified where a device of ours would. So with the same times no listed device
-    that drafts and waits in turn is faster: the theorem (``policy.colocated_speed``) is for lengths that are
-    independent of what would be accepted, and the server has every listed rule that looks at the draft too. A shared
-    seed would accept fewer of the same drafts.
-
-    Parameters
-    ----------
-    cut : dict
-        The messages of CU-HLM, by kind: see :func:`validation.planning.truncated.messages`.
-    shared_seed : bool
-        Whether ours may draft by a seed that the server shares.
-    block : bool
-        Whether a server may verify the drafts of a round together: of ours, and of a server with its own draft.
+    A server that runs the draft model itself may draw its drafts from any distribution, and look at their uncertainty,
+    as a listed device may. So with the same times no listed device that drafts and waits in turn is faster.
     """
     whole = (float(profile.vocabulary),) * 2
-    alone = profile.overlap[:, 0, -1], profile.risk[:, 0, -1]
+    alone, n = (profile.overlap[:, 0, -1], profile.risk[:, 0, -1]), profile.lengths
     found = [
         exact(SERVER, "one exchange a token", profile.server),
-        Option(DEVICE, "", _device(profile), 0, np.inf, *alone),
+        Option(DEVICE, "", count_table(tokens=n, drafts=n, skipped=n), 0, np.inf, *alone),
         exact(STREAM, "no round trips", _without_exchanges(profile.server)),
     ]
     for k, full, split in zip(DRAFT_LENGTHS, profile.full, profile.split, strict=True):
@@ -186,9 +147,6 @@ def options(
     return found
 
 
-SIZES = ("mean", "p95")
-
-
 def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
     """Return the options of HLM, U-HLM and CU-HLM: one draft a round, with a row or a part of it."""
     whole = (float(profile.vocabulary),) * 2
@@ -199,7 +157,8 @@ def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Optio
         counts = _with_bits(profile.single[column], row_bits)
         found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
         for kind, message in cut.items():
-            extra, size = min(float(message["bias"][column]), 1.0), _pair([message[x][column] for x in SIZES])
+            extra = min(float(message["bias"][column]), 1.0)
+            size = _pair([message[name][column] for name in ("mean", "p95")])
             counts = _with_bits(profile.single[column], float(message["bits"][column]))
             sent = extra * counts[:, COUNTS.index("exchanges")]
             text = np.minimum(loss[0] + sent, 1.0)
@@ -234,19 +193,36 @@ def _pair(values: Any) -> tuple[float, float]:
 
 
 def _with_bits(counts: Array, bits: float) -> Array:
-    """Return counts where each exchange also sends a draft of ``bits``."""
     found = counts.copy()
     found[..., COUNTS.index("up_bits")] += bits * counts[..., COUNTS.index("exchanges")]
     return np.asarray(found)
 
 
-def _device(profile: Profile) -> Array:
-    counts = np.zeros((profile.texts, len(COUNTS)))
-    for name in ("tokens", "drafts", "skipped"):
-        counts[:, COUNTS.index(name)] = profile.lengths
-    return counts
-
-
 def _mean_length(counts: Array) -> float:
     exchanges = counts[:, COUNTS.index("exchanges")].sum()
     return float(counts[:, COUNTS.index("verified")].sum() / exchanges - 1.0)
+
+
+ROUNDS = 128
+"""Rounds of a text, so that their number takes one byte."""
+
+SEALS = {
+    "none": 0,
+    "checksum": envelope_bits(ROUNDS, authenticated=False),
+    "hmac": envelope_bits(ROUNDS, authenticated=True),
+}
+"""Bits of an envelope, by the name that the command line has for it."""
+
+
+def sealed(options: Sequence[Option], seal: str) -> list[Option]:
+    """Return the options with an envelope around each message to the server and each answer."""
+    bits = SEALS[seal]
+    if not bits:
+        return list(options)
+    found = []
+    for option in options:
+        counts = option.counts.copy()
+        for direction in ("up_bits", "down_bits"):
+            counts[..., COUNTS.index(direction)] += bits * counts[..., COUNTS.index("exchanges")]
+        found.append(replace(option, counts=counts))
+    return found

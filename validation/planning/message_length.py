@@ -1,8 +1,7 @@
 """The length of a device's messages along a text: as many bytes as ``DevicePolicy.message`` makes.
 
 Codec 0 sends q_d and the token of each draft; the last one, a shared seed, the token alone; the others a quantised row,
-whose message keeps only tokens with a count, so that its size changes from draft to draft. The formats are those of
-:mod:`hlmtheory.codec`.
+whose message keeps only tokens with a count, so that its size changes from draft to draft.
 """
 
 from __future__ import annotations
@@ -24,22 +23,7 @@ _ROUNDING = 1e-7  # of a sum of logarithms
 
 
 def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Array:
-    """Return the bits of the message of a round that begins at each position.
-
-    Parameters
-    ----------
-    sizes : array, shape (T, C, texts)
-        Tokens with a count in the row of each codec; not read for the first and the last.
-    length : int array, shape (texts,)
-        Tokens of each text. A round has no drafts beyond its end.
-    most : int
-        K.
-
-    Returns
-    -------
-    array, shape (T, C, texts)
-        0 beyond the end of a text.
-    """
+    """Return the bits of the message of a round that begins at each position."""
     steps = len(sizes)
     drafts = np.clip(length - np.arange(steps)[:, None], 0, most)
     found = np.zeros(sizes.shape)

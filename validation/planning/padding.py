@@ -1,22 +1,8 @@
 """Options whose messages are padded, so that the sizes of a round tell at most B bits: :mod:`hlmtheory.channel.leak`.
 
-A round's messages have at most 2^B sizes, both directions together. A message of ours is padded to size classes, which
-are found on the training texts and hold the largest message of all; every answer then has one size. The papers'
-policies are padded by their own counts: to K drafts of the largest size, and answers to one size, unless B allows two.
-
-========================== ===========================================================================================
-policy                     what its sizes tell
-========================== ===========================================================================================
-server alone, in any way   nothing: an answer has one token
-server with its own draft  the tokens of a pass, unless an answer is padded to K + 1, or B allows K + 1 sizes
-fixed K, HLM               nothing, if the last rounds of a text are padded to K drafts
-U-HLM, CU-HLM, any skips   the kept drafts, which the next message carries: left out
-SQS within a budget        the drafts within the budget: left out
-FlexSpec                   whether a draft was rejected, by the answer with p: one bit, or p in every answer
-shared seed                nothing, if the last rounds of a text are padded to K drafts
-========================== ===========================================================================================
-
-Not bounded are the number of rounds and their times: a text of N tokens takes ⌈N/(K + 1)⌉ to N rounds.
+A round's messages have at most 2^B sizes, both directions together. Ours are padded to size classes of the training
+texts; the papers' policies to K drafts of the largest size, with answers of one size, unless B allows two. Skips and
+budgets of bits tell more, so they are left out. Not bounded are the number of rounds and their times.
 """
 
 from __future__ import annotations
@@ -58,17 +44,7 @@ _ROUNDING = 1e-9
 
 
 def padded(options: Sequence[Option], profile: Profile, training: Array, bits: float) -> list[Option]:
-    """Return the options with padded messages; the papers' options that tell more are marked, and ours left out.
-
-    Parameters
-    ----------
-    options : sequence of Option
-        Of :func:`validation.planning.menu.options`, without envelopes.
-    training : array of int
-        The texts on which size classes are found.
-    bits : float
-        B, 0 or more.
-    """
+    """Return the options with padded messages; the papers' options that tell more are marked, and ours left out."""
     found, classes = [], int(2.0**bits + _ROUNDING)
     for option in options:
         if option.family != OURS:
@@ -107,7 +83,7 @@ def _ours(option: Option, profile: Profile, training: Array, classes: int) -> Op
     else:
         header = 8.0 * tops[np.minimum(np.searchsorted(tops, each), len(tops) - 1)]
         chances, wire = profile.chances.transpose(1, 2, 0)[:, codec], Wire(header=header)
-        counts[:, _UP] = expected_counts(chances, np.zeros_like(header), length, most, wire=wire).up_bits
+        counts[:, _UP] = expected_counts(chances, np.zeros_like(header), length, most, wire=wire)[:, _UP]
     return replace(option, counts=counts, leak_bits=math.log2(len(tops)), sizes=tuple(int(top) for top in tops))
 
 

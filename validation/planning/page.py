@@ -1,7 +1,7 @@
 """Write a plan as one HTML file, which makes plans for other links and limits without a server.
 
-The page holds the counts of every option. Its script repeats the choice of :mod:`validation.planning.aims`: seconds are
-linear in the counts, so no trace and no server is needed. A policy in the page's head forbids every connection.
+The page holds the counts of every option; its script repeats the choice of :mod:`validation.planning.aims`. A policy in
+the page's head forbids every connection.
 """
 
 from __future__ import annotations
@@ -22,35 +22,16 @@ from validation.printable import printable_value
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
 """Parts of a request that the counts already hold, or that the page cannot change."""
-DIGITS = 10
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
-    """Write a plan as a page that works offline.
-
-    Parameters
-    ----------
-    file : str or Path
-        Such as ``plan.html``; its folder is created if it is missing.
-    plan : mapping
-        The object of ``hlm plan --json``.
-
-    Returns
-    -------
-    Path
-        Path of the page.
-    """
+    """Write a plan as a page that works offline."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plan.css", "plan.js"))
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=printable_value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
+    options: dict[str, Any] = {"autoescape": True, "finalize": printable_value, "undefined": StrictUndefined}
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), trim_blocks=True, **options)
     text = environment.get_template("plan.html.j2").render(
         plan=plan,
         users=plan.get("users"),
@@ -69,10 +50,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
 
 
 def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page's script needs of a plan.
-
-    The counts that the choice is made with keep all digits, so that options with equal counts stay equal.
-    """
+    """Return what the page's script needs of a plan."""
     asked, link = plan["request"], plan["link"]
     exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}
@@ -84,16 +62,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "snr_quantiles": {name: np.asarray(law.quantile(SHARES)).tolist() for name, law in laws.items()},
         "snr_exceeded": {name: np.asarray(law.quantile(exceeded)).tolist() for name, law in laws.items()},
         "count_names": plan["count_names"],
-        "menu": [
-            one
-            | {
-                "counts": {
-                    "train": one["counts"]["train"],
-                    "test": [float(f"{value:.{DIGITS}g}") for value in one["counts"]["test"]],
-                }
-            }
-            for one in plan["menu"]
-        ],
+        "menu": plan["menu"],
         "streamed": plan["streamed"],
         "command": plan.get("command", "hlm plan"),
     }
@@ -118,5 +87,4 @@ def _for_script(value: Any) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the hash by which the page's policy admits one style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.skipping import ConfidentThreshold, audit_wealth, calibrate_threshold, confident_threshold
+from hlmtheory.skipping import calibrate_threshold
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import (
@@ -33,9 +33,7 @@ from validation.planning.split import Split
 from validation.planning.streamed import Streamed
 
 Array = NDArray[Any]
-_HALVINGS = 30  # of a limit
 _TOLD = 1e-9  # bits: a logarithm is rounded
-_BUDGET = 0.3  # of a page whose command has none
 _KEPT = 8  # settings whose options stay in memory
 TIE = 1e-9
 """Relative: values that differ by less are equal."""
@@ -50,23 +48,12 @@ def group_of(option: Option) -> int | str:
     return option.codec or 0
 
 
-class Pool:
-    """All options in a setting, as arrays: one entry for each option, in the order of the options.
+def _level(option: Option) -> float:
+    return 1.0 if option.family == DEVICE else option.threshold
 
-    Attributes
-    ----------
-    train, test : array, shape (options, counts)
-        Total counts on the texts of either part.
-    places : dict of int array
-        By family, the numbers of its options that its paper allows.
-    broken : dict of bool array
-        By limit, whether an option breaks it.
-    kept, lossless : bool array
-        Whether an option breaks none, and loses nothing.
-    value, second : array
-        What the objective maximises on the training texts, and what decides between equal values: the load of a server,
-        or where that is the objective, the speed.
-    """
+
+class Pool:
+    """All options in a setting, as arrays: one entry for each option, in the order of the options."""
 
     def __init__(self, planner: Planner, setting: Setting) -> None:
         options, self.train, self.test = planner.static()
@@ -98,10 +85,7 @@ class Pool:
         return tuple(name for name, mask in self.broken.items() if mask[place])
 
     def best(self, places: Array, worth: Array | None = None) -> int | None:
-        """Return the best of some options that keeps the limits, else the best of all; None if there is none.
-
-        ``worth`` stands in for the value.
-        """
+        """Return the best of some options that keeps the limits, else the best of all; None if there is none."""
         if not len(places):
             return None
         kept = places[self.kept[places]]
@@ -117,17 +101,7 @@ def load(setting: Setting, total: Array) -> Array:
 
 
 class Planner:
-    """Options, a setting and a split; every plan for a changed setting is made from them.
-
-    Parameters
-    ----------
-    line : Line, optional
-        For the thresholds that the papers derive from it.
-    model : Model, optional
-        For the bound on what a better choice could give.
-    streamed : Streamed, optional
-        For a device of ours that drafts while the server verifies.
-    """
+    """Options, a setting and a split; every plan for a changed setting is made from them."""
 
     def __init__(
         self,
@@ -140,87 +114,46 @@ class Planner:
     ) -> None:
         self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
         self.streamed = streamed
-        self._static: tuple[Any, ...] = ()
+        self._static: tuple[Sequence[Option], Array, Array] | None = None
         self._pools: dict[int, Pool] = {}
-        self._held: dict[tuple[str, float, int | str, float | None], float] = {}
+        self._held: dict[tuple[str, float, int | str], float] = {}
         self._allowed: dict[tuple[int | str, str], tuple[Array, Array]] = {}
 
     def static(self) -> tuple[Sequence[Option], Array, Array]:
         """Return the options whose counts no setting changes, and their totals on the training and the test texts."""
-        if not self._static or self._static[0] is not self.options:
-            counts = [one.counts for one in self.options]
-            totals = [
-                np.stack([each[part].sum(axis=0) for each in counts]) for part in (self.split.train, self.split.test)
-            ]
-            self._static, self._pools = (self.options, *totals), {}
-        found: tuple[Sequence[Option], Array, Array] = self._static[:3]
-        return found
+        if self._static is None or self._static[0] is not self.options:
+            parts = (self.split.train, self.split.test)
+            train, test = (np.stack([one.counts[part].sum(axis=0) for one in self.options]) for part in parts)
+            self._static, self._pools = (self.options, train, test), {}
+        return self._static
 
     def pool(self, setting: Setting) -> Pool:
         """Return all options in a setting."""
         self.static()
-        found = self._pools.get(id(setting))
-        if found is None:
-            found = Pool(self, setting)
-            self._pools[id(setting)] = found  # it keeps the setting, so that its id stays its own
+        if id(setting) not in self._pools:
+            self._pools[id(setting)] = Pool(self, setting)  # it keeps the setting, so that its id stays its own
             while len(self._pools) > _KEPT:
                 del self._pools[next(iter(self._pools))]
-        return found
+        return self._pools[id(setting)]
 
     def totals(self, options: Sequence[Option]) -> Array:
         """Return the total counts of options on the training texts, (options, counts)."""
         return np.stack([one.counts[self.split.train].sum(axis=0) for one in options])
 
-    # ----------------------------------------------------------------------------------------------- limits
-
     def threshold(self, setting: Setting, group: int | str = 0) -> float:
-        """Return the largest threshold whose loss the calibration prompts allow; -inf: nothing may be skipped.
-
-        Each group of :func:`group_of` has its own: a first draft is drawn from the codec's row also if it is skipped.
-        """
-        key = (setting.risk_kind, setting.risk_limit, group, setting.confidence)
-        if key not in self._held:
-            self._held[key] = self._calibrated(*key)
-        return self._held[key]
-
-    def _calibrated(self, kind: str, limit: float, group: int | str, confidence: float | None) -> float:
-        prompts = self.split.prompts["calibrate"]
+        """Return the largest threshold whose loss the calibration prompts allow; -inf: nothing may be skipped."""
+        kind, limit = key = setting.risk_kind, setting.risk_limit
         if limit >= 1:  # every text is within 1
             return np.inf
-        if limit <= 0 or not prompts:
-            return -np.inf
-        if confidence is not None:
-            found = self.confident(kind, limit, group, confidence)
-            return -np.inf if found is None else found.threshold
-        if (prompts + 1) * limit < 1:
-            return -np.inf
-        levels, losses = self._levels(group, kind)
-        if not len(levels):
-            return -np.inf
-        return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
-
-    def confident(self, kind: str, limit: float, group: int | str, confidence: float) -> ConfidentThreshold | None:
-        """Return the largest threshold that keeps the limit with this confidence; None without thresholds."""
-        levels, losses = self._levels(group, kind)
-        if not len(levels) or not len(losses):
-            return None
-        return confident_threshold(losses, levels, risk=limit, error=1.0 - confidence)
-
-    def codec(self, setting: Setting) -> int | None:
-        """Return the one codec that a limit with confidence is calibrated for; None if the training texts allow none.
-
-        The choice is made on the training texts alone, so that calibration looks at one row of thresholds.
-        """
-        kind, limit = setting.risk_kind, setting.risk_limit
-        pool = [one for one in self.options if one.family == OURS and one.threshold > -np.inf]
-        pool = [one for one in pool if self._mean_loss(one, kind, self.split.train) <= limit]
-        return pool[int(np.argmax(setting.value(self.totals(pool))))].codec if pool else None
+        if (*key, group) not in self._held:
+            levels, losses = self._levels(group, kind)
+            some = len(levels) and limit > 0 and (len(losses) + 1) * limit >= 1
+            found = calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold if some else -np.inf
+            self._held[*key, group] = float(found)
+        return self._held[*key, group]
 
     def _levels(self, group: int | str, kind: str) -> tuple[Array, Array]:
-        """Return the thresholds of a group, and the calibration prompts' losses up to each, (prompts, levels).
-
-        A text's loss is its largest up to the threshold, a prompt's the mean over its texts.
-        """
+        """Return the thresholds of a group, and the calibration prompts' losses up to each, (prompts, levels)."""
         own = {
             one.threshold: one
             for one in self.options
@@ -244,50 +177,29 @@ class Planner:
 
     def limits(self, pool: Pool) -> dict[str, Array]:
         """Return by limit which options of a pool break it."""
-        setting, found = pool.setting, {}
-        offered = None
-        if setting.confidence is not None and 0 < setting.risk_limit < 1:
-            offered = self.codec(setting)
-        found["risk"] = np.array([not self._safe(one, setting, offered) for one in pool.options])
+        setting = pool.setting
+        found = {"risk": np.array([not self.safe(one, setting) for one in pool.options])}
         if setting.latency_s is not None:
             rate = np.array([setting.link.quantile(setting.latency_share)])
             found["latency"] = setting.round_seconds(pool.train, rate)[..., 0] > setting.latency_s
         if setting.energy_j is not None:
-            found["energy"] = self._joules(pool.train, setting) > setting.energy_j
+            joules = setting.joules(pool.train, setting.link.quantile(0.5))
+            found["energy"] = joules / pool.train[:, 0] > setting.energy_j
         if setting.leak_bits is not None:
             found["leak"] = np.array([one.leak_bits > setting.leak_bits + _TOLD for one in pool.options])
         return found
 
-    def broken(self, option: Option, setting: Setting) -> tuple[str, ...]:
-        """Return the limits that an option breaks."""
-        pool = self.pool(setting)
-        return pool.breaks(next(place for place, one in enumerate(pool.options) if one is option))
-
     def safe(self, option: Option, setting: Setting) -> bool:
         """Return whether an option keeps the limit of the risk."""
-        return self._safe(option, setting, None if setting.confidence is None else self.codec(setting))
-
-    def _safe(self, option: Option, setting: Setting, offered: int | None) -> bool:
-        if option.lossless:
-            return True
-        if setting.risk_limit <= 0:
-            return False
+        if option.lossless or setting.risk_limit <= 0:
+            return option.lossless
         if option.family in CALIBRATED:
-            level = 1.0 if option.family == DEVICE else option.threshold
-            if setting.confidence is not None and group_of(option) != offered:  # calibration looks at one group
-                return setting.risk_limit >= 1
-            return level <= self.threshold(setting, group_of(option)) + 1e-9
+            return _level(option) <= self.threshold(setting, group_of(option)) + 1e-9
         return self.charged(option, setting.risk_kind) <= setting.risk_limit
 
     def charged(self, option: Option, kind: str) -> float:
         """Return the risk of an option without a calibrated threshold: the largest loss of a text, which is proved."""
         return float(self._loss(option, kind).max())
-
-    @staticmethod
-    def _joules(total: Array, setting: Setting) -> Array:
-        return np.asarray(setting.joules(total, setting.link.quantile(0.5)) / total[..., 0])
-
-    # ------------------------------------------------------------------------------------------------ choice
 
     def paper_threshold(self) -> float:
         """Return the papers' own threshold, for a plan that may lose nothing."""
@@ -330,55 +242,35 @@ class Planner:
 
     def nearest(self, pool: Pool) -> str:
         """Return the sentence that says which limits could be kept instead."""
-        setting, said = pool.setting, []
-        total = pool.train[~pool.broken["risk"]]
+        setting = pool.setting
         if setting.latency_s is not None:
-            rate = setting.link.quantile(setting.latency_share)
-            least = float(setting.round_seconds(total, np.array([rate]))[:, 0].min())
+            rate = np.array([setting.link.quantile(setting.latency_share)])
+            least = float(setting.round_seconds(pool.train[~pool.broken["risk"]], rate)[:, 0].min())
             if least > setting.latency_s:
-                said.append(
+                return (
                     f"--latency p{100 * setting.latency_share:g}={1e3 * setting.latency_s:g}ms cannot be kept: the "
-                    f"shortest round takes {1e3 * least:.1f} ms; allow {_up(1e3 * least)}ms"
+                    f"shortest round takes {1e3 * least:.1f} ms; allow {_up(1e3 * least)}ms."
                 )
-        if not said:
-            said.append("No policy keeps all limits together; allow a longer round, more energy or more sizes")
-        return "; ".join(said) + "."
+        return "No policy keeps all limits together; allow a longer round, more energy or more sizes."
 
     def least_limit(self, option: Option, kind: str) -> float | None:
-        """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found.
-
-        An option with a threshold needs the corrected mean of the calibration prompts, at all thresholds up to its own,
-        or with a confidence an upper bound on it. What is certified needs its largest loss.
-        """
+        """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found."""
         if option.lossless:
             return 0.0
         if option.family not in CALIBRATED:
             return self.charged(option, kind)
         if not len(self.split.calibrate):
             return None
-        level = 1.0 if option.family == DEVICE else option.threshold
         key = (group_of(option), kind)
         if key not in self._allowed:
             levels, losses = self._levels(*key)
-            self._allowed[key] = levels, self._least(losses)
+            self._allowed[key] = levels, np.asarray((losses.sum(axis=0) + 1.0) / (len(losses) + 1))
         levels, limits = self._allowed[key]
-        below = int(np.searchsorted(levels, level + 1e-9, side="right"))
+        below = int(np.searchsorted(levels, _level(option) + 1e-9, side="right"))
         return float(limits[below - 1]) if below else None
-
-    def _least(self, losses: Array) -> Array:
-        if self.setting.confidence is None:
-            return np.asarray((losses.sum(axis=0) + 1.0) / (len(losses) + 1))
-        goal = -np.log1p(-self.setting.confidence)
-        low, high = np.zeros(losses.shape[1]), np.ones(losses.shape[1])
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            enough = audit_wealth(losses.T, 1.0, middle)[:, -1] > goal
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return np.maximum.accumulate(high)
 
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
-        offered = None if self.setting.confidence is None else self.codec(self._with_budget())
         usual = {id(one) for family in FAMILIES for one in self.candidates(family, self.setting, lossless=True)}
         found = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
@@ -391,18 +283,13 @@ class Planner:
                     "policy": one.family,
                     "option": one.label,
                     "draft_length": float(one.draft_length),
-                    "threshold": _finite(one.threshold),
+                    "threshold": float(one.threshold) if np.isfinite(one.threshold) else None,
                     "codec": one.codec,
                     "top_k": list(one.top_k),
                     "counts": {"train": (train / train[0]).tolist(), "test": (test / test[0]).tolist()},
                     "loss": {kind: self._mean_loss(one, kind, self.split.test) for kind in ("text", "token")},
                     "lossless": one.lossless,
-                    "allowed": {
-                        kind: self.least_limit(one, kind)
-                        if offered is None or one.lossless or one.family not in CALIBRATED or group_of(one) == offered
-                        else None
-                        for kind in ("text", "token")
-                    },
+                    "allowed": {kind: self.least_limit(one, kind) for kind in ("text", "token")},
                     "paper_threshold": id(one) in usual,
                 }
             )
@@ -421,17 +308,9 @@ class Planner:
             "reply_bits": self.streamed.reply_bits,
         }
 
-    def _with_budget(self) -> Setting:
-        """Return the setting, with a budget where it has none, for the one codec that a page may offer."""
-        return self.setting if self.setting.risk_limit > 0 else replace(self.setting, risk_limit=_BUDGET)
-
-    # ------------------------------------------------------------------------------------------------- rows
-
     def value_of(self, option: Option, setting: Setting) -> float:
         """Return what an option makes of the objective on the training texts."""
         return float(setting.value(self.totals([option])[0]))
-
-    # --------------------------------------------------------------------------------------------- verdict
 
     def binding(self, option: Option) -> str:
         """Return what limits the plan: the limit that is reached, or the longest part of its time."""
@@ -456,28 +335,19 @@ class Planner:
 
     def active_limits(self, option: Option) -> list[str]:
         """Return the limits without which a better option is allowed."""
-        setting, found = self.setting, []
-        now = self.value_of(option, setting)
-        free = {
-            "--risk": {"risk_kind": "text", "risk_limit": 1.0} if setting.risk_limit > 0 else None,
-            "--latency": {"latency_s": None} if setting.latency_s is not None else None,
-            "--energy": {"energy_j": None} if setting.energy_j is not None else None,
-        }
-        for name, change in free.items():
-            if change is None:
-                continue
-            if self.value_of(self.chosen(replace(setting, **change)), setting) > now * (1 + TIE):
-                found.append(name)
-        return found
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if value is not None and np.isfinite(value) else None
+        setting, now = self.setting, self.value_of(option, self.setting)
+        free: dict[str, dict[str, Any]] = {}
+        if setting.risk_limit > 0:
+            free["--risk"] = {"risk_kind": "text", "risk_limit": 1.0}
+        if setting.latency_s is not None:
+            free["--latency"] = {"latency_s": None}
+        if setting.energy_j is not None:
+            free["--energy"] = {"energy_j": None}
+        others = {name: replace(setting, **change) for name, change in free.items()}
+        return [name for name, one in others.items() if self.value_of(self.chosen(one), one) > now * (1 + TIE)]
 
 
 def _up(value: float) -> str:
-    """Return a number rounded up to three digits, so that it suffices as a limit."""
-    if value <= 0:
-        return "0"
+    """Return a number above 0 rounded up to three digits, so that it suffices as a limit."""
     step = 10.0 ** (np.floor(np.log10(value)) - 2)
     return f"{np.ceil(value / step) * step:g}"

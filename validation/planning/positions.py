@@ -63,51 +63,21 @@ LATTICES = (
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Quantities of n positions for C codecs: codec 0 draws its draft from q, the others from a quantised row q̂.
+    """Quantities of n positions for C codecs: codec 0 draws its draft from q, the others from a quantised row q̂."""
 
-    The last codec is the shared seed: its draft is drawn from q too, and verified by equality with the server's token.
-
-    Attributes
-    ----------
-    acceptance : array, shape (n, C)
-        α = Σ min(p, q̂); of the shared seed Σ_v t_v, with t_v = P(both draw v).
-    accepted : array, shape (n, C)
-        min(1, q̂_y/p_y) of the text's token y, or t_y/p_y; α where the trace has no token.
-    fell : array, shape (n, C)
-        (1 - q̂_y/p_y)⁺, for the overlap loss.
-    ratio : array, shape (n, C - 1)
-        q̂_y/p_y; α where the trace has no token. Of the codecs whose server may verify by block: not the shared seed.
-    bits : array, shape (n, C)
-        Bits of a draft: of q_d and the token, or of the quantised row and the token.
-    kept : array, shape (n, C)
-        Probabilities in the message of a draft.
-    sizes : array, shape (n, C)
-        Tokens with a count in a quantised row; 0 for codec 0.
-    draft_mass, accepted_mass : array, shape (n, C, BINS)
-        Σ q̂_v and Σ min(p_v, q̂_v), or Σ t_v, over the drafts v whose uncertainty is in each bin.
-    moved : array, shape (n, BINS)
-        Of the shared seed: P(the draft is in the bin | the server's token is y), less q_y/p_y in the bin of y. 0 where
-        the trace has no token.
-    uncertainty, rejection : array, shape (n,)
-        u and β of one draft that is drawn from q.
-    sure : array, shape (n, MOST_CHILDREN)
-        Probability that one of 1, 2, ... drafts of the position is the text's token: all but one are the likeliest
-        tokens of q, and one is drawn from the rest.
-    """
-
-    acceptance: Array
-    accepted: Array
-    fell: Array
-    ratio: Array
-    bits: Array
-    kept: Array
-    sizes: Array
-    draft_mass: Array
-    accepted_mass: Array
-    moved: Array
-    uncertainty: Array
-    rejection: Array
-    sure: Array
+    acceptance: Array  # (n, C): α = Σ min(p, q̂); of the shared seed Σ_v t_v, with t_v = P(both draw v)
+    accepted: Array  # (n, C): min(1, q̂_y/p_y) of the text's token y, or t_y/p_y; α where the trace has no token
+    fell: Array  # (n, C): (1 - q̂_y/p_y)⁺, for the overlap loss
+    ratio: Array  # (n, C - 1): q̂_y/p_y
+    bits: Array  # (n, C): bits of a draft: of q_d and the token, or of the quantised row and the token
+    kept: Array  # (n, C): probabilities in the message of a draft
+    sizes: Array  # (n, C): tokens with a count in a quantised row; 0 for codec 0
+    draft_mass: Array  # (n, C, BINS): Σ q̂_v over the drafts v whose uncertainty is in each bin
+    accepted_mass: Array  # (n, C, BINS): Σ min(p_v, q̂_v), or Σ t_v
+    moved: Array  # (n, BINS), of the shared seed: P(draft in the bin | token y), less q_y/p_y in the bin of y
+    uncertainty: Array  # (n,): u and β of one draft that is drawn from q
+    rejection: Array  # (n,): u and β of one draft that is drawn from q
+    sure: Array  # (n, MOST_CHILDREN): probability that one of 1, 2,
 
     def losses(self, at: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return min(1, S_y/p_y) and the one-step risk at each threshold, (n, C, thresholds).
@@ -151,13 +121,7 @@ def join(parts: list[Positions]) -> Positions:
 
 
 def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
-    """Return the quantities of a block of positions.
-
-    Parameters
-    ----------
-    uniform : array, shape (n,)
-        Uniform numbers that draw the one draft of each position.
-    """
+    """Return the quantities of a block of positions."""
     q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
     at, vocabulary = np.arange(len(q)), q.shape[-1]
     y, known = np.maximum(chunk.tokens, 0), chunk.tokens >= 0
@@ -219,13 +183,6 @@ def sure_drafts(p: Array, q: Array, likeliest: Array, token: Array) -> Array:
 
     Of n drafts n - 1 are the likeliest tokens S, and one is drawn from q' = q/(1 - q(S)) outside of S. Then one is
     accepted if the text's token y is in S, and else with min(1, q'_y/p_y) (``verification.top_drafts_tried``).
-
-    Parameters
-    ----------
-    likeliest : int array, shape (n, m)
-        The likeliest tokens of q, in descending order.
-    token : int array, shape (n,)
-        The text's token; -1 where it is not known: the mean over p is returned.
     """
     at, known = np.arange(len(q)), token >= 0
     rest, found = q.copy(), []
@@ -247,16 +204,6 @@ def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
     With x_v = p_v/q_v and the winners' times α and β, a = u and b = v ≠ u have the density
     q_u p_v exp(-Σ_w max(α q_w, β p_w)) where x_u ≤ α/β ≤ x_v. So P(a = u | b = v) = q_u ∫ dc/h(c)² over c from x_u to
     x_v, with h(c) = Σ_w max(c q_w, p_w), which is linear between two neighbours of the sorted x.
-
-    Parameters
-    ----------
-    token : int array, shape (n,)
-        The server's token of each row.
-
-    Returns
-    -------
-    tuple of array, shape (n, V)
-        The second is 0 where p of the token is 0.
     """
     ordered, _, order = sorted_matches(np, p, q)
     matched = np.empty_like(ordered)

@@ -1,7 +1,6 @@
 """The profile of a trace: expected counts of every policy of the menu on every text, and the losses of skipping.
 
-A profile has a few kilobytes a text, whatever the vocabulary and the length, and serves every link, every pass time
-and every limit. It is kept in a file, so that the next plan from the same trace needs no logits.
+It serves every link, every pass time and every limit, and is kept in a file, so that the next plan needs no logits.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from validation.errors import UserError
 from validation.planning.message_length import message_bits
 from validation.planning.positions import (
     LATTICES,
-    THRESHOLDS,
     Positions,
     cumulative,
     join,
@@ -59,82 +57,35 @@ SEEDED = CODECS.index(SHARED_SEED)
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of the texts of a trace.
-
-    Attributes
-    ----------
-    planned : array, shape (K, 1 + thresholds, codecs, texts, counts)
-        Counts of rounds with K drafts of a codec, where the first draft is skipped up to a threshold; threshold 0 is
-        "skip nothing". The messages are as long as those of ``DevicePolicy``.
-    blocks : array, shape (K, codecs - 1, texts, counts)
-        Rounds with K drafts of a codec that the server verifies by block; without the shared seed. The bits of the
-        first codec are those of ``planned``, whose message is too short for it: they serve the server's own drafts.
-    split : array, shape (K, texts, counts)
-        FlexSpec's rounds of K drafts, with q_d in 32 bits and a header of 16.
-    full : array, shape (K, texts, counts)
-        Rounds of K drafts with whole distributions.
-    quantised : array, shape (K, lattices, texts, counts)
-        Rounds of K drafts of c-sqs, with the paper's bits; Algorithm 1 is given the drafts of a round.
-    budgeted : array, shape (adaptive lattices, budgets, texts, counts)
-        Rounds of c-sqs that end with the draft whose bits use up the budget.
-    single : array, shape (1 + thresholds, texts, counts)
-        One draft a round and no bonus token, skipped by the sampled uncertainty, without the drafts' bits.
-    server : array, shape (texts, counts)
-        The target model alone, one exchange a token.
-    overlap, risk : array, shape (texts, codecs, thresholds)
-        Overlap loss of a text, and the mean one-step risk of its tokens, with the expected uncertainty.
-    overlap_sampled, risk_sampled : array, shape (texts, thresholds)
-        The same with the sampled uncertainty, for drafts from q.
-    acceptance : array, shape (texts, codecs)
-        Mean α.
-    accepted : array, shape (texts, T)
-        Acceptance along the text, 0 beyond its end.
-    chances : array, shape (texts, T, codecs)
-        Acceptance along the text of each codec, 0 beyond its end.
-    counted : array, shape (texts, T, codecs)
-        Tokens with a count in the row of each codec, 0 beyond the end of a text.
-    rejections : array, shape (texts, codecs)
-        1 - acceptance along the text, summed over all positions but the last; without the shared seed.
-    streaks : array, shape (texts, T)
-        Expected runs of accepted drafts of a shared seed, by their length: :func:`expected_streaks`.
-    sure : array, shape (texts, T, children)
-        Probability along the text that one of 1, 2, ... drafts of a position is accepted, if all but one are the
-        likeliest tokens; 0 beyond its end.
-    uncertainty, rejection : array, shape (positions,)
-        Of one drawn draft at each position; ``owner`` is its text.
-    kept : array, shape (codecs, 2)
-        Mean and 95th percentile of the probabilities that a draft's message holds.
-    known : bool
-        Whether the trace has the target model's tokens.
-    """
+    """What is known of the texts of a trace."""
 
     vocabulary: int
     prompts: Array
     lengths: Array
-    planned: Array
-    blocks: Array
-    split: Array
-    full: Array
-    quantised: Array
-    budgeted: Array
-    single: Array
-    server: Array
-    overlap: Array
-    overlap_sampled: Array
-    risk: Array
-    risk_sampled: Array
-    acceptance: Array
-    accepted: Array
-    chances: Array
-    counted: Array
-    rejections: Array
-    streaks: Array
-    sure: Array
-    uncertainty: Array
-    rejection: Array
+    planned: Array  # (K, 1 + thresholds, codecs, texts, counts): the first draft is skipped up to a threshold, 0: none
+    blocks: Array  # (K, codecs - 1, texts, counts): rounds with K drafts of a codec that the server verifies by block
+    split: Array  # (K, texts, counts): FlexSpec's rounds of K drafts, with q_d in 32 bits and a header of 16
+    full: Array  # (K, texts, counts): rounds of K drafts with whole distributions
+    quantised: Array  # (K, lattices, texts, counts): rounds of K drafts of c-sqs, with the paper's bits
+    budgeted: Array  # (adaptive lattices, budgets, texts, counts): c-sqs ends with the draft that uses up the budget
+    single: Array  # (1 + thresholds, texts, counts): one draft, no bonus, sampled uncertainty, without draft bits
+    server: Array  # (texts, counts): the target model alone, one exchange a token
+    overlap: Array  # (texts, codecs, thresholds): overlap loss of a text with the expected uncertainty
+    overlap_sampled: Array  # (texts, thresholds): the same with the sampled uncertainty, for drafts from q
+    risk: Array  # (texts, codecs, thresholds): mean one-step risk of its tokens
+    risk_sampled: Array  # (texts, thresholds): the same with the sampled uncertainty, for drafts from q
+    acceptance: Array  # (texts, codecs): mean α
+    accepted: Array  # (texts, T): acceptance along the text, 0 beyond its end
+    chances: Array  # (texts, T, codecs): acceptance along the text of each codec, 0 beyond its end
+    counted: Array  # (texts, T, codecs): tokens with a count in the row of each codec, 0 beyond the end of a text
+    rejections: Array  # (texts, codecs): 1 - acceptance along the text, summed over all positions but the last
+    streaks: Array  # (texts, T): expected runs of accepted drafts of a shared seed, by their length
+    sure: Array  # (texts, T, children): probability along the text that one of n drafts is accepted
+    uncertainty: Array  # (positions,): of one drawn draft at each position; ``owner`` is its text
+    rejection: Array  # (positions,): of one drawn draft at each position; ``owner`` is its text
     owner: Array
-    kept: Array
-    known: bool
+    kept: Array  # (codecs, 2): mean and 95th percentile of the probabilities that a draft's message holds
+    known: bool  # Whether the trace has the target model's tokens
 
     @property
     def texts(self) -> int:
@@ -146,15 +97,7 @@ Report = Callable[[int, int, str], None]
 
 
 def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = None) -> Profile:
-    """Return the profile of a trace, from the file ``cache`` if it holds that of this trace.
-
-    Parameters
-    ----------
-    cache : Path, optional
-        A ``.npz`` file; it is written if it does not hold this profile.
-    report : callable, optional
-        ``report(done, total, text)`` is called for every block of positions.
-    """
+    """Return the profile of a trace, from the file ``cache`` if it holds that of this trace."""
     key = _key(trace)
     if cache is not None and (found := _read(cache, key)) is not None:
         return found
@@ -168,10 +111,7 @@ def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = 
 
 
 def _key(trace: Trace) -> str:
-    """Return a key that changes with the trace and with what is computed from it.
-
-    The journal of a trace holds the CRC of every file.
-    """
+    """Return a key that changes with the trace and with what is computed from it."""
     settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, list(CODECS)]
     journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
     return checksum({"journal": journal, "settings": settings})
@@ -330,28 +270,25 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
                 skip=all_skip[:, :, codecs],
                 wire=replace(wire, header=sent[:, codecs]),
             )
-            both.append(found.table())
+            both.append(found)
         planned.append(np.concatenate(both, axis=1))
         header = replace(plain, header=sent[:, :SEEDED])
-        blocks.append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio).table())
+        blocks.append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio))
     own, zero = accepted[:, 0], np.zeros_like(accepted[:, 0])
     whole = np.full_like(own, width + 32.0 * vocabulary)
-    split = [expected_counts(own, bits[:, 0], length, k, wire=dssd).table() for k in DRAFT_LENGTHS]
-    full = [expected_counts(own, whole, length, k, wire=plain).table() for k in DRAFT_LENGTHS]
+    split = [expected_counts(own, bits[:, 0], length, k, wire=dssd) for k in DRAFT_LENGTHS]
+    full = [expected_counts(own, whole, length, k, wire=plain) for k in DRAFT_LENGTHS]
     rows = slice(1, 1 + len(LATTICES))
-    quantised = [
-        expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain).table() for k in DRAFT_LENGTHS
-    ]
+    quantised = [expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain) for k in DRAFT_LENGTHS]
     own_bits, own_accepted = (table[:, [number + 1 for number in ADAPTIVE]] for table in (bits, accepted))
     budgeted = [
-        expected_counts(own_accepted, own_bits, length, until_spent(own_bits, budget), wire=plain).table()
-        for budget in BUDGETS
+        expected_counts(own_accepted, own_bits, length, until_spent(own_bits, budget), wire=plain) for budget in BUDGETS
     ]
     noisy = np.concatenate([none[:, :, 0], along([sampled(one.draft_mass[:, 0]) for one in texts])], axis=1)
     single = expected_counts(
         zero[:, None], zero[:, None], length, 1, skip=without_residue(noisy), bonus=False, wire=plain
-    ).table()
-    server = expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8))).table()
+    )
+    server = expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8)))
     before_last = np.arange(steps)[:, None] < length - 1
     exact, drawn = ([one.losses(at) for one in texts] for at in (cumulative, sampled))
     return {
@@ -416,6 +353,3 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
     kept = found.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)
     return Profile(vocabulary=vocabulary, known=known, prompts=np.array(prompts), kept=sizes, **found)
-
-
-__all__ = ["CODECS", "DRAFT_LENGTHS", "THRESHOLDS", "Profile", "profile_of"]

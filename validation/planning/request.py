@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -36,7 +36,6 @@ class Request:
     verify_token_s: float = 0.0
     bias: float = 0.05
     risk: tuple[str, float] = ("text", 0.0)
-    confidence: float | None = None
     latency: tuple[float, float] | None = None
     energy_j: float | None = None
     leak_bits: float | None = None
@@ -57,10 +56,7 @@ class Request:
     recorded: tuple[str, TraceLink] | None = None
 
     def with_server_draft(self, ratio: float | None) -> Request:
-        """Return the request with a pass of the draft model on the server; what is not given is assumed.
-
-        It is the target model's pass divided by the ratio of the parameters, and at most that of the device.
-        """
+        """Return the request with a pass of the draft model on the server; what is not given is assumed."""
         if self.server_draft_s is not None:
             return self
         if ratio is None:
@@ -104,28 +100,8 @@ class Request:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
         if self.objective == "fair" and self.users < 2:
             raise UserError("The objective fair shares a band between users; give --users 2 or more, or a CSV file.")
-        if self.confidence is not None and not 0 < self.confidence < 1:
-            raise UserError(f"--confidence is {self.confidence:g}; give a share between 0 and 1, such as .95.")
         share, limit = self.latency if self.latency is not None else (0.95, None)
-        return Setting(
-            self.link(),
-            self.draft_s,
-            self.verify_s,
-            self.verify_token_s,
-            self.device_w,
-            self.transmit_w,
-            self.server_price,
-            self.time_price,
-            self.bias,
-            *self.risk,
-            latency_share=share,
-            latency_s=limit,
-            energy_j=self.energy_j,
-            objective=self.objective,
-            confidence=self.confidence,
-            server_draft_s=self.server_draft_s,
-            between_s=self.between_s,
-            leak_bits=self.leak_bits,
-            server_batch=self.server_batch,
-            passes=self.passes,
-        )
+        named = {one.name for one in fields(Setting)} & {one.name for one in fields(Request)}
+        own = {name: getattr(self, name) for name in named}
+        kind, most = self.risk
+        return Setting(self.link(), risk_kind=kind, risk_limit=most, latency_share=share, latency_s=limit, **own)

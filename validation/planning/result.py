@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from validation.errors import UserError
-from validation.planning.aims import Aim, Listed, aim_of, aims_of, described, has_device
+from validation.planning.aims import Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import Number, Row
 from validation.planning.shared import Shared
 from validation.planning.verdict import verdict_of
 
@@ -23,23 +21,13 @@ _DUAL = "dual bound in the model of mean rounds"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A plan.
+    """A plan."""
 
-    Attributes
-    ----------
-    rows : list of Row
-        Of the aim that was asked for, the strongest policy that is not ours first.
-    gap : Number, optional
-        By how much a better plan of the class could be faster, relative.
-    message_gain : Number, optional
-        By how much any other message could make a plan faster, with one draft a position and rounds of a fixed length.
-    """
-
-    rows: list[Row]
+    rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
     verdict: str
-    gap: Number | None
+    gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     notes: list[str]
 
@@ -58,10 +46,8 @@ class Result:
             }
             | {
                 "risk": {"kind": request.risk[0], "limit": request.risk[1]},
-                "passes": None if request.passes is None else asdict(request.passes),
-                "latency": None
-                if request.latency is None
-                else {"share": request.latency[0], "seconds": request.latency[1]},
+                "passes": request.passes and asdict(request.passes),
+                "latency": request.latency and dict(zip(("share", "seconds"), request.latency, strict=True)),
             },
             "link": {
                 "name": link.name,
@@ -79,22 +65,14 @@ class Result:
             "asked": self.asked.name,
             "aims": [_answer(planner, aim) for aim in self.aims],
             "verdict": self.verdict,
-            "gap": None if self.gap is None else self.gap.plain(),
-            "message_gain": None if self.message_gain is None else self.message_gain.plain(),
+            "gap": self.gap and self.gap.plain(),
+            "message_gain": self.message_gain and self.message_gain.plain(),
             "notes": self.notes,
         }
 
 
 def make(planner: Planner, request: Request, shared: Shared | None = None) -> Result:
-    """Return the plan for a request.
-
-    Parameters
-    ----------
-    planner : Planner
-        With the setting of the request.
-    shared : Shared, optional
-        The users of one server, if there are several.
-    """
+    """Return the plan for a request."""
     aims = aims_of(planner, planner.setting, shared)
     full = planner.setting.objective == "capacity"
     asked = aims[1] if full else aims[0] if shared is None else aims[-1]
@@ -107,7 +85,6 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         gap,
         message_gain,
         [
-            _round_trips(planner, aims[0]),
             _server_draft(planner, request),
             *_any_message(message_gain, ours),
             *_notes(planner, asked),
@@ -141,10 +118,7 @@ def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
 
 
 def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
-    """Return the largest relative gains in speed over our best policy that two bounds allow, and its name.
-
-    The first bound is over its own messages, the second over all messages; None where they are unknown.
-    """
+    """Return the largest relative gains in speed over our best policy that two bounds allow, and its name."""
     setting, model = planner.setting, planner.model
     found = planner.ours(setting)
     median = setting.link.quantile(0.5)
@@ -179,46 +153,17 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 def _server_draft(planner: Planner, request: Request) -> str:
     said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-ms)"
     if request.server_draft_s is None or request.server_draft_basis != "given":
-        basis = request.server_draft_basis if request.server_draft_s is not None else "that of the device"
-        said += f", assumed: {basis}"
+        said += f", assumed: {'that of the device' if request.server_draft_s is None else request.server_draft_basis}"
     if planner.setting.own_draft_s <= planner.setting.draft_s:
         said += (
             ". The server is no slower at it than the device. So for one user no lossless policy that drafts and waits "
             "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
             "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too"
         )
-    return said + "."
-
-
-def _round_trips(planner: Planner, now: Aim) -> str:
-    """Return at which round trips a device is the faster way for one user."""
-    trip = now.setting.link.round_trip_s
-
-    def wins(round_trip_s: float) -> bool:
-        if round_trip_s == trip:
-            return has_device(now.best)
-        try:
-            return has_device(aim_of(planner, now.setting.with_link(round_trip_s=round_trip_s)).best)
-        except UserError:
-            return False  # nothing keeps the limits there
-
-    grid = sorted({0.0, trip, *np.geomspace(1e-3, 4.0, 12).tolist()})
-    won = [wins(x) for x in grid]
-    said = "For one user a policy with a device is best "
-    if all(won) or not any(won):
-        return f"{said}at {'every' if won[0] else 'no'} round trip that was tried, 0 to 4 s (now {1e3 * trip:g} ms)."
-    changes = []
-    for low, high, first in zip(grid, grid[1:], won, strict=False):
-        if wins(high) is not first:
-            for _ in range(6):
-                middle = 0.5 * (low + high)
-                low, high = (middle, high) if wins(middle) is first else (low, middle)
-            changes.append(f"{'up to' if first else 'from'} {1e3 * (low if first else high):.3g} ms")
-    return f"{said}{', '.join(changes)} of round trip (now {1e3 * trip:g} ms)."
+    return f"{said}."
 
 
 def _any_message(gain: Number | None, ours: str) -> list[str]:
-    """Return the sentence on what messages could still add, if it is known."""
     if gain is None or gain.value is None:
         return []
     return [
@@ -249,34 +194,21 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
 def _promise(planner: Planner, option: Option) -> str:
     """Return what is promised of the plan's risk, or why nothing may be skipped."""
     setting, n = planner.setting, planner.split.prompts["calibrate"]
-    kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
+    kind, limit = setting.risk_kind, setting.risk_limit
     if option.family == CERTIFIED:
         return (
             f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
             f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are."
         )
-    codec = 0 if sure is None else planner.codec(setting)
-    if codec is not None and planner.threshold(setting, codec) > -np.inf:
+    if planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk is better."
         what = "a text's total variation" if kind == "text" else "a token's one-step risk"
-        if sure is None:
-            return (
-                f"Promised: {what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
-                "A single text, or a single calibration, may be above it; --confidence .95 keeps it in 95% of them."
-            )
         return (
-            f"Promised: {what} is at most {limit:g} in the mean over prompts, for {sure:.4g} of all calibrations on "
-            f"{n} prompts. A single text may be above it."
+            f"Promised: {what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
+            "A single text, or a single calibration, may be above it."
         )
     why = f"the smallest threshold already loses more on the {n} calibration prompts"
-    if sure is not None and codec is not None and n:
-        need = planner.confident(kind, limit, codec, sure)
-        if need is not None and np.isfinite(need.prompts_needed):
-            why = (
-                f"{n} calibration prompts are too few at confidence {sure:g}; with losses like theirs about "
-                f"{np.ceil(need.prompts_needed):.0f} are needed"
-            )
-    elif n and (n + 1) * limit < 1:
+    if n and (n + 1) * limit < 1:
         why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
     return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."

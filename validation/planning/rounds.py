@@ -1,17 +1,13 @@
 """Expected counts of the rounds of a policy along texts of the target model.
 
-Along a text y of the target model the draft of a position is y_t and accepted with probability min(p, q̂)(y_t)/p(y_t) =
-min(1, q̂(y_t)/p(y_t)). So the start of each round is a Markov chain along the text, and its expected counts are sums.
-They are exact for lossless policies. A policy that skips verifications leaves the target model's texts; its counts
-are those of rounds that begin at the positions of these texts.
-
-The time of a text is linear in the counts, so they are computed once and serve every link and every pass time.
+Along a text y the draft of a position is y_t and accepted with probability min(1, q̂(y_t)/p(y_t)). So the start of each
+round is a Markov chain along the text, and its expected counts are exact sums; a policy that skips leaves these texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,53 +16,31 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Expected counts of texts, every array (..., texts).
-
-    Attributes
-    ----------
-    tokens : array
-        New tokens.
-    drafts : array
-        Passes of the draft model.
-    passes : array
-        Passes of the target model.
-    exchanges : array
-        Rounds with the server, each with a round trip.
-    verified : array
-        Tokens that the target model's passes read: drafts and one more, for each exchange.
-    skipped : array
-        Tokens that are kept without verification.
-    server_drafts : array
-        Passes of a copy of the draft model on the server.
-    """
-
-    tokens: Array
-    drafts: Array
-    passes: Array
-    exchanges: Array
-    verified: Array
-    up_bits: Array
-    down_bits: Array
-    skipped: Array
-    server_drafts: Array
-
-    def table(self) -> Array:
-        """Return all counts, (..., texts, counts)."""
-        return np.stack([getattr(self, one.name) for one in fields(self)], axis=-1)
+COUNTS = (
+    "tokens",  # New tokens
+    "drafts",  # Passes of the draft model
+    "passes",  # Passes of the target model
+    "exchanges",  # Rounds with the server, each with a round trip
+    "verified",  # Tokens that the target model's passes read: drafts and one more, for each exchange
+    "up_bits",
+    "down_bits",
+    "skipped",  # Tokens that are kept without verification
+    "server_drafts",  # Passes of a copy of the draft model on the server
+)
 
 
-COUNTS = tuple(one.name for one in fields(Counts))
-"""Names of the columns of :meth:`Counts.table`."""
+def count_table(**columns: Any) -> Array:
+    """Return counts, (..., texts, counts), from some columns; the others are 0."""
+    known = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in columns.values()))
+    found = np.zeros((*known[0].shape, len(COUNTS)))
+    for name, values in zip(columns, known, strict=True):
+        found[..., COUNTS.index(name)] = values
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Bits of a round besides its drafts' own: the header up, and the reply down, with or without a rejection.
-
-    The header may be an array (T, ..., texts), for rounds that start at each position.
-    """
+    """Bits of a round besides its drafts' own: the header up, and the reply down, with or without a rejection."""
 
     header: float | Array = 16.0
     reply: float = 16.0
@@ -74,51 +48,20 @@ class Wire:
 
 
 def expected_counts(
-    accepted: Array,
-    bits: Array,
-    length: Array,
-    most: Array | int,
+    accepted: Array,  # (T, ..., texts), as all others: of a draft, given that the earlier ones of its round were
+    bits: Array,  # Of the draft of each position, if it is sent
+    length: Array,  # (texts,)
+    most: Array | int,  # Drafts of a round that starts at each position; 0: the server alone
     *,
-    first: Array | None = None,
-    skip: Array | None = None,
-    bonus: bool = True,
+    first: Array | None = None,  # Acceptance of a round's first draft, given that it was sent
+    skip: Array | None = None,  # Probability that a round's first draft is kept without verification
+    bonus: bool = True,  # Whether a round whose drafts are all accepted gives one more token
     wire: Wire | None = None,
-    ratio: Array | None = None,
-    by_depth: Sequence[Array] | None = None,
-    read: Array | None = None,
-) -> Counts:
-    """Return the expected counts of texts under rounds of at most ``most`` drafts.
-
-    Parameters
-    ----------
-    accepted : array, shape (T, ..., texts)
-        Acceptance of the draft at each position, given that all earlier drafts of its round were accepted.
-    bits : array, shape (T, ..., texts)
-        Bits of the draft of each position, if it is sent.
-    length : int array, shape (texts,)
-        Tokens of each text, at most T.
-    most : int or int array, shape (T, ..., texts)
-        Drafts of a round that starts at each position; the rest of the text limits it as well. 0: the server alone.
-    first : array, shape (T, ..., texts), optional
-        Acceptance of the first draft of a round, given that it was sent; ``accepted`` if not given.
-    skip : array, shape (T, ..., texts), optional
-        Probability that the first draft of a round is kept without verification; 0 if not given.
-    bonus : bool
-        Whether a round whose drafts are all accepted gives one more token.
-    ratio : array, shape (T, ..., texts), optional
-        q̂(y_t)/p(y_t), if drafts are verified by block. The first i drafts of a round are then kept with probability
-        min(1, R_1, ..., R_i), where R_i is the product of i ratios (``verification.block_text``). ``accepted`` and
-        ``first`` are not read.
-    by_depth : sequence of array, shape (T, ..., texts), optional
-        Acceptance of the draft at each position if it is the first, second, ... of its round, in place of ``accepted``.
-    read : array, shape (T, ..., texts), optional
-        Tokens that the pass of a round reads which begins at each position; if not given, its drafts and one more.
-
-    Returns
-    -------
-    Counts
-        Arrays (..., texts).
-    """
+    ratio: Array | None = None,  # q̂(y_t)/p(y_t): i drafts are kept with min(1, R_1, ..., R_i), ``block_text``
+    by_depth: Sequence[Array] | None = None,  # In place of ``accepted``: of the first, second, ... draft of a round
+    read: Array | None = None,  # Tokens that a pass reads; if not given, its drafts and one more
+) -> Array:
+    """Return the expected counts of texts under rounds of at most ``most`` drafts, (..., texts, counts)."""
     wire = wire or Wire()
     steps = len(accepted)
     shape = np.broadcast_shapes(*(np.shape(x)[1:] for x in (accepted, bits, first, skip) if x is not None))
@@ -167,24 +110,11 @@ def expected_counts(
         for count in np.unique(drafts).tolist():
             here = np.where(drafts == count, alive, 0.0)
             start[t + count + (1 if bonus or not count else 0)] += here
-    found["passes"] = found["exchanges"].copy()
-    found["tokens"] = np.broadcast_to(length.astype(np.float64), shape).copy()
-    return Counts(**found)
+    return count_table(**found | {"passes": found["exchanges"], "tokens": length})
 
 
 def expected_streaks(accepted: Array, length: int) -> Array:
-    """Return the expected cycles of a text by their accepted drafts, (T,).
-
-    Each position has one draft that counts. It is accepted by a coin of its own, so a cycle begins at a position if the
-    one before was not.
-
-    Parameters
-    ----------
-    accepted : array, shape (T,)
-        Acceptance of the draft at each position.
-    length : int
-        Tokens of the text, at most T.
-    """
+    """Return the expected cycles of a text by their accepted drafts, (T,)."""
     alpha = accepted[:length]
     found = np.zeros(len(accepted))
     alive = np.concatenate([[1.0], 1.0 - alpha[:-1]])  # cycles that begin at each position, and go on

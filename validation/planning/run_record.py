@@ -1,30 +1,7 @@
 """The record of a run of ``hlm device``: JSON lines that are only appended, and survive a kill.
 
-Every line is an object with a ``kind``. A line that does not end is what a kill left, and is ignored.
-
-========= ==========================================================================================================
-kind      fields
-========= ==========================================================================================================
-run       ``format``, ``version``, ``date``, ``method``, ``messages`` (of :mod:`validation.link.formats`),
-          ``shared_seed``, ``lossless``, ``streamed``, ``adapts``, ``audit`` (the probability that a draft is
-          sent which would be kept; 0: none), ``vocabulary``, ``tokenizer``, ``draft``, ``target``, ``keyed``,
-          ``temperature``, ``top_p``, ``seed``
-probe     ``frames`` pings sent at once, of ``up_bytes`` each and answers of ``down_bytes``, with WebSocket's headers;
-          ``seconds`` from the first ping to the last answer. No pass is in it
-text      ``prompt``, its ``mark``, ``new_tokens``: the lines that follow are of this text
-round     ``position``: new tokens before it; ``length``: drafts that it might have; ``drafted``, ``accepted``,
-          ``bonus``, ``skipped`` before it; ``up_bytes``, ``down_bytes`` of its frames without the headers of
-          WebSocket and TCP; ``draft_s`` from the last answer (or the text's begin: then with the prompt) to the
-          sending; ``wait_s`` from the sending to the answer; ``opened``: the text was opened with it, in the
-          first round and after a cut, and bytes and wait are of both; ``audited``: its first draft would have been
-          kept without verification
-answer    of a device that drafts on, or a server that writes: ``position``, ``tokens``, ``accepted`` (0 if the server
-          writes), ``seconds`` since the text began
-end       ``tokens``, ``ended``, ``seconds`` of the text
-========= ==========================================================================================================
-
-A server's pass is not in the record: the device sees only how long it waits. :mod:`validation.planning.from_run` takes
-the link's part away.
+Every line is an object with a ``kind``, whose fields are in :data:`FIELDS`. A line that does not end is ignored. A
+server's pass is not in the record: the device sees only how long it waits.
 """
 
 from __future__ import annotations
@@ -35,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hlmtheory.skipping import audit_bound
 from validation.errors import UserError, naming
 
 FORMAT, VERSION = "hlm record", 2
@@ -62,23 +42,13 @@ FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
 }
 """The fields of each kind, and their types."""
 SAME = ("method", "messages", "shared_seed", "lossless", "streamed", "vocabulary", "tokenizer", "draft", "target")
+ERROR = 0.05  # of the bound on the risk of skips
 SAMPLED = ("temperature", "top_p", "keyed", "audit")
 """Fields in which all runs of a file agree."""
 
 
 class Recorder:
-    """Appends lines to a record; a half line that a kill left is taken away first.
-
-    Parameters
-    ----------
-    run : dict
-        The fields of the line ``run``, without format, version and date.
-
-    Raises
-    ------
-    UserError
-        If the file holds something else, or a run of other models or settings.
-    """
+    """Appends lines to a record; a half line that a kill left is taken away first."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
         from datetime import UTC, datetime
@@ -127,13 +97,7 @@ class RunRecord:
 
 
 def read_record(path: Path) -> RunRecord:
-    """Return the record of a file, without a half line at its end.
-
-    Raises
-    ------
-    UserError
-        If the file is not there, a line does not belong to a record, or two runs differ in models or settings.
-    """
+    """Return the record of a file, without a half line at its end."""
     with naming(path):
         whole = path.read_bytes()
     found: RunRecord | None = None
@@ -185,3 +149,47 @@ def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
 
 def _is(value: Any, wanted: type | tuple[type, ...]) -> bool:
     return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+
+
+def skips_of(record: RunRecord, source: str) -> dict[str, Any] | None:
+    """Return the counts of a run's skips and the bounds on their risk; None if it skipped and audited nothing.
+
+    With the probability π a draft that would be kept is sent; its loss is 1 if the server rejects it.
+    """
+    rounds = [one for text in record.texts for one in text.rounds]
+    audited = [one for one in rounds if one["audited"]]
+    skipped = sum(one["skipped"] for one in rounds)
+    if not skipped and not audited:
+        return None
+    probability = float(record.run["audit"])
+    if not probability:
+        raise UserError(
+            f"{source}: its device kept drafts without verification and audited none, so nobody knows how many of them "
+            "the server would have accepted; record with --audit 0.1."
+        )
+    tokens = sum(map(_tokens, record.texts))
+    rejected = sum(not one["accepted"] for one in audited)
+    losses = np.zeros(max(tokens, 1))
+    losses[:rejected] = 1.0
+    bound = float(audit_bound(losses, probability, ERROR)[-1])
+    found = {"texts": len(record.texts), "tokens": tokens, "skipped": skipped, "audit_probability": probability}
+    found |= {"audited": len(audited), "rejected": rejected, "confidence": 1.0 - ERROR, "mean_risk_bound": bound}
+    return found | {"text_bound": min(1.0, bound * tokens / max(len(record.texts), 1))}
+
+
+def _tokens(text: RecordedText) -> int:
+    """Return the tokens of a text whose audits are in the record; of one that was killed, those of its rounds."""
+    if text.end is not None:
+        return int(text.end["tokens"])
+    last = text.rounds[-1] if text.rounds else None
+    return 0 if last is None else int(last["position"] + last["accepted"])
+
+
+def said_of_skips(found: dict[str, Any]) -> str:
+    """Return a sentence on what :func:`skips_of` returns."""
+    return (
+        f"Measured: of {found['tokens']:,} tokens {found['skipped']:,} were kept without verification, and of "
+        f"{found['audited']:,} that would have been and were sent, the server rejected {found['rejected']:,}. So the "
+        f"mean risk of a token is at most {found['mean_risk_bound']:.3g}, and the mean total variation of a text at "
+        f"most {found['text_bound']:.3g}, at {found['confidence']:.0%}, whenever the run was stopped."
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,30 +22,16 @@ _LEAST = 1e-12  # seconds of a server for a token, where nothing needs it
 
 @dataclass(frozen=True, slots=True)
 class PlanLink:
-    """The rates of a link over time, and its round trip.
-
-    Attributes
-    ----------
-    rates : array, shape (n,)
-        Equally likely uplink rates in bit/s, ascending, for means over time; 0 where the link is down.
-    down_bps : float
-        Rate of the downlink, constant.
-    exceeded : callable, optional
-        The exact quantile of a rate that changes: see :meth:`quantile`. Without it the rates are the whole law.
-    """
+    """The rates of a link over time, and its round trip."""
 
     name: str
-    rates: Array
+    rates: Array  # (n,): equally likely uplink rates in bit/s, ascending, for means over time; 0 where the link is down
     round_trip_s: float
-    down_bps: float
-    exceeded: Callable[[float], float] | None = None
+    down_bps: float  # Rate of the downlink, constant
+    exceeded: Callable[[float], float] | None = None  # The exact quantile of a rate that changes: see :meth:`quantile`
 
     def quantile(self, share: float) -> float:
-        """Return the largest rate that the link has or exceeds in at least this share of the time.
-
-        So it is slower in at most 1 - share of the time. For a law of fading this is the closed form of its quantile;
-        for a recording, the largest recorded rate with enough time at it and above.
-        """
+        """Return the largest rate that the link has or exceeds in at least this share of the time."""
         if self.exceeded is not None:
             return self.exceeded(share)
         return _held(self.rates, np.ones(len(self.rates)), share)
@@ -97,19 +83,11 @@ def recorded_link(source: TraceLink, round_trip_s: float, down_bps: float | None
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Measured passes of the target model: seconds by batch and width, in between by interpolation.
+    """Measured passes of the target model: seconds by batch and width, in between by interpolation."""
 
-    Attributes
-    ----------
-    batches, widths : tuple of int
-        Texts of a pass, and new tokens of each text; ascending.
-    table : tuple of tuple of float
-        Seconds, (batches, widths). Beyond its ends the slope of the last two passes goes on, if it rises.
-    """
-
-    batches: tuple[int, ...]
-    widths: tuple[int, ...]
-    table: tuple[tuple[float, ...], ...]
+    batches: tuple[int, ...]  # Texts of a pass; ascending
+    widths: tuple[int, ...]  # New tokens of each text; ascending
+    table: tuple[tuple[float, ...], ...]  # Seconds, (batches, widths)
 
     def seconds(self, width: Array, batch: int = 1) -> Array:
         """Return the seconds of a pass over ``batch`` texts of ``width`` tokens each."""
@@ -133,74 +111,35 @@ def _along(at: Array, places: tuple[int, ...], values: tuple[float, ...]) -> Arr
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """All numbers of a plan but the models' own.
-
-    Attributes
-    ----------
-    draft_s, verify_s : float
-        Seconds of a pass of each model: of the draft model on the device, of the target model on the server.
-    verify_token_s : float
-        Seconds that each token adds to a pass of the target model.
-    device_w, transmit_w : float
-        Watts of the device while it drafts, and of its radio while it sends.
-    server_price, time_price : float
-        Price of a second of the server, and of a second of waiting, for the objective "cost".
-    bias : float
-        Largest Bias of a truncated message.
-    risk_kind, risk_limit : str, float
-        "text" or "token", and the largest risk; 0 is lossless.
-    latency_share, latency_s : float, optional
-        The share of the time in which a round takes at most so many seconds.
-    energy_j : float, optional
-        Largest energy of the device for a token.
-    objective : str
-        "throughput", "goodput", "fair", "cost" or "capacity": tokens that a second of a full server gives.
-    confidence : float, optional
-        The share of calibrations that keep the limit of the risk; without it their mean keeps it.
-    server_draft_s : float, optional
-        Seconds of a pass of the draft model on the server; those of the device if left out.
-    between_s : float
-        Seconds that the server takes between two passes of a text that it writes, or whose device drafts on; below 0
-        where such passes take less than the others.
-    leak_bits : float, optional
-        The most bits that the sizes of a round may tell.
-    server_batch : int
-        Texts of a pass of a full server.
-    passes : Passes, optional
-        Passes of the target model as measured; without them a pass takes ``verify_s`` and ``verify_token_s`` for each
-        of its tokens.
-    """
+    """All numbers of a plan but the models' own."""
 
     link: PlanLink
     draft_s: float
-    verify_s: float
-    verify_token_s: float = 0.0
-    device_w: float = 5.0
-    transmit_w: float = 1.0
-    server_price: float = 1.0
-    time_price: float = 0.1
-    bias: float = 0.05
-    risk_kind: str = "text"
-    risk_limit: float = 0.0
+    verify_s: float  # Seconds of a pass of the target model on the server; draft_s: of the draft model on the device
+    verify_token_s: float = 0.0  # Seconds that each token adds to a pass of the target model
+    device_w: float = 5.0  # Watts of the device while it drafts
+    transmit_w: float = 1.0  # Watts of its radio while it sends
+    server_price: float = 1.0  # Of a second of the server, for the objective "cost"
+    time_price: float = 0.1  # Of a second of waiting
+    bias: float = 0.05  # Largest Bias of a truncated message
+    risk_kind: str = "text"  # Or "token"
+    risk_limit: float = 0.0  # 0 is lossless
     latency_share: float = 0.95
-    latency_s: float | None = None
-    energy_j: float | None = None
-    objective: str = "throughput"
-    confidence: float | None = None
-    server_draft_s: float | None = None
-    between_s: float = 0.0
-    leak_bits: float | None = None
-    server_batch: int = 1
-    passes: Passes | None = None
+    latency_s: float | None = None  # Of a round, in that share of the time
+    energy_j: float | None = None  # Largest energy of the device for a token
+    objective: str = (
+        "throughput"  # "goodput", "fair", "cost" or "capacity": tokens that a second of a full server gives
+    )
+    server_draft_s: float | None = None  # Seconds of a pass of the draft model on the server
+    between_s: float = 0.0  # Between two passes of a text that the server writes; below 0 if they take less than others
+    leak_bits: float | None = None  # The most bits that the sizes of a round may tell
+    server_batch: int = 1  # Texts of a pass of a full server
+    passes: Passes | None = None  # Passes of the target model as measured
 
     @property
     def own_draft_s(self) -> float:
         """Return the seconds of a pass of the draft model on the server."""
         return self.draft_s if self.server_draft_s is None else self.server_draft_s
-
-    def with_link(self, **changed: Any) -> Setting:
-        """Return the same setting with another link."""
-        return replace(self, link=replace(self.link, **changed))
 
     def seconds(self, counts: Array, rate_bps: Array | float) -> Array:
         """Return the seconds of texts with these counts (..., counts) at an uplink rate that broadcasts with (...)."""
@@ -242,11 +181,7 @@ class Setting:
         return np.asarray(total[..., None, 0] / self.seconds(total[..., None, :], rates))
 
     def value(self, total: Array) -> Array:
-        """Return what the objective maximises, for total counts (..., counts).
-
-        The mean over time of the tokens per second: rounds that begin at rate R make E/T(R) tokens per second while
-        the rate lasts.
-        """
+        """Return what the objective maximises, for total counts (..., counts)."""
         if self.objective == "capacity":
             return np.asarray(1.0 / np.maximum(self.server_seconds(total, self.server_batch) / total[..., 0], _LEAST))
         speeds = self.speeds(total)
@@ -260,10 +195,7 @@ class Setting:
         return np.asarray(np.mean(speeds, axis=-1))
 
     def round_seconds(self, total: Array, rates: Array | float) -> Array:
-        """Return the mean seconds from the first draft of an exchange to its reply, at each rate, (..., rates).
-
-        A token that is kept without verification takes one pass of the draft model, and is not part of an exchange.
-        """
+        """Return the mean seconds from the first draft of an exchange to its reply, at each rate, (..., rates)."""
         exchanges, skipped = total[..., COUNTS.index("passes")], total[..., COUNTS.index("skipped")]
         some = exchanges > 1e-9 * np.maximum(total[..., 0], 1.0)
         own = total.copy()

@@ -1,15 +1,8 @@
 """Several drafts of a position: lists by a shared seed from a device, and a tree of the server's own draft model.
 
-Both are trees with w_j children of each node at depth j. One pass of the target model reads all nodes, so a wider tree
-costs the time of each token of that pass; the rows need it (``--verify-us-per-token``).
-A level of a tree is one pass of the draft model, and counts as a pass over one token. Along a text with the next token
-y, a node of n children has the child y with the probability
-
-- *list by a shared seed*: the first n tokens of the device's race; at least 1 - (1 - t_y/p_y)^n, where t_y is the
-  probability that both races are won by y (``shared_seed.list_bound``): a floor, since the number of tokens ahead of y
-  is at most a Poisson number;
-- *sure tree*: the n - 1 likeliest tokens, and one that is drawn from the rest q' of q; 1 if y is one of the likeliest,
-  else min(1, q'_y/p_y) (``verification.top_drafts_tried``).
+Both are trees with w_j children of each node at depth j. Along a text with the next token y, n children have y with
+1 - (1 - t_y/p_y)^n at least (a list by a shared seed: ``shared_seed.list_bound``), or with 1 if y is one of the n - 1
+likeliest, else min(1, q'_y/p_y) (a sure tree: ``verification.top_drafts_tried``).
 """
 
 from __future__ import annotations
@@ -42,13 +35,7 @@ def nodes_of(widths: Sequence[int]) -> Array:
 
 
 def tree_options(profile: Profile, *, shared_seed: bool = True) -> list[Option]:
-    """Return the option of every tree, of a device's lists and of the server's own.
-
-    Parameters
-    ----------
-    shared_seed : bool
-        Whether a device may draft by a seed that the server shares.
-    """
+    """Return the option of every tree, of a device's lists and of the server's own."""
     matched, sure = profile.chances[..., SEEDED].T, profile.sure.transpose(2, 1, 0)
     found = []
     for widths in WIDTHS:
@@ -73,4 +60,4 @@ def _counts(by_depth: Sequence[Array], widths: Sequence[int], profile: Profile) 
     found = expected_counts(
         by_depth[0], zero, profile.lengths, len(widths), wire=wire, by_depth=by_depth, read=drafts + 1.0
     )
-    return found.table()
+    return found

@@ -1,13 +1,12 @@
 """N users of one band and one server under any policy: the same number of users, batches and waiting for all rows.
 
-Every user has the same option. A pass of the server has the rounds of at most B users that wait, and may wait for some
-of them (:mod:`validation.planning.waits`). A server that drafts for itself drafts for all texts of a pass at once, so a
-batch shares its draft passes too. The rates are simulated with the mean rounds of the option. Users have equal shares
-of the band, or those of our plan if they give more. Ours may also have an option for each user.
+A pass of the server has the rounds of at most B users that wait, and may wait for some of them. The rates are simulated
+with the mean rounds of the option. Users have equal shares of the band, or those of our plan if they give more.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,15 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import SharedServer
+from hlmtheory.policy import QueueRates, SharedServer, queue_rates
 from validation.planning.menu import Option
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
-from validation.planning.waits import Flow, served
 
 Array = NDArray[Any]
 _LEAST = 1e-9  # seconds of a pass
+MOST_ROUNDS, EACH = 40_000, (60, 400)
+"""Rounds that are simulated for a prediction: of all users, and of each one."""
+SCREENED = 8_000
+"""The same for each rule that is tried, at most ``EACH[0]`` of each user."""
+SPREAD = 0.02
+"""Of the times away from the server: without any, users who meet in a pass would meet for ever."""
+WORTH = 1.01
+"""A server waits for company only if this makes the users faster by more than the simulation's noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,18 @@ class User:
     weight: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Users of one server, simulated."""
+
+    rates: Array  # (users,): tokens a second
+    sends: Array  # (users,): whether the user needs the server
+    queue: QueueRates | None = None  # Waits of the users who send
+    company: int = 1  # How many rounds a pass waits for
+    patience_s: float = 0.0  # The longest that it waits for them: the longest mean round, if passes start at once
+    at_once: float = 0.0  # Tokens a second of all users together if each pass starts at once
+
+
 def turns(total: Array) -> Array:
     """Return how often texts of these counts use the server: its target passes, or else its draft passes."""
     passes, own, tokens = (total[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "tokens"))
@@ -45,22 +63,12 @@ def turns(total: Array) -> Array:
 
 @dataclass(slots=True)
 class Shared:
-    """The users, and the setting of one of them at an equal share of the band.
-
-    Attributes
-    ----------
-    fair : bool
-        Maximise the geometric mean of the speeds, weighted; else their weighted sum.
-    shares : list of array
-        Shares of the band that are tried for every policy.
-    own : dict
-        By the id of an option: the option of each user that it stands for.
-    """
+    """The users, and the setting of one of them at an equal share of the band."""
 
     users: list[User]
     setting: Setting
-    fair: bool
-    shares: list[Array]
+    fair: bool  # Maximise the geometric mean of the speeds, weighted; else their weighted sum
+    shares: list[Array]  # Shares of the band that are tried for every policy
     own: dict[int, list[Option]] = field(default_factory=dict)
 
     @property
@@ -90,16 +98,17 @@ class Shared:
     def value(self, option: Option, texts: Array) -> float:
         """Return what all users make of the objective under an option: their tokens a second on some texts."""
         options = self.own.get(id(option), [option] * len(self.users))
-        return max(self._made_of(self.rates(options, shares, texts)) for shares in self.shares)
+        return max(self.made_of(self.served(options, shares, texts).rates) for shares in self.shares)
 
-    def _made_of(self, rates: Array) -> float:
+    def made_of(self, rates: Array) -> float:
+        """Return what the users' tokens a second make of the objective."""
         weights = np.array([user.weight for user in self.users])
         if self.fair:
             return float(np.exp(weights @ np.log(np.maximum(rates, 1e-300)) / weights.sum()))
         return float(weights @ rates)
 
-    def rates(self, options: Sequence[Option], shares: Array, texts: Array) -> Array:
-        """Return the simulated tokens a second of each user, with an option each."""
+    def served(self, options: Sequence[Option], shares: Array, texts: Array) -> Served:
+        """Return the simulated speeds of the users, with an option and a share of the band each."""
         setting, batch = self.setting, min(self.setting.server_batch, len(self.users))
         known = {id(one): one.counts[texts].sum(axis=0) for one in options}
         totals = np.stack([known[id(one)] for one in options])
@@ -107,12 +116,13 @@ class Shared:
         each = turns(totals)
         sends = each > 0
         each = np.where(sends, each, 1.0)
-        draft, trip, rate = (
-            np.array([getattr(user, name) for user in self.users]) for name in ("draft_s", "round_trip_s", "rate_bps")
+        draft, trip, rate, weights = (
+            np.array([getattr(user, name) for user in self.users])
+            for name in ("draft_s", "round_trip_s", "rate_bps", "weight")
         )
         rates = c["tokens"] / np.maximum(c["drafts"] * draft, 1e-300)
         if not sends.any():
-            return np.asarray(rates)
+            return Served(rates, sends)
         kept = np.where(c["drafts"] > 0, c["skipped"], 0.0)
         away = (
             (c["drafts"] - kept) * draft
@@ -124,21 +134,36 @@ class Shared:
         added = (full - alone) / (batch - 1) if batch > 1 else np.zeros(len(full))  # by each further round
         own = c["server_drafts"] * setting.own_draft_s + (c["passes"] - c["exchanges"]) * setting.between_s
         held = (alone - added + own / each)[sends]
-        part = Flow(
-            sends,
-            away[sends],
-            np.zeros(int(sends.sum()), dtype=np.int64),
-            draft[sends],
-            (kept / (kept + each))[sends],
-            (c["tokens"] / each)[sends],
-        )
-        weights = np.array([user.weight for user in self.users])[sends]
         server = SharedServer(max(float(held.mean()), _LEAST), float(np.mean(added[sends])), batch)
+        tokens, weights, count = (c["tokens"] / each)[sends], weights[sends], int(sends.sum())
 
-        def score(found: Array) -> float:
-            made = np.maximum(found * part.tokens, 1e-300)
+        def queue(rounds: int, **waits: Any) -> QueueRates:
+            more = {"keep_s": draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
+            rng = np.random.default_rng(1)
+            lengths = np.zeros(count, dtype=np.int64)
+            return queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
+
+        def score(found: QueueRates) -> float:
+            made = np.maximum(found.rates * tokens, 1e-300)
             return float(weights @ np.log(made) / weights.sum() if self.fair else np.log(weights @ made))
 
-        queue, *_ = served(part, server, score)
-        rates[sends] = queue.rates * part.tokens
-        return np.asarray(rates)
+        most, screened = int(np.clip(MOST_ROUNDS // count, *EACH)), max(min(SCREENED // count, EACH[0]), 1)
+        at_once = best = queue(most)
+        patience = float(1.0 / at_once.rates.min())
+        tried = companies(min(server.batch, count))
+        company = max(tried, key=lambda n: score(queue(screened, company=n, patience_s=patience))) if tried[1:] else 1
+        if company > 1:
+            best = queue(most, company=company, patience_s=patience)
+            if score(best) - score(at_once) <= math.log(WORTH):
+                best, company = at_once, 1
+        once = float(rates[~sends].sum() + at_once.rates @ tokens)
+        rates[sends] = best.rates * tokens
+        return Served(rates, sends, best, company, patience, once)
+
+
+def companies(most: int) -> list[int]:
+    """Return the numbers of rounds that are tried: all up to 8, then each a quarter larger than the one before."""
+    found = list(range(1, min(most, 8) + 1))
+    while found[-1] < most:
+        found.append(min(math.ceil(found[-1] * 1.25), most))
+    return found

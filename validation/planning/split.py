@@ -1,7 +1,6 @@
 """The split of a plan's texts by prompt: to choose, to calibrate, to predict.
 
-Texts of one prompt are alike, so every promise, prediction and interval counts prompts: its loss is the mean over its
-texts, and its tokens and seconds are their sums.
+Texts of one prompt are alike, so every promise, prediction and interval counts prompts.
 """
 
 from __future__ import annotations
@@ -18,23 +17,13 @@ PARTS = ("train", "calibrate", "test")
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Texts of a plan: to choose, to calibrate, to predict; all of them where there are too few prompts to split.
+    """Texts of a plan: to choose, to calibrate, to predict; all of them where there are too few prompts to split."""
 
-    Attributes
-    ----------
-    train, calibrate, test : int array
-        Numbers of the texts of each part.
-    enough : bool
-        Whether there were enough prompts to split.
-    prompt : int array, shape (texts,)
-        Number of each text's prompt.
-    """
-
-    train: Array
-    calibrate: Array
-    test: Array
-    enough: bool
-    prompt: Array
+    train: Array  # Numbers of the texts of each part
+    calibrate: Array  # Numbers of the texts of each part
+    test: Array  # Numbers of the texts of each part
+    enough: bool  # Whether there were enough prompts to split
+    prompt: Array  # (texts,): number of each text's prompt
 
     @property
     def prompts(self) -> dict[str, int]:
@@ -59,15 +48,7 @@ class Split:
 
 
 def split_prompts(prompts: Array, seed: int = 1) -> Split:
-    """Return the texts split by prompt into three parts; texts of one prompt stay together.
-
-    Parameters
-    ----------
-    prompts : array, shape (texts,)
-        The prompt of each text.
-    seed : int
-        Of the order in which prompts are dealt to the parts.
-    """
+    """Return the texts split by prompt into three parts; texts of one prompt stay together."""
     names, own = np.unique(prompts, return_inverse=True)
     every = np.arange(len(own))
     if len(names) < len(PARTS):

@@ -1,32 +1,12 @@
 """Measured times of a pair on a machine, as ``hlm doctor --times`` stores them and ``hlm plan --times`` reads them.
 
-=============== =============================================================================================
-part            what was timed
-=============== =============================================================================================
-draft           one draft of the device: a pass of the draft model, the draw, and what the loop does around them
-passes          a pass of the server by ``batch`` (texts) and ``width`` (tokens of each text), with its answers
-serialisation   a round and its answer on both sides, written, sealed, unsealed and read, by format and drafts
-socket          a frame over a loopback socket and back
-rounds          whole rounds of a device and a server over a loopback socket: from an answer to the next sending, from
-                there to the answer, and the server's pass in it
-token           a token of a text that the server writes, from one to the next, as a device sees it
-=============== =============================================================================================
-
-A plan's passes are the measured ones; in between they are interpolated by width and by batch. From the rounds and the
-tokens follows what no other time holds: what device and server do between passes. With K drafts of t_d in a round and
-T(w) a pass of one text of width w,
-
-    exchange = drafting + waiting - K t_d - T(K + 1),    between = token - T(1).
-
-So a plan with these times gives a round of K drafts on this machine the time that it took. A draft within a round
-takes longer than a draft in a row of drafts, and so may a pass; the exchange holds this extra time too. An exchange
-takes at least the serialisation and the socket; messages of another format add the difference of their serialisation.
-The server's own draft model is timed as that of the device, because both were on one machine.
+With K drafts of t_d in a round and T(w) a pass of one text of width w, what device and server do between passes is
+exchange = drafting + waiting - K t_d - T(K + 1), and between = token - T(1). So a plan gives a round the time that it
+took on this machine.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.acceptance.passes import rows_of_passes
 from validation.errors import UserError, naming
 from validation.planning.setting import Passes
 from validation.trace.sealed import read_sealed, write_sealed
@@ -80,17 +61,9 @@ class Serialisation:
 
 @dataclass(frozen=True, slots=True)
 class RoundTiming:
-    """Times of whole rounds over a loopback socket; the drafts are by a shared seed.
+    """Times of whole rounds over a loopback socket; the drafts are by a shared seed."""
 
-    Attributes
-    ----------
-    drafts : int
-        K of each round.
-    drafting, waiting, passing : Timing
-        From an answer to the next sending, from there to the answer, and of the server's pass within the wait.
-    """
-
-    drafts: int
+    drafts: int  # K of each round
     drafting: Timing
     waiting: Timing
     passing: Timing
@@ -98,13 +71,7 @@ class RoundTiming:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was measured, and on what.
-
-    Attributes
-    ----------
-    before, repeats : int
-        Tokens in the cache before a pass, and how often each was measured.
-    """
+    """What was measured, and on what."""
 
     draft: Timing
     passes: tuple[PassTiming, ...]
@@ -112,8 +79,8 @@ class Times:
     socket: Timing
     rounds: RoundTiming
     token: Timing
-    before: int
-    repeats: int
+    before: int  # Tokens in the cache before a pass
+    repeats: int  # How often each was measured
     models: dict[str, str]
     machine: dict[str, Any]
     date: str
@@ -122,10 +89,6 @@ class Times:
     def table(self) -> Passes:
         """Return the passes as measured."""
         return table_of([(one.batch, one.width, one.time.median_s) for one in self.passes])
-
-    def pass_line(self) -> tuple[float, float]:
-        """Return a pass of one text on a line: :func:`pass_line`."""
-        return pass_line(self.table)
 
     def pass_s(self, width: int) -> float:
         """Return the seconds of a pass over a number of tokens of one text."""
@@ -139,10 +102,7 @@ class Times:
         return max(rest - usual, self.socket.median_s) + self._serialised(message)
 
     def between_s(self) -> float:
-        """Return what a token that the server writes takes besides a pass of one token; below 0 if it takes less.
-
-        A pass that was timed alone may take longer than one in a row of passes.
-        """
+        """Return what a token that the server writes takes besides a pass of one token; below 0 if it takes less."""
         return self.token.median_s - self.pass_s(1)
 
     def _serialised(self, message: str) -> float:
@@ -197,35 +157,15 @@ def pass_line(passes: Passes) -> tuple[float, float]:
 
 
 def read_passes(path: Path) -> tuple[Passes, float | None]:
-    """Return the passes of the target model of a CSV file with batch, width and ms, and the draft model's pass, if any.
-
-    Of several passes of one batch and width the median counts; other columns than ``model`` are not read.
-
-    Raises
-    ------
-    UserError
-        The file is no such table; the message names the line.
-    """
-    found: dict[str, dict[tuple[int, int], list[float]]] = {"target": {}, "draft": {}}
-    try:
-        with naming(path), path.open(encoding="utf-8-sig", newline="") as file:
-            for number, row in enumerate(csv.DictReader(file), 2):
-                try:
-                    size, width, ms = int(row["batch"]), int(row["width"]), float(row["ms"])
-                    model = found[(row.get("model") or "target").strip()]
-                except (KeyError, TypeError, ValueError) as error:
-                    raise UserError(
-                        f"{path}, line {number}: give batch, width, ms, and model target or draft."
-                    ) from error
-                if size < 1 or width < 1 or not 0 < ms < math.inf:
-                    raise UserError(f"{path}, line {number}: batch, width and ms must be above 0.")
-                model.setdefault((size, width), []).append(ms / 1e3)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is no CSV file in UTF-8: {error}.") from error
-    rows = [(*place, float(np.median(each))) for place, each in found["target"].items()]
+    """Return the target model's passes of a CSV file with batch, width and ms, and the draft model's pass, if any."""
+    found = rows_of_passes(path)
+    each: dict[tuple[int, int], list[float]] = {}
+    for batch, width, _, ms in found.get("target", ()):
+        each.setdefault((int(batch), int(width)), []).append(ms / 1e3)
+    rows = [(*place, float(np.median(seconds))) for place, seconds in each.items()]
     if not any(batch == 1 for batch, _, _ in rows):
         raise UserError(f"{path} has no pass of the target model over one text (batch 1).")
-    drafts = [x for (size, width), each in found["draft"].items() if size == width == 1 for x in each]
+    drafts = [ms / 1e3 for batch, width, _, ms in found.get("draft", ()) if batch == width == 1]
     return table_of(rows), float(np.median(drafts)) if drafts else None
 
 
@@ -251,13 +191,7 @@ def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]
 
 
 def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
-    """Return a request with measured times, sentences on them, and the options that are measured.
-
-    Parameters
-    ----------
-    left_out : set of str
-        Options that the user did not give; the others stay as they are.
-    """
+    """Return a request with measured times, sentences on them, and the options that are measured."""
     exchange = times.exchange_s()
     found = {
         "--draft-ms": ("draft_s", times.draft.median_s),
@@ -292,13 +226,7 @@ def write_times(times: Times, path: Path) -> None:
 
 
 def read_times(path: Path) -> Times:
-    """Return the times of a file of :func:`write_times`.
-
-    Raises
-    ------
-    UserError
-        If the file is not there, is damaged, or holds something else.
-    """
+    """Return the times of a file of :func:`write_times`."""
     with naming(path):
         plain = read_sealed(path)
     if (plain.get("format"), plain.get("version")) != (FORMAT, VERSION):

@@ -28,23 +28,7 @@ DISTORTION, SHARPNESS = 0.1, 5.0
 def messages(
     trace: Trace, profile: Profile, line: Line | None, bias: float, cache: Path | None = None
 ) -> dict[str, dict[str, Array]]:
-    """Return the messages of each kind of CU-HLM: offline, online, and certified with the given Bias.
-
-    Parameters
-    ----------
-    line : Line, optional
-        The papers' line; without it the online rule is left out.
-    bias : float
-        Largest certified Bias; 0 leaves the certified rule out.
-    cache : Path, optional
-        A JSON file with the messages of earlier calls.
-
-    Returns
-    -------
-    dict of dict
-        For each kind: mean and 95th percentile of k, mean bits of a message and mean Bias of a sent draft, each an
-        array over "skip nothing" and the thresholds: sent drafts are harder than average.
-    """
+    """Return the messages of each kind of CU-HLM: offline, online, and certified with the given Bias."""
     fit = None if line is None else (line.slope, line.intercept)
     key = ["whole, without residues", SAMPLE, trace.positions, str(profile.prompts[0]), fit, bias]
 
@@ -102,22 +86,18 @@ def _certified(q: Array, bias: float) -> tuple[Array, Array]:
     try:
         return np.asarray(certified_size(q, bias, bits_per_probability=usual)), np.full(len(q), usual)
     except ValueError:
-        sizes, widths = [], []
+        found = []
         for row in q:
             try:
-                sizes.append(int(certified_size(row, bias, bits_per_probability=usual)))
-                widths.append(usual)
+                found.append((int(certified_size(row, bias, bits_per_probability=usual)), usual))
             except ValueError:
-                sizes.append(int(certified_size(row, bias, bits_per_probability=most)))
-                widths.append(most)
-        return np.array(sizes), np.array(widths)
+                found.append((int(certified_size(row, bias, bits_per_probability=most)), most))
+        sizes, widths = np.array(found).T
+        return sizes, widths
 
 
 def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:
-    """Return means over the drafts that are sent, at "skip nothing" and at each threshold; 0 where none is sent.
-
-    Rounding leaves weights near 0 of either sign where all is skipped. Divided by their sum they would be a size.
-    """
+    """Return means over the drafts that are sent, at "skip nothing" and at each threshold; 0 where none is sent."""
     weight = np.where(weight.sum(axis=0) > ROUNDING * len(weight), np.maximum(weight, 0.0), 0.0)
     total = np.where(weight.any(axis=0), weight.sum(axis=0), 1.0)
     order = np.argsort(k)

@@ -1,8 +1,6 @@
 """Several users of one band and one server: each one's draft length and share, and what they can have together.
 
-A user with a share w of the band has w times the rate. A pass of the server verifies the rounds of at most
-``server_batch`` users that wait; the others wait their turn. Each speed is simulated with the mean rounds of the plan.
-No plan, share or order of service exceeds the upper bound, because the server has one second in a second.
+A user with a share w of the band has w times the rate; a pass of the server verifies at most ``server_batch`` rounds.
 """
 
 from __future__ import annotations
@@ -10,30 +8,29 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
+from hlmtheory.policy import BandUser, ServedPlan, SharedServer, lower_hulls, plan_served
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.menu import OURS
-from validation.planning.plan import Planner
-from validation.planning.profile import CODECS, DRAFT_LENGTHS
+from validation.planning.menu import OURS, SERVER, Option
+from validation.planning.plan import TIE, Planner
+from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate
+from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting
-from validation.planning.shared import Shared, User
-from validation.planning.waits import SENDS, Band, predicted
+from validation.planning.shared import Served, Shared, User
 from validation.printable import printable
 
 Array = NDArray[Any]
 COLUMNS = ("name", "rate")
 OPTIONAL = {"rtt_ms": 1e-3, "draft_ms": 1e-3, "weight": 1.0}
 MOST_USERS = 1000
-ROWS = 64
-"""Positions that stand for those of the training texts."""
 
 
 def equal_users(count: int, setting: Setting) -> list[User]:
@@ -43,13 +40,7 @@ def equal_users(count: int, setting: Setting) -> list[User]:
 
 
 def read_users(file: Path, setting: Setting) -> list[User]:
-    """Read users from a CSV file: ``name`` and ``rate``, and perhaps ``rtt_ms``, ``draft_ms`` and ``weight``.
-
-    Raises
-    ------
-    UserError
-        The file cannot be read, a column is missing, or a value is not one; the message names the line.
-    """
+    """Read users from a CSV file: ``name`` and ``rate``, and perhaps ``rtt_ms``, ``draft_ms`` and ``weight``."""
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
@@ -87,110 +78,92 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return found
 
 
-def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Band, list[int], dict[str, Any]]:
-    """Return the plans and shares of our users of one band and one server, their codecs, and all as plain values.
+def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Shared, dict[str, Any]]:
+    """Return the users for every policy of a plan, and our lossless plan for each of them as plain values.
 
-    The objective "fair" maximises Σ ω log X, any other one Σ ω X. A user's codec is the best one at an equal share.
-
-    Parameters
-    ----------
-    server_batch : int
-        The most rounds that a pass of the target model verifies.
+    A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan.
     """
-    setting = planner.setting
+    setting, many = planner.setting, len(users)
     members, codecs = members_of(planner, users)
-    utility = "log" if setting.objective == "fair" else "linear"
     server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
-    bound, tried = np.inf, []
+    rate, trip, draft = (
+        float(np.mean([getattr(user, name) for user in users])) for name in ("rate_bps", "round_trip_s", "draft_s")
+    )
+    link = PlanLink(f"a share of {setting.link.name}", np.array([rate / many]), trip, setting.link.down_bps)
+    fair = setting.objective == "fair"
+    shared = Shared(users, replace(setting, link=link, draft_s=draft), fair, [np.full(many, 1.0 / many)])
+    known = {(one.codec, one.draft_length): one for one in planner.options if one.family == OURS and one.lossless}
+    known |= {(codec, 0): one for codec in range(len(CODECS)) for one in planner.options if one.family == SERVER}
+    tried: list[tuple[float, ServedPlan, list[Option], Served]] = []
     # A pass has fewer rounds than it could while few users wait, so that plans for smaller batches may be better
     for batch in sorted({server_batch, *(1 << n for n in range(server_batch.bit_length()))}):
-        found = plan_served(members, replace(server, batch=batch), utility=utility)
-        bound = found.upper_bound
-        tried.append(predicted(found, members, server, utility))
-        if not found.server_price > 0:
+        plan = plan_served(members, replace(server, batch=batch), utility="log" if fair else "linear")
+        each = [known[codec, int(one.draft_length)] for codec, one in zip(codecs, plan.users, strict=True)]
+        served = shared.served(each, np.maximum(plan.shares, 1e-9), planner.split.train)
+        tried.append((shared.made_of(served.rates), plan, each, served))
+        if not plan.server_price > 0:
             break  # larger batches do not bind either
-    best = max(tried, key=lambda one: one.value)
-    plain = _plain(best, users, codecs, server, utility, max(bound, best.value))
-    return best, codecs, plain
+    _, best, each, served = max(tried, key=lambda one: one[0])
+    if len(set(map(_kind, users))) > 1:
+        made = replace(each[0], label="an option for each user", counts=np.mean([one.counts for one in each], axis=0))
+        planner.options = [*planner.options, made]
+        shared.own[id(made)] = each
+        shared.shares.append(np.maximum(best.shares, 1e-9))
+    weights = np.array([user.weight for user in users])
+    value = float(weights @ (np.log(served.rates) if fair else served.rates))
+    plain = _plain(best, served, users, codecs, server)
+    bound = max(float(plan.upper_bound), value + TIE * abs(value))  # sums in another order differ
+    gap = bound - value if fair else bound / value - 1.0
+    return shared, {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
 
 
 def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
     """Return the users as the theory takes them, and the codec of each."""
-    setting = planner.setting
-    if planner.model is None:
+    setting, model = planner.setting, planner.model
+    if model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
-    model = planner.model.thinned(ROWS)
-    ours = planner.ours(setting, streams=False)  # a server that others wait for
-    option = ours[0] if ours else None
-    risk = 0.0
-    if option is not None and option.family == OURS and option.threshold > -np.inf:
-        risk = model.rate(option, setting)[1]
-    if setting.risk_kind == "token" and setting.risk_limit > 0:
-        risk = min(risk, setting.risk_limit)
     kept: dict[tuple[float, ...], tuple[BandUser, int]] = {}
-    flat = {bits: lower_hulls(np.full((ROWS, 1), bits), np.zeros((ROWS, 1))) for bits in _bits(model)}
     for user in users:
-        key = (user.rate_bps, user.round_trip_s, user.draft_s, user.weight)
-        if key not in kept:
+        if _kind(user) not in kept:
             own = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
             codec, k = _best_codec(model, own)
             whole = replace(own, link=_link(user, setting, 1.0))
             costs, _, bits = model.costs(k, codec, whole)
-            _, alpha, _ = model.costs(max(DRAFT_LENGTHS), codec, whole)
-            made = BandUser(
-                flat[round(bits, 6)],
-                costs,
-                alpha,
-                rejection=model.scaled(alpha[0]),
-                risk_limit=risk,
-                skipping=risk > 0,
-                utility_weight=user.weight,
-            )
-            kept[key] = made, codec
-    found = [kept[user.rate_bps, user.round_trip_s, user.draft_s, user.weight] for user in users]
+            steps = np.diff(_concave(np.append(1.0, model.counts[:, codec, COUNTS.index("tokens")])))
+            alpha = np.minimum(steps / np.append(1.0, steps[:-1]), 1.0)
+            hulls = lower_hulls([[bits]], [[0.0]])
+            kept[_kind(user)] = BandUser(hulls, costs, alpha, skipping=False, utility_weight=user.weight), codec
+    found = [kept[_kind(user)] for user in users]
     return [made for made, _ in found], [codec for _, codec in found]
 
 
-def shared_users(planner: Planner, users: list[User], band: Band, codecs: list[int]) -> Shared:
-    """Return the users for every policy of a plan: at equal shares, and at those of our plan.
-
-    Where users differ, ours also has the option that the plan gives to each of them, without its skips.
-    """
-    setting, many = planner.setting, len(users)
-    link = setting.link
-    rates = np.array([float(np.mean([user.rate_bps for user in users]))]) / many
-    trip, draft = (float(np.mean([getattr(user, name) for user in users])) for name in ("round_trip_s", "draft_s"))
-    own = PlanLink(f"a share of {link.name}", rates, trip, link.down_bps)
-    shares = [np.full(many, 1.0 / many)]
-    found = Shared(users, replace(setting, link=own, draft_s=draft), setting.objective == "fair", shares)
-    if len({(user.rate_bps, user.round_trip_s, user.draft_s, user.weight) for user in users}) == 1:
-        return found
-    shares.append(np.maximum(band.plan.shares, 1e-9))
-    known = {(one.codec, one.draft_length): one for one in planner.options if one.family == OURS and one.lossless}
-    each = [known[codec, one.draft_length] for codec, one in zip(codecs, band.plan.users, strict=True)]
-    made = replace(each[0], label="an option for each user", counts=np.mean([one.counts for one in each], axis=0))
-    planner.options = [*planner.options, made]
-    found.own[id(made)] = each
+def _concave(tokens: Array) -> Array:
+    """Return the least concave numbers that are no smaller, so that acceptances of at most 1 give them by length."""
+    found = tokens.copy()
+    for i, j in combinations(range(len(tokens)), 2):
+        found[i : j + 1] = np.maximum(found[i : j + 1], np.linspace(tokens[i], tokens[j], j - i + 1))
     return found
 
 
+def _kind(user: User) -> tuple[float, ...]:
+    return user.rate_bps, user.round_trip_s, user.draft_s, user.weight
+
+
 def _plain(
-    band: Band, users: list[User], codecs: list[int], server: SharedServer, utility: str, bound: float
+    plan: ServedPlan, served: Served, users: list[User], codecs: list[int], server: SharedServer
 ) -> dict[str, Any]:
-    plan, queue, rates = band.plan, band.queue, band.rates
-    waits = np.zeros(len(users))
+    queue, waits = served.queue, np.zeros(len(users))
     if queue is not None:
-        waits[np.array([one.skip_share for one in plan.users]) < SENDS] = queue.waits_s
-    each = zip(users, plan.shares, plan.users, codecs, rates, waits, strict=True)
+        waits[served.sends] = queue.waits_s
+    each = zip(users, plan.shares, plan.users, codecs, served.rates, waits, strict=True)
     return {
-        "utility": utility,
         "server": {
             "batch": server.batch,
             "utilisation": float(queue.busy) if queue is not None else 0.0,
             "rounds_of_a_pass": float(queue.batch) if queue is not None else 0.0,
-            "waits_for_rounds": band.company,
-            "waits_at_most_s": band.patience_s if band.company > 1 else 0.0,
-            "at_once_tokens_per_s": band.at_once,
+            "waits_for_rounds": served.company,
+            "waits_at_most_s": served.patience_s if served.company > 1 else 0.0,
+            "at_once_tokens_per_s": served.at_once,
         },
         "users": [
             {
@@ -205,12 +178,9 @@ def _plain(
             }
             for user, share, one, codec, rate, wait in each
         ],
-        "total_tokens_per_s": float(rates.sum()),
+        "total_tokens_per_s": float(served.rates.sum()),
         "free_server_tokens_per_s": float(sum(one.rate for one in plan.users)),
-        "least_tokens_per_s": float(rates.min()),
-        "value": band.value,
-        "upper_bound": float(bound),
-        "gap": float(bound - band.value if utility == "log" else bound / band.value - 1.0),
+        "least_tokens_per_s": float(served.rates.min()),
     }
 
 
@@ -219,13 +189,7 @@ def _link(user: User, setting: Setting, share: float) -> PlanLink:
     return PlanLink(user.name, rate, user.round_trip_s, setting.link.down_bps)
 
 
-def _bits(model: Model) -> set[float]:
-    place = len(DRAFT_LENGTHS)
-    return {round(model.bits_of(k, codec), 6) for codec in range(model.counts.shape[1]) for k in range(1, place + 1)}
-
-
 def _best_codec(model: Model, setting: Setting) -> tuple[int, int]:
-    """Return the codec and draft length with the most tokens per second without skipping."""
     total = model.counts
     speeds = total[..., 0] / setting.seconds(total, setting.link.rates[0])
     k, codec = np.unravel_index(int(np.argmax(speeds)), speeds.shape)

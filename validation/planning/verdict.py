@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, has_device
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device
 from validation.planning.plan import TIE
-from validation.planning.rows import Row
 
 _ASKS = {
     "throughput": "The fastest for one user",

@@ -1,14 +1,4 @@
-"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second.
-
-PYTHONPATH=. python3 figures/studies/running_link/measure.py figures/studies/running_link/speeds.json
-
-A run that was stopped continues.
-Predicted: the plan's expected counts of a trace and its formula (``Setting.seconds``), with times of ``hlm doctor
---times``. Measured: the wall clock and the tokens of `hlm device`, and nothing that it counts. Each text is written
-twice, with all its tokens and with one. The difference leaves out what no plan predicts: the opening and the reading of
-the prompt. Server, relay and device are three processes on two cores: the server has one, relay and device share the
-other.
-"""
+"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second."""
 
 from __future__ import annotations
 
@@ -21,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +19,24 @@ import numpy as np
 
 from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import ratio
-from validation.decoding.policy_file import write_policy
+from validation.decoding.methods.planned import write_policy
 from validation.errors import UserError
 from validation.models.machine import machine
+from validation.planning.aims import Listed, aim_of, described
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import HLM, OURS, STREAM, STREAMED, Option
+from validation.planning.menu import COLOCATED, HLM, OURS, STREAM, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time
-from validation.planning.rounds import COUNTS
-from validation.planning.setting import Setting, constant_link
-from validation.planning.times import Times, read_times
+from validation.planning.request import Request
+from validation.planning.times import Times, read_times, with_times
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 K = 4
 LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
-STREAMED_WIDTH = 2
-"""Drafts of a pass that is shared by no round: the plan's formula for such a device has one time for all passes."""
+LEFT_OUT = {"--draft-ms", "--server-draft-ms", "--between-ms", "--verify-ms", "--verify-us-per-token"}
+"""Options for which the plan takes measured times."""
 SETTINGS = ("1M,50ms,0ms", "10M,5ms,0ms", "200k,50ms,0ms", "10M,50ms,50ms")
 """Rate, round trip, and what each pass takes longer; about five minutes each on two idle cores."""
 HERE = [sys.executable, "-c"]
@@ -56,19 +46,12 @@ WAITS_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A policy: its name, what the plan expects of it, the words of `hlm device`, and whether the server drafts."""
+    """A policy: its name, the tokens per second that the plan prints, and the words of `hlm device`."""
 
     name: str
-    counts: Any  # (counts,), the sum over the texts of the trace
-    setting: Setting
+    predicted: float
     words: tuple[str, ...]
-    drafts: bool = False
-
-    @property
-    def predicted(self) -> float:
-        """Tokens per second."""
-        rate = self.setting.link.quantile(0.5)
-        return float(self.counts[0] / self.setting.seconds(self.counts, rate))
+    drafts: bool = False  # whether the server drafts
 
 
 def main() -> None:
@@ -91,17 +74,21 @@ def main() -> None:
         command(cores[0], "doctor", "--times", str(asked.times))
     times = read_times(asked.times)
     found: dict[str, Any] = read(asked.out) if asked.out.exists() else {"rows": []}
-    found |= {
-        "machine": machine() | {"server_core": cores[0], "device_core": cores[-1]},
-        "times": times.plain(),
-        "texts": asked.texts,
-        "new_tokens": asked.new_tokens,
-    }
+    found |= {"times": times.plain(), "texts": asked.texts, "new_tokens": asked.new_tokens}
     done = {(one["setting"], one["method"]) for one in found["rows"]}
     with tempfile.TemporaryDirectory() as folder:
         for setting in asked.settings:
             ways = ways_of(setting, asked.trace, times, Path(folder))
+            told = {one.name: one.predicted for one in ways}
+            kept = [row for row in found["rows"] if row["setting"] != setting or row["method"] in told]
+            for row in kept:
+                if row["setting"] == setting:
+                    row["predicted"] = told[row["method"]]
+                    row["error"] = row["predicted"] / row["measured"] - 1.0
+            found["rows"] = kept
+            asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             for row in rows_of(setting, [one for one in ways if (setting, one.name) not in done], asked, cores):
+                found["machine"] = machine() | {"server_core": cores[0], "device_core": cores[-1]}
                 found["rows"].append(row)
                 asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 print(json.dumps(row, ensure_ascii=False), flush=True)
@@ -127,7 +114,8 @@ def draw(stored: Path) -> None:
     with picture(stored, (1.4 * COLUMN[0], 3.4)) as (figure, (axes,)):
         axes.fill_between(ends, 0.9 * ends, 1.1 * ends, color=LIGHT, alpha=0.5, linewidth=0, label="within 10%")
         axes.plot(ends, ends, color="0.3", linewidth=0.8)
-        for method, (color, mark) in MARKS.items():
+        methods = {one["method"] for one in rows}
+        for method, (color, mark) in ((one, MARKS[one]) for one in MARKS if one in methods):
             own = [
                 [one[k] for k in ("measured", "predicted", "low", "high")] for one in rows if one["method"] == method
             ]
@@ -139,61 +127,41 @@ def draw(stored: Path) -> None:
         legend(figure, (axes,), 3)
 
 
-# ------------------------------------------------------------------------------------------------------- predict
-
-
 def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
-    """Return the policies of a setting with the plan's expectation."""
+    """Return the policies of a setting with the speeds that the plan prints."""
     rate, trip, stretch = (
         how("--settings", part) for how, part in zip((read_rate, read_time, read_time), text.split(","), strict=True)
     )
-    base, slope = times.pass_line()
+    request, _, _ = with_times(Request(rate_bps=rate, round_trip_s=trip), times, LEFT_OUT)
+    assert request.passes is not None, "measured times hold passes"
+    passes = replace(request.passes, table=tuple(tuple(s + stretch for s in row) for row in request.passes.table))
+    request = replace(request, passes=passes, verify_s=request.verify_s + stretch)
+    planner, about = planner_of_trace(trace, request.setting(), cache=trace.parent / "plan", seal="checksum")
+    aim = aim_of(planner, planner.setting)
 
-    def setting(message: str, verify_s: float = base, verify_token_s: float = slope) -> Setting:
-        link = constant_link(rate, trip + times.exchange_s(message))
-        draft = times.draft.median_s
-        times_of_server = {"server_draft_s": draft, "between_s": times.between_s()}
-        return Setting(link, draft, verify_s + stretch, verify_token_s, **times_of_server)
+    def told(option: Option) -> float:
+        row = described(planner, aim, Listed(option.family, option, (), 0.0, 0.0))
+        return float(row.tokens_per_s_median.value or 0.0)
 
-    usual = setting("tokens")
-    planner, about = planner_of_trace(trace, usual, cache=trace.parent / "plan", seal="checksum")
-    seeded = option_of(planner, OURS, f"{CODECS[SEEDED]}, K = {K}")
-    lattice = option_of(planner, OURS, f"{CODECS[LATTICE]}, K = {K}")
-    flat = setting("tokens", base + STREAMED_WIDTH * slope, 0.0)
-    ours, _ = planner.ours(usual)
+    def of(family: str, label: str | None = None) -> Option:
+        return next(one for one in planner.options if one.family == family and label in (None, one.label))
+
+    seeded, lattice = (of(OURS, f"{CODECS[codec]}, K = {K}") for codec in (SEEDED, LATTICE))
+    best = planner.ours(planner.setting)
+    assert best is not None, "without a limit some policy is always best"
     method = ("--draft-length", str(K), "--method")
     found = [
-        Way("shared seed", total(seeded), usual, (*method, "shared seed")),
-        Way("SQS rows", total(lattice), usual, policy(lattice, planner, about, folder / "lattice.json")),
-        Way("HLM", total(option_of(planner, HLM, "")), setting("rows"), (*method, "HLM")),
-        Way("server alone, streaming", total(option_of(planner, STREAM, None)), usual, (*method, "server")),
-        Way("server with its own draft", at_server(planner, seeded), usual, (*method, "server"), drafts=True),
-        Way("plan's choice", total(ours), usual, policy(ours, planner, about, folder / "ours.json")),
+        Way("shared seed", told(seeded), (*method, "shared seed")),
+        Way("SQS rows", told(lattice), policy(lattice, planner, about, folder / "lattice.json")),
+        Way("HLM", told(of(HLM)), (*method, "HLM")),
+        Way("server alone, streaming", told(of(STREAM)), (*method, "server")),
+        Way("server with its own draft", told(of(COLOCATED, f"K = {K}")), (*method, "server"), drafts=True),
+        Way("plan's choice", told(best[0]), policy(best[0], planner, about, folder / "ours.json")),
     ]
-    drafting_on = None if planner.streamed is None else planner.streamed.option(flat)
+    drafting_on = None if planner.streamed is None else planner.streamed.option(planner.setting)
     if drafting_on is not None:
-        found.append(Way(STREAMED, total(drafting_on), flat, (*method, "shared seed streamed")))
+        found.append(Way(STREAMED, told(drafting_on), (*method, "shared seed streamed")))
     return found
-
-
-def option_of(planner: Planner, family: str, label: str | None) -> Option:
-    """Return the plan's option of a family with a label."""
-    return next(one for one in planner.options if one.family == family and label in (None, one.label))
-
-
-def total(option: Option) -> Any:
-    """Return the counts of all texts."""
-    return option.counts.sum(axis=0)
-
-
-def at_server(planner: Planner, option: Option) -> Any:
-    """Return the counts of the same rounds if the server drafts by the shared seed, as `hlm serve --draft` does."""
-    counts, server = total(option).copy(), total(option_of(planner, STREAM, None))
-    column = COUNTS.index
-    counts[column("server_drafts")] = counts[column("drafts")]
-    counts[[column("drafts"), column("up_bits"), column("exchanges")]] = 0.0
-    counts[column("down_bits")] = server[column("down_bits")]
-    return counts
 
 
 def policy(option: Option, planner: Planner, about: dict[str, Any], path: Path) -> tuple[str, ...]:

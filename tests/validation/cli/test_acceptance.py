@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.published import PUBLISHED
 from validation.cli.commands import main
 
 TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
@@ -71,12 +69,10 @@ def test_files_with_other_marks_are_not_mixed(answers, tmp_path):
 
 
 def test_files_are_written(answers, tmp_path):
-    files = [tmp_path / name for name in ("records.jsonl", "profile.json", "tokens.svg")]
-    result = run(answers, "--records", files[0], "--profile", files[1], "--figure", files[2], *TIMES)
+    file = tmp_path / "records.jsonl"
+    result = run(answers, "--records", file, *TIMES)
     assert result.exit_code == 0, result.output
-    assert [record.counts() for record in read_acceptance(files[0]).records] == [{2: (5, 2, 3)}] * 3
-    assert json.loads(files[1].read_text())["conditional_accept_rates"] == [0.5, 0.6]
-    assert files[2].read_bytes().startswith(b"<?xml")
+    assert [record.counts() for record in read_acceptance(file).records] == [{2: (5, 2, 3)}] * 3
 
 
 @pytest.fixture
@@ -119,47 +115,6 @@ def test_passes_are_taken_as_measured(tmp_path, context, drafts):
     assert (found["best"], found["alone_per_second"]) == (0, pytest.approx(1 / 0.051))
     seconds = [one["tokens"] / one["tokens_per_second"] for one in found["lengths"]]
     assert seconds == pytest.approx([0.107, 0.157, 0.195, 0.233])
-    assert found["perfect_gain"] == pytest.approx(5 / 0.233 * 0.051)
     assert found["crossover"]["loses_from"] == 1
     refused = run(counts, "--passes", passes, "--draft-length", "7")
     assert (refused.exit_code, "contradicts --draft-length 7: its num_spec_tokens" in refused.output) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("batch,width\n1,1\n", "has no column ms"),
-        ("batch,width,ms\n1,1.5,3\n", "line 2: width is '1.5'; give a whole number, 1 to 1,000,000."),
-        ("batch,width,ms\n1,1,0\n", "line 2: ms is '0'; give a number above 0."),
-        ("batch,width,ms,model\n1,1,2,draft\n2,1,3,draft\n4,1,5,draft\n", "has no pass of the target model"),
-    ],
-)
-def test_a_table_that_is_none_is_refused(answers, tmp_path, text, said):
-    path = tmp_path / "passes.csv"
-    path.write_text(text)
-    result = run(answers, "--passes", path, "--draft-ms", "1")
-    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
-
-
-def test_a_published_fit_gives_the_times_and_says_whose_they_are(answers):
-    """1.5 tokens with one draft: a long cache is read once for both, so drafts pay at more batches."""
-    a, b, _ = PUBLISHED["h100-llama-3.1-8b"].target
-    drafts = PUBLISHED["h100-llama-3.1-8b"]
-    end = (0.5 * a - drafts.drafting_s - drafts.draft[0]) / (0.5 * b)  # 1.5 (a + bB) = a + 2 b B + drafts
-    found = json.loads(run(answers, "--passes", "h100-llama-3.1-8b", "--context", "0", "--json").stdout)["crossover"]
-    assert found["loses_from"] == np.ceil(max(end, ends_of_two(drafts)))
-
-
-def ends_of_two(drafts):
-    """Return where rounds of two drafts with 1.8 tokens lose."""
-    a, b, _ = drafts.target
-    return (0.8 * a - drafts.drafting_s - 2 * drafts.draft[0]) / (1.2 * b)
-
-
-def test_the_cache_of_the_drafts_is_paid_once_a_round():
-    times = PUBLISHED["h100-llama-3.1-8b"].times(20_000.0, 0.01)
-    drafts = PUBLISHED["h100-llama-3.1-8b"]
-    a, b, c = drafts.target
-    assert times.alone(4) == pytest.approx(a + 4 * (b + 20_000 * c))
-    whole = a + drafts.drafting_s + 0.01 + 4 * (20_000 * (c + drafts.draft[1]) + 4 * b) + 3 * drafts.draft[0]
-    assert times.rounds(4, np.array([3]))[0] == pytest.approx(whole)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import weakref
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 import hlmtheory
 from validation.claims.instances import scenarios
-from validation.cli import commands
 from validation.cli.commands import main
-from validation.models import pair as module
 
 
 def run(*words: str) -> Result:
@@ -45,31 +39,6 @@ def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple
     assert "<b>bold</b>" not in report
     assert "&lt;b&gt;bold&lt;/b&gt;" in report
     assert (folder / "figures" / "cu-hlm-fig6.svg").stat().st_size
-
-
-def test_the_models_are_released_before_the_check(
-    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    held: list[weakref.ref[Any]] = []
-    load = module.load_pair
-
-    def watched(*names: Any, **options: Any) -> Any:
-        pair = load(*names, **options)
-        held.extend(weakref.ref(one) for one in (pair.draft, pair.target))
-        return pair
-
-    def check(*_: Any, **__: Any) -> None:
-        gc.collect()
-        assert [one() for one in held] == [None, None]
-
-    monkeypatch.setattr(module, "load_pair", watched)
-    monkeypatch.setattr(commands, "finish_run", check)
-    words = ("--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "20", "--new-tokens", "8")
-    (tmp_path / "prompts.txt").write_text("two and two\n")
-    result = run("validate", *words, "--prompts", "prompts.txt")
-    assert result.exit_code == 0, result.output
-    assert len(held) == 2
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -137,25 +106,6 @@ def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
         return original(*args, **options)
 
     patch.setattr(place, interrupted)
-
-
-def test_own_logits_are_imported_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    draft = rng.normal(0, 3, (80, 20))
-    np.savez("logits.npz", draft=draft, target=draft + rng.normal(size=(80, 20)))
-    words = ("import", "--draft", "logits.npz:draft", "--target", "logits.npz:target", "--out", "mine")
-    result = run(*words)
-    assert result.exit_code == 0, result.output
-    result = run("validate", "--trace", "mine", "--no-figures")
-    assert result.exit_code == 0, result.output
-    (report,) = (tmp_path / "runs").glob("mine-*/report.html")
-    assert str(report) in plain(result)
-
-
-def plain(result: Result) -> str:
-    """Return the printed text on one line."""
-    return " ".join(result.output.split())
 
 
 def test_a_folder_that_is_no_trace_is_not_removed(finished: tuple[Path, tuple[str, ...]], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from tests.validation.link.served import served, small_pair
+from tests.validation.link.served import Running, small_pair
 from validation.collection.fingerprint import marks_of_model
 from validation.models.pair import Pair, load_pair
 
@@ -47,5 +47,5 @@ def address() -> Iterator[str]:
     """A server of the built-in target."""
     own = load_pair("builtin")
     tokenizer, target = marks_of_model(own)
-    with served(own, tokenizer=tokenizer, target=target) as running:
+    with Running(own, tokenizer=tokenizer, target=target) as running:
         yield running.address

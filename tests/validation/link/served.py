@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.cli.commands import main
 from validation.link.device import Device
 from validation.link.engine import Engine
 from validation.link.relay import LinkModel, Relay, precise_loop
@@ -44,8 +46,36 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-class Running:
-    """A server that runs in a thread of its own."""
+class InThread:
+    """A server or a relay that runs in a thread of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, one: Server | Relay, *serving: Any) -> None:
+        self.loop, self.one = loop, one
+        self.thread = threading.Thread(target=self._run, args=serving, daemon=True)
+        self.thread.start()
+        self.place = asyncio.run_coroutine_threadsafe(one.ready(), loop).result(LONGEST_S)
+        self.address = "ws://{}:{}".format(*self.place)
+
+    def _run(self, *serving: Any) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self.one.serve("127.0.0.1", *serving))
+        self.loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it, and wait for its thread."""
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.one.stop)
+            ended(self.thread)
+
+
+class Running(InThread):
+    """A server."""
 
     def __init__(
         self,
@@ -56,36 +86,11 @@ class Running:
         stretch_s: float = 0.0,
         **options: Any,
     ) -> None:
-        self.loop = asyncio.new_event_loop()
         self.engine = Engine(pair, draft_length=draft_length, stretch_s=stretch_s)
         self.server = Server(self.engine, **{"tokenizer": "t", "target": "p"} | options)
         if key_file is not None:
             self.server.follow_keys(key_file)
-        self.thread = threading.Thread(target=self._run, args=(port,), daemon=True)
-        self.thread.start()
-        ready = asyncio.run_coroutine_threadsafe(self.server.ready(), self.loop)
-        self.address = "ws://{}:{}".format(*ready.result(LONGEST_S))
-
-    def _run(self, port: int) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(self.server.serve("127.0.0.1", port))
-        self.loop.close()
-
-    def stop(self) -> None:
-        """End the server, and wait for its thread."""
-        if self.thread.is_alive():
-            self.loop.call_soon_threadsafe(self.server.stop)
-            ended(self.thread)
-
-
-@contextmanager
-def served(pair: Pair, **options: Any) -> Iterator[Running]:
-    """Run a server of the pair's target."""
-    running = Running(pair, **options)
-    try:
-        yield running
-    finally:
-        running.stop()
+        super().__init__(asyncio.new_event_loop(), self.server, port)
 
 
 @contextmanager
@@ -95,34 +100,35 @@ def device_of(pair: Pair, address: str, **options: Any) -> Iterator[Device]:
         yield Device(pair, remote, tokenizer="t", draft="q")
 
 
-class Relayed:
-    """A relay that runs in a thread of its own."""
+class Relayed(InThread):
+    """A relay."""
 
     def __init__(self, model: LinkModel, to: str) -> None:
         host, port = to.removeprefix("ws://").split(":")
-        self.loop, self.relay = precise_loop(), Relay(model)
-        self.thread = threading.Thread(target=self._run, args=((host, int(port)),), daemon=True)
-        self.thread.start()
-        ready = asyncio.run_coroutine_threadsafe(self.relay.ready(), self.loop)
-        self.host, self.port = ready.result(LONGEST_S)
-        self.address = f"ws://{self.host}:{self.port}"
-
-    def _run(self, to: tuple[str, int]) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(self.relay.serve("127.0.0.1", 0, to))
-        self.loop.close()
-
-    def stop(self) -> None:
-        """End the relay, and wait for its thread."""
-        self.loop.call_soon_threadsafe(self.relay.stop)
-        ended(self.thread)
+        self.relay = Relay(model)
+        super().__init__(precise_loop(), self.relay, 0, (host, int(port)))
 
 
 @contextmanager
-def relayed(model: LinkModel, to: str) -> Iterator[Relayed]:
-    """Run a relay to an address."""
-    running = Relayed(model, to)
+def serving(monkeypatch: pytest.MonkeyPatch, *words: str) -> Iterator[Server]:
+    """Run ``hlm serve`` on a free port of this machine; return its server, which has the address."""
+    started, found = threading.Event(), list[Any]()
+    real: Any = Server.ready
+
+    async def ready(self: Any) -> Any:
+        address = await real(self)
+        found.append((self, asyncio.get_running_loop()))
+        started.set()
+        return address
+
+    monkeypatch.setattr(Server, "ready", ready)
+    options = {"args": ["serve", "--listen", "127.0.0.1:0", "--quiet", *words], "prog_name": "hlm"}
+    thread = threading.Thread(target=main.main, kwargs=options | {"standalone_mode": False}, daemon=True)
+    thread.start()
+    assert started.wait(60)
+    server, loop = found[0]
     try:
-        yield running
+        yield server
     finally:
-        running.stop()
+        loop.call_soon_threadsafe(server.stop)
+        ended(thread)

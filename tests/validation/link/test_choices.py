@@ -1,9 +1,10 @@
-"""What a device records, and how it adapts its draft length and its message."""
+"""What a device records and audits, and how it adapts its draft length, its message and its skips."""
 
 from __future__ import annotations
 
-import itertools
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,32 +15,37 @@ import pytest
 from hlmtheory.codec import MalformedError
 from hlmtheory.policy import (
     DevicePolicy,
+    DraftProbabilities,
+    Guarantee,
     LatticeRows,
+    SeededTokens,
+    UncertaintyLine,
     threshold_rule,
 )
+from hlmtheory.skipping import audit_bound
 from tests.validation.command_line import run
-from tests.validation.link.served import device_of, relayed, served, small_pair
+from tests.validation.link.served import Relayed, Running, device_of
+from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.planned import Audited, Planned, write_policy
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.switched import Chosen, Switched
-from validation.decoding.policy_file import write_policy
-from validation.link import message_choice, timed_rounds, timing
-from validation.link.adapt import AdaptiveSeed, LengthChoice
-from validation.link.engine import Engine, ServedText
+from validation.decoding.records import Round
+from validation.link import message_choice, timing
+from validation.link.engine import ServedText
 from validation.link.formats import SERVER_WRITES, Terms
 from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice
-from validation.link.passes import Limits
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
-from validation.link.timed_rounds import time_rounds
+from validation.link.skip_choice import OwnThreshold, SkipChoice
 from validation.link.timing import measure_times
 from validation.link.wire import LinkError, Opening
 from validation.models.pair import Pair
-from validation.planning.from_run import measured_in, planner_of_run
+from validation.planning.from_run import planner_of_run
 from validation.planning.run_record import read_record
 from validation.planning.setting import Setting, constant_link
 from validation.planning.times import read_times
@@ -48,93 +54,46 @@ SETTINGS = {"seed": 2, "temperature": 1.0, "top_p": 1.0}
 POSITIONS = 6
 
 
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(POSITIONS)
-
-
-def recorded(pair: Pair, path: Path, make: type[Method] | partial[Method], texts: int = 3) -> list[list[int]]:
-    """Write some texts with a record; return their tokens."""
-    found = []
-    with served(pair) as server, device_of(pair, server.address) as device:
-        recording = Recording(path, device, make(), SETTINGS)
-        for number in range(texts):
-            recording.begin(f"text {number}", "m", POSITIONS)
+@pytest.mark.parametrize(
+    "make", [partial(SharedSeed, 3), partial(FixedLength, 2), partial(UHlm, 0.4), SharedSeedStreamed]
+)
+def test_the_rounds_of_a_record_are_those_of_the_loop(
+    pair: Pair, tmp_path: Path, make: type[Method] | partial[Method]
+) -> None:
+    texts, names = [], [f"text {number}" for number in range(3)]
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        recording = Recording(tmp_path / "run.jsonl", device, make(), SETTINGS)
+        for name in names:
+            recording.begin(name, "m", POSITIONS)
             watched = {"on_exchange": recording.exchange, "on_answer": recording.answer}
-            one = device.generate(make(), [0], name=f"text {number}", new_tokens=POSITIONS, **watched, **SETTINGS)
-            recording.end(one)
-            found.append(one.tokens)
-    return found
-
-
-@pytest.mark.parametrize("make", [partial(SharedSeed, 3), partial(FixedLength, 2), partial(UHlm, 0.4)])
-def test_the_rounds_of_a_record_are_those_of_the_loop(pair: Pair, tmp_path: Path, make: partial[Method]) -> None:
-    texts = recorded(pair, tmp_path / "run.jsonl", make)
+            texts.append(device.generate(make(), [0], name=name, new_tokens=POSITIONS, **watched, **SETTINGS))
+            recording.end(texts[-1])
     record = read_record(tmp_path / "run.jsonl")
-    assert len(record.texts) == len(texts)
-    for number, (text, tokens) in enumerate(zip(record.texts, texts, strict=True)):
-        (expected,) = decode(pair, [Prompt(f"text {number}", "0", "")], make(), new_tokens=POSITIONS, seed=2)
-        assert expected.tokens == tokens
-        names = ("position", "drafted", "accepted", "bonus", "skipped")
-        told = [tuple(one[name] for name in names) for one in text.rounds]
-        assert told == [tuple(getattr(one, name) for name in names) for one in expected.rounds]
+    for name, text, found in zip(names, record.texts, texts, strict=True):
+        (expected,) = decode(pair, [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)
+        assert expected.tokens == found.tokens
+        assert text.end is not None
+        assert text.end["tokens"] == len(found.tokens)
+        if make is SharedSeedStreamed:
+            assert not text.rounds
+            assert sum(one["tokens"] for one in text.answers) == len(found.tokens)
+            assert all(one["tokens"] - one["accepted"] in (0, 1) for one in text.answers)
+            continue
+        fields = ("position", "drafted", "accepted", "bonus", "skipped")
+        told = [tuple(one[field] for field in fields) for one in text.rounds]
+        assert told == [tuple(getattr(one, field) for field in fields) for one in expected.rounds]
         assert [one["opened"] for one in text.rounds] == [True] + [False] * (len(text.rounds) - 1)
         assert all(one["wait_s"] > 0 and one["draft_s"] > 0 and one["up_bytes"] > 9 for one in text.rounds)
-        assert text.end is not None
-        assert text.end["tokens"] == len(tokens)
         assert text.end["seconds"] >= sum(one["wait_s"] + one["draft_s"] for one in text.rounds)
-
-
-def test_answers_to_a_device_that_drafts_on_are_recorded(pair: Pair, tmp_path: Path) -> None:
-    texts = recorded(pair, tmp_path / "run.jsonl", SharedSeedStreamed)
-    for text, tokens in zip(read_record(tmp_path / "run.jsonl").texts, texts, strict=True):
-        assert not text.rounds
-        assert sum(one["tokens"] for one in text.answers) == len(tokens)
-        assert all(one["tokens"] - one["accepted"] in (0, 1) for one in text.answers)
-
-
-def test_rate_and_round_trip_of_a_link_are_found(pair: Pair, tmp_path: Path) -> None:
-    """Over a relay of 400 kbit/s and 50 ms; a busy machine makes a link slower, never faster."""
-    link = LinkModel(4e5, 4e5, 0.05)
-    limits = Limits(opening_s=0.2)  # the probes take longer
-    with (
-        served(pair, limits=limits) as server,
-        relayed(link, server.address) as relay,
-        device_of(pair, relay.address) as device,
-    ):
-        recording = Recording(tmp_path / "run.jsonl", device, SharedSeed(2), SETTINGS)
-        recording.begin("a", "m", POSITIONS)
-        device.generate(SharedSeed(2), [0], name="a", new_tokens=POSITIONS, on_exchange=recording.exchange, **SETTINGS)
-    found = measured_in(read_record(tmp_path / "run.jsonl"))
-    assert 1e5 < (found["--rate"].value or 0) < 4.4e5
-    assert 0.045 < (found["--rtt"].value or 0) < 0.5
-
-
-def test_an_adapted_length_changes_no_token(pair: Pair) -> None:
-    choice = LengthChoice(2, 4)
-    lengths = list[int]()
-    with served(pair) as server, device_of(pair, server.address) as device:
-        for number in range(6):
-            method, name = AdaptiveSeed(choice), f"text {number}"
-            found = device.generate(
-                method, [0], name=name, new_tokens=POSITIONS, on_exchange=method.exchange, **SETTINGS
-            )
-            (expected,) = decode(pair, [Prompt(name, "0", "")], SharedSeed(3), new_tokens=POSITIONS, seed=2)
-            assert found.tokens == expected.tokens
-            lengths.append(choice.length)
-    assert choice.counts.sum() > 6
-    assert set(lengths) <= {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(("accepts", "best"), [(1.0, 8), (0.0, 1)])
 def test_the_length_goes_to_the_best_one(accepts: float, best: int) -> None:
-    choice = LengthChoice(4, 8)
+    choice = MessageChoice({SEEDED: tuple(range(1, 9))})
     for _ in range(40):
-        choice.learn(choice.length, int(accepts * choice.length), 0.01 * choice.length, 0.1)
-    assert choice.length == best
-    low, estimate, high = choice.speeds()
-    assert (low <= estimate + 1e-9).all()
-    assert (estimate <= high + 1e-9).all()
+        length = choice.choose().length
+        choice.learn(SEEDED, length, int(accepts * length), 0.01 * length, 0.1, 0)
+    assert choice.choose().length == best
 
 
 def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_path: Path) -> None:
@@ -169,18 +128,6 @@ def test_times_are_measured_by_batch_and_width(tmp_path: Path, monkeypatch: pyte
     assert 0 < rounds.passing.median_s < rounds.waiting.median_s  # a round waits for its pass and more
     assert rounds.drafting.median_s > found.serialisation[0].time.median_s
     assert found.exchange_s() >= found.socket.median_s
-
-
-def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> None:
-    """Each pass waits 20 ms at its end, so each round and each token takes longer than that."""
-    made = partial(Engine, stretch_s=0.02)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timed_rounds, "Engine", made)
-        _, rounds, token = time_rounds(pair, [0], 2, repeats=3, warm_up=1)
-    assert rounds.drafts == 2
-    assert rounds.waiting.low_s > rounds.passing.low_s > 0.02
-    assert rounds.drafting.median_s < 0.02
-    assert token.median_s > 0.02
 
 
 POLICY = DevicePolicy(3, 1.0, threshold_rule(2), LatticeRows(20, top_k=3))
@@ -222,29 +169,18 @@ def test_the_message_follows_the_link_both_ways() -> None:
         assert speed(chosen[-1].message, chosen[-1].length, rate) > 0.9 * best
 
 
-def asked(choice: MessageChoice, rate: float, waits: list[float]) -> list[int]:
-    """Return the rounds before which the link is measured, in 10 ms; others wait so many seconds, and draft 5 ms."""
-    found = []
-    for number, wait in enumerate(waits):
-        if choice.wants_link():
-            choice.link(rate, 0.01)
-            found.append(number)
-        choice.learn("rows", 4, 2, 0.005, wait, 100)
-    return found
-
-
-def test_the_link_is_measured_now_and_then_and_where_the_waits_change() -> None:
-    choice = MessageChoice({"rows": (4,)})
-    assert asked(choice, 1e6, [0.046] * 25) == [0, 10, 20]  # 10 ms are a fiftieth of 9.8 rounds
-    assert asked(choice, 100e3, [0.0532] * 20) == [5, 14]  # 7.2 ms of 45 ms more are less than a quarter
-
-
-def test_messages_change_within_a_text_that_the_loop_writes_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(message_choice, "TRIED", 1)
-    follows = Following(POLICY, 3)
+    follows, cuts = Following(POLICY, 3), np.cumsum([1500, *[4000] * 20]).tolist()
     settings: dict[str, Any] = {"new_tokens": POSITIONS, "seed": 2}
     changed = 0
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with (
+        Running(pair) as server,
+        Relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+        device_of(pair, relay.address) as device,
+    ):
         follows.remote = device.remote
         for number in range(12):
             made, name = follows.method(), f"text {number}"
@@ -252,29 +188,9 @@ def test_messages_change_within_a_text_that_the_loop_writes_again(pair: Pair, mo
             again = Switched(follows.policies, iter(made.choices).__next__)
             (expected,) = decode(pair, [Prompt(name, "0", "")], again, **settings)
             assert found.tokens == expected.tokens
-            assert [one.message for one in made.choices[: len(found.rounds)]] == [
-                one.message for one in again.choices[: len(found.rounds)]
-            ]
-            changed += len({one.message for one in made.choices}) > 1
+            changed += len({one.message for one in made.choices[: len(found.rounds)]}) > 1
+        assert relay.relay.resets > 1
     assert changed
-
-
-def test_messages_change_in_a_text_that_is_cut(pair: Pair) -> None:
-    names, settings = (OWN, SEEDED), {"new_tokens": POSITIONS, "seed": 3}
-    policies = Following(POLICY, 2).policies
-    for number in range(6):
-        turns = itertools.cycle([Chosen(one, 1 + number % 2) for one in names])
-        made, name = Switched(policies, turns.__next__), f"cut {number}"
-        cuts = LinkModel(1e9, 1e9, cut_bytes=[1400 + 150 * number, 2600 + 170 * number])
-        with (
-            served(pair) as server,
-            relayed(cuts, server.address) as relay,
-            device_of(pair, relay.address) as device,
-        ):
-            found = device.generate(made, [0], name=name, **settings)
-            assert relay.relay.resets
-        (expected,) = decode(pair, [Prompt(name, "0", "")], Switched(policies, iter(made.choices).__next__), **settings)
-        assert found.tokens == expected.tokens
 
 
 def test_an_opening_names_few_messages_and_a_round_one_of_them(pair: Pair) -> None:
@@ -305,3 +221,131 @@ def test_the_command_changes_messages(address: str, tmp_path: Path, monkeypatch:
     told = json.loads(done.stdout)
     assert told["method"] == "policy, adapts"
     assert {name for text in told["texts"] for name, _ in text["choices"]} == {OWN, SEEDED}
+
+
+PROMISED = Guarantee("mean one-step risk of a token", 0.1, "calibrated", 9)
+SKIPPING = DevicePolicy(
+    3, 1.0, threshold_rule(2, 0.6), SeededTokens(), UncertaintyLine(1.0, 0.0), guarantees=(PROMISED,)
+)
+MESSAGES = {"seeded": SeededTokens(), "probabilities": DraftProbabilities(), "lattice": LatticeRows(20, top_k=3)}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_audited_skips_run_over_a_link_as_in_the_loop(pair: Pair, tmp_path: Path, name: str) -> None:
+    policy = replace(SKIPPING, messages=MESSAGES[name])
+    names = [f"{name} {n}" for n in range(8)]
+    made = Audited(policy, 0.5)
+    expected = [decode(pair, [Prompt(one, "0", "")], made, new_tokens=POSITIONS, seed=2)[0] for one in names]
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        recording = Recording(tmp_path / "run.jsonl", device, made, SETTINGS)
+        for one in names:
+            recording.begin(one, "m", POSITIONS)
+            watched = {"on_exchange": recording.exchange, "name": one, "new_tokens": POSITIONS}
+            recording.end(device.generate(made, [0], **watched, **SETTINGS))
+            assert device.record.tokens == expected[names.index(one)].tokens
+    record = read_record(tmp_path / "run.jsonl")
+    assert record.run["audit"] == 0.5
+    audited = [one for text in record.texts for one in text.rounds if one["audited"]]
+    assert audited
+    assert all(one["drafted"] for one in audited)
+    told = json.loads(run("plan", "--run", tmp_path / "run.jsonl", "--json").stdout)["skips"]
+    assert told["audited"] == len(audited)
+    assert told["rejected"] == sum(one["accepted"] == 0 for one in audited)
+    assert told["tokens"] == sum(len(one.tokens) for one in expected)
+
+
+def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair: Pair) -> None:
+    """The two runs decide the same first position of each text alike; the coin sends a third of the kept ones."""
+    prompts = [Prompt(str(n), "0", "") for n in range(300)]
+    policy = replace(SKIPPING, rule=threshold_rule(2, 1.0))  # everything is kept
+    every = decode(pair, prompts, Planned(policy), new_tokens=1, seed=1)
+    some = decode(pair, prompts, Audited(policy, 1 / 3), new_tokens=1, seed=1)
+    assert all(one.total("skipped") == 1 for one in every)
+    sent = sum(one.total("skipped") == 0 for one in some)
+    assert 70 < sent < 130
+    audited = decode(pair, prompts, Audited(policy, 1.0), new_tokens=1, seed=1)
+    none = decode(pair, prompts, Planned(replace(policy, rule=threshold_rule(2))), new_tokens=1, seed=1)
+    assert [one.tokens for one in audited] == [one.tokens for one in none]  # the text of a policy without skips
+
+
+def test_a_record_states_the_risk_of_its_skips(tmp_path: Path) -> None:
+    rounds = [round_of(2, skipped=5), round_of(0, audited=True), round_of(3, audited=True, skipped=1)]
+    path = write(tmp_path / "run.jsonl", rounds, texts=4, audit=0.2, lossless=False)
+    told = json.loads(run("plan", "--run", path, "--json").stdout)
+    found = told["skips"]
+    assert (found["tokens"], found["skipped"], found["audited"], found["rejected"]) == (120, 24, 8, 4)
+    bound = float(audit_bound([1.0] * 4 + [0.0] * 116, 0.2, 0.05)[-1])
+    assert found["mean_risk_bound"] == bound
+    assert found["text_bound"] == min(1.0, bound * 30)
+    killed = path.read_bytes().splitlines(keepends=True)[:-1]
+    path.write_bytes(b"".join(killed))
+    assert json.loads(run("plan", "--run", path, "--json").stdout)["skips"]["tokens"] == 93  # 3 of the last text
+
+
+def skips_played(
+    choice: SkipChoice, risk_of: Callable[[float, int], float], tokens: int, seed: int
+) -> tuple[float, float]:
+    """Play a device whose drafts are rejected with ``risk_of(estimate, token)``.
+
+    Returns the sum of the risks of what was kept or audited, and the least room that the promise had left, after any
+    token. A text has 40 tokens.
+    """
+    rng = np.random.default_rng(seed)
+    total, room = 0.0, np.inf
+    for token in range(tokens):
+        if token % 40 == 0:
+            choice.begin()
+        estimate = float(rng.random())
+        risk = risk_of(estimate, token)
+        kept = choice.keeps(estimate)
+        if kept:
+            total += risk
+        if kept and rng.random() >= choice.probability:
+            choice.on_kept()
+        else:
+            rejected = rng.random() < risk
+            choice.exchange(Round(token, drafted=1, accepted=int(not rejected), resampled=int(rejected)))
+        whole = token + 1 if choice.kind == "token" else choice.texts
+        room = min(room, choice.limit * whole - total)
+    return total, room
+
+
+WORLDS: dict[str, Callable[[float, int], float]] = {
+    "the estimate is right": lambda estimate, token: estimate**2,
+    "every draft is wrong": lambda estimate, token: 1.0,
+    "the estimate is upside down": lambda estimate, token: (1.0 - estimate) ** 2,
+    "the draft model turns bad": lambda estimate, token: 0.01 if token < 1500 else 1.0,
+    "no draft is wrong": lambda estimate, token: 0.0,
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("kind", "limit"), [("token", 0.2), ("text", 0.9)])
+def test_the_promise_is_never_left(world: str, kind: str, limit: float) -> None:
+    for seed in range(2):
+        choice = SkipChoice(kind, limit, 0.3)
+        total, room = skips_played(choice, WORLDS[world], 3000 if kind == "token" else 2400, seed)
+        assert room >= 0
+        assert choice.bound >= total  # what is proved is above what is true
+        assert choice.tokens == (3000 if kind == "token" else 2400)
+        if world in ("the estimate is right", "no draft is wrong") and kind == "token":
+            assert choice.kept > 300
+
+
+def test_without_the_first_rule_the_promise_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SkipChoice, "_allowed", lambda self: True)
+    _, room = skips_played(SkipChoice("token", 0.2, 0.3), WORLDS["the draft model turns bad"], 3000, 0)
+    assert room < 0
+
+
+def test_a_device_with_its_own_threshold_begins_without_skips(pair: Pair) -> None:
+    choice = SkipChoice("token", 0.1, 0.5)
+    lossless = Planned(replace(SKIPPING, rule=threshold_rule(2)))
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        for name in "abc":
+            made = OwnThreshold(SKIPPING, choice)
+            settings = {"name": name, "new_tokens": POSITIONS, **SETTINGS}
+            found = device.generate(made, [0], on_exchange=made.exchange, **settings)
+            assert found.tokens == device.generate(lossless, [0], **settings).tokens
+    assert (choice.texts, choice.kept) == (3, 0)
+    assert choice.tokens == 3 * POSITIONS

@@ -5,25 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.fuzz import link_kills, link_soak
-from tests.validation.link.served import LONGEST_S, Running, device_of, relayed, served, until
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import DraftOnly, RandHlm
-from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
-from validation.decoding.session import Session
 from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
-from validation.link.loops import OneText
+from validation.link.loops import OneText, session_of
 from validation.link.relay import LinkModel
 from validation.link.remote import LOOKING, RefusedError, ServerAwayError
 from validation.models.pair import Pair
@@ -50,8 +47,8 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
     # the device would rightly give up; so a third of the gaps are shorter, and the others leave room for progress.
     places = np.cumsum(np.random.default_rng(7).integers(1, 3000, size=3 * cuts)).tolist()
     with (
-        served(pair) as server,
-        relayed(LinkModel(1e9, 1e9, cut_bytes=places), server.address) as relay,
+        Running(pair) as server,
+        Relayed(LinkModel(1e9, 1e9, cut_bytes=places), server.address) as relay,
         device_of(pair, relay.address) as device,
     ):
         for number in range(5 * cuts):
@@ -99,21 +96,6 @@ def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, mak
     assert told == record.tokens == text_of(pair, make(), "a")
 
 
-def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
-    target: Any = pair.target
-    with served(pair) as server, device_of(pair, server.address) as device:
-
-        def cut(tokens: list[int]) -> None:
-            device.remote.close()
-            until(lambda: not server.server.connections)
-            left.append(len(server.server.parked))
-
-        target.calls, left = 0, list[int]()
-        device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=9, on_tokens=cut)
-        assert target.calls == server.server.metrics.value("hlm_pass_seconds_count") + 1  # the prompt was read once
-        assert left == [1] * (len(left) - 1) + [0]  # a text that is complete leaves no cache
-
-
 def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
     server = Running(pair)
     port = int(server.address.rpartition(":")[2])
@@ -134,18 +116,7 @@ def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> N
         server.stop()
 
 
-ALONE_METHODS: list[Callable[[], Method] | None] = [
-    lambda: FixedLength(3),
-    lambda: SharedSeed(3),
-    PromptLookup,
-    SharedSeedStreamed,
-    None,
-]
-
-
-def looking() -> bool:
-    """Return whether a device looks for its server."""
-    return any(thread.name == LOOKING for thread in threading.enumerate())
+ALONE_METHODS: list[Callable[[], Method | None]] = [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None]
 
 
 class Away:
@@ -165,29 +136,27 @@ class Away:
                 self.running.stop()
             if before < self.returns <= len(self.told):
                 self.running = Running(self.pair, self.port)
-                until(lambda: not looking())  # the device has found it
+                until(lambda: all(one.name != LOOKING for one in threading.enumerate()))  # the device has found it
 
         return take
 
 
 def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
     """Return the tokens that the in-process loop writes behind a text."""
-    prompt, record = [0], GenerationRecord("", "a", "none", 2, 1.0, 1.0)
-    lengths = np.array([1], dtype=np.int64)
-    session = Session(pair, 1, Noise(2, ["a"], POSITIONS), None, 1.0, 1.0, POSITIONS, prompt_lengths=lengths)
-    loop = OneText(session, method, [prompt], [record], None, False, None)
+    session = session_of(pair, [0], "a", 2, 1.0, 1.0, POSITIONS)
+    loop = OneText(session, method, [0], GenerationRecord("", "a", "none", 2, 1.0, 1.0))
     loop.resume(text)
     loop.run()
-    return record.tokens[len(text) :]
+    return loop.records[0].tokens[len(text) :]
 
 
-@pytest.mark.parametrize("make", ALONE_METHODS, ids=lambda make: make().name if make else "server")
-def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method] | None) -> None:
+@pytest.mark.parametrize("make", ALONE_METHODS)
+def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method | None]) -> None:
     away = Away(pair, 3, 8)
     away.running.engine.stretch_s = 0.02
     try:
         with device_of(pair, away.running.address, patience_s=0.2, alone=True) as device:
-            take, method = away.take(device), make() if make else None
+            take, method = away.take(device), make()
             found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
             assert not device.remote.away
     finally:
@@ -217,16 +186,8 @@ def test_a_server_that_stays_away_ends_the_text_only_without_alone(pair: Pair, a
                 write()
             return
         assert write().writers == [(0, ALONE)]
-        device.remote.patience_s, began = 60.0, time.monotonic()
-        assert write().alone() == [(0, POSITIONS)]
-        assert time.monotonic() - began < LONGEST_S  # a server that was away is not waited for again
-
-
-def test_a_device_alone_looks_for_the_server_in_one_thread(pair: Pair) -> None:
-    server = Running(pair)
-    with device_of(pair, server.address, patience_s=0.1, alone=True) as device:
-        server.stop()
-        before = threading.active_count()
-        for _ in range(3):
-            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=4)
+        device.remote.patience_s, began, before = 60.0, time.monotonic(), threading.active_count()
+        for _ in range(3):  # a server that was away is not waited for again, and looked for in one thread
+            assert write().alone() == [(0, POSITIONS)]
+        assert time.monotonic() - began < LONGEST_S
         until(lambda: threading.active_count() <= before + 1)

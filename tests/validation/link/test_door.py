@@ -16,7 +16,7 @@ import openai
 import pytest
 import uvicorn
 
-from tests.validation.link.served import LONGEST_S, device_of, ended, served, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, until
 from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -39,7 +39,7 @@ def pair() -> Pair:
 @contextmanager
 def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
     """Run a door; return it with its client, its server, and its pair."""
-    with served(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
+    with Running(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
         device.pair.tokenizer.chat_template = TEMPLATE
         door = Door(device, lambda: SharedSeed(3), model="builtin", **options)
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -75,36 +75,39 @@ def expected(pair: Pair, ids: list[int], count: int, seed: int) -> str:
     return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 
-def test_a_completion_is_the_loops_text(door: SimpleNamespace) -> None:
+def ask(door: SimpleNamespace, count: int = 8, **more: Any) -> Any:
+    """Ask for a completion."""
+    settings = {"model": "builtin", "prompt": PROMPT, "max_tokens": count, "seed": 5} | more
+    return door.client.completions.create(**settings)
+
+
+def text_of(parts: Any) -> str:
+    """Return the text of a stream."""
+    return "".join(part.choices[0].text for part in parts if part.choices)
+
+
+def test_a_completion_and_a_stream_are_the_loops_text(door: SimpleNamespace) -> None:
     ids = prompt_ids(door.pair.tokenizer, [PROMPT])[0]
     wanted = expected(door.pair, ids, 8, 5)
     for prompt in (PROMPT, ids):
-        found = door.client.completions.create(model="builtin", prompt=prompt, max_tokens=8, seed=5)
+        found = ask(door, prompt=prompt)
         assert found.choices[0].text == wanted
     assert found.choices[0].finish_reason == "length"
     assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (len(ids), 8)
     assert [one.id for one in door.client.models.list()] == ["builtin"]
-
-
-def test_a_stream_has_the_same_text(door: SimpleNamespace) -> None:
-    ask = {"model": "builtin", "prompt": PROMPT, "max_tokens": 8, "seed": 5}
-    whole = door.client.completions.create(**ask).choices[0].text
-    parts = list(door.client.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
-    assert "".join(part.choices[0].text for part in parts[:-1]) == whole
-    assert [part.choices[0].finish_reason for part in parts[:-1]][-1] == "length"
+    parts = list(ask(door, stream=True, stream_options={"include_usage": True}))
+    assert text_of(parts) == wanted
+    assert parts[-2].choices[0].finish_reason == "length"
     assert parts[-1].usage.completion_tokens == 8
     assert len(parts) > 3
 
 
 def test_a_stop_ends_the_text_before_it(door: SimpleNamespace) -> None:
-    ask = {"model": "builtin", "prompt": PROMPT, "max_tokens": 8, "seed": 5}
-    whole = door.client.completions.create(**ask).choices[0].text
+    whole = ask(door).choices[0].text
     stop = whole[4:7]
-    found = door.client.completions.create(**ask, stop=[stop, "never"])
-    assert found.choices[0].text == whole[: whole.index(stop)]
+    found = ask(door, stop=[stop, "never"])
+    assert found.choices[0].text == whole[: whole.index(stop)] == text_of(ask(door, stop=stop, stream=True))
     assert found.choices[0].finish_reason == "stop"
-    parts = list(door.client.completions.create(**ask, stop=stop, stream=True))
-    assert "".join(part.choices[0].text for part in parts) == whole[: whole.index(stop)]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_a_stop_ends_the_text_before_it(door: SimpleNamespace) -> None:
 )
 def test_what_is_not_supported_is_refused_by_name(door: SimpleNamespace, asked: dict[str, Any], name: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        door.client.completions.create(**{"model": "builtin", "prompt": PROMPT, "max_tokens": 2} | asked)
+        ask(door, 2, **asked)
     assert refused.value.param == name
 
 
@@ -164,39 +167,31 @@ def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(
         with connected(door) as client:
             client.sendall("\r\n".join([*HEAD, way, "", "9"]).encode())
     until(lambda: not door.door.taken)
-    found = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=2, seed=1)
-    assert found.usage.completion_tokens == 2
+    assert ask(door, 2).usage.completion_tokens == 2
     assert not caplog.records
 
 
 def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door.running.engine, "stretch_s", 0.05)  # the whole text would take 10 s
     before = door.running.server.metrics.value("hlm_tokens_total")
-    stream = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=200, seed=1, stream=True)
+    stream = ask(door, 200, stream=True)
     next(iter(stream))
     stream.close()
-    assert door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1).usage.completion_tokens == 1
+    assert ask(door, 1).usage.completion_tokens == 1
     assert door.running.server.metrics.value("hlm_tokens_total") - before < 150
-
-
-def long_text(door: SimpleNamespace, **more: Any) -> Any:
-    """Return a stream of a long text, whose first part has come."""
-    ask = {"model": "builtin", "prompt": PROMPT, "max_tokens": 40, "seed": 2}
-    stream = iter(door.client.completions.create(**ask, stream=True, **more))
-    return next(stream), stream
 
 
 def test_texts_are_written_at_the_same_time(pair: Pair) -> None:
     ids = prompt_ids(pair.tokenizer, [PROMPT])[0]
     with opened(pair, at_once=2) as door:
         door.running.engine.stretch_s = 0.05  # the long text takes half a second at least
-        first, stream = long_text(door)
-        found = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=2, seed=5)
+        stream = iter(ask(door, 40, seed=2, stream=True))
+        first = next(stream)
+        found = ask(door, 2)
         assert found.choices[0].text == expected(pair, ids, 2, 5)
         assert door.door.taken == 1  # the long text was begun before, and is not complete
         assert found.model_extra["hlm"] == {"writers": [[0, "target"]]}
-        text = first.choices[0].text + "".join(part.choices[0].text for part in stream)
-        assert text == expected(pair, ids, 40, 2)
+        assert text_of([first, *stream]) == expected(pair, ids, 40, 2)
         assert door.running.server.metrics.value("hlm_devices") == 2
 
 
@@ -204,13 +199,14 @@ def test_requests_beyond_the_queue_are_told_when_to_come_again(pair: Pair, monke
     monkeypatch.setattr(door_module, "MOST_WAITING", 0)
     with opened(pair) as door:
         door.running.engine.stretch_s = 0.05
-        _, stream = long_text(door)
+        stream = iter(ask(door, 40, stream=True))
+        next(stream)
         with pytest.raises(openai.RateLimitError, match="no more may") as refused:
-            door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1)
+            ask(door, 1)
         assert refused.value.response.headers["retry-after"] == "1"
         assert len(list(stream)) > 1
         until(lambda: door.door.taken == 0)  # the door lets go of a text after its last part is read
-        assert door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1).usage.completion_tokens == 1
+        assert ask(door, 1).usage.completion_tokens == 1
 
 
 def test_text_is_held_back_where_a_stop_or_a_character_may_begin() -> None:

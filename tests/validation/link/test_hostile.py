@@ -6,9 +6,10 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.sync.server import serve
 
-from tests.validation.link.hostile import CONTEXT, V, opening
-from tests.validation.link.served import LONGEST_S, device_of, ended, served, until
+from tests.validation.link.hostile import CONTEXT, V, mutated, opening
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -28,7 +29,6 @@ from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, pack
-from validation.errors import UserError
 from validation.link import device as device_module
 from validation.link import engine as engine_module
 from validation.link.engine import Engine, ReceivedRound, ServedText
@@ -57,51 +57,31 @@ def text_of(pair: Pair, name: str) -> list[int]:
     return decode(pair, [Prompt(name, "0", "")], SharedSeed(3), new_tokens=POSITIONS, seed=2)[0].tokens
 
 
-def closed_as_silent(socket: Any) -> None:
-    """Wait until a server ends a connection whose device was silent or too slow."""
-    assert '"error": "Silent"' in str(socket.recv(10))
-    with pytest.raises(ConnectionClosed):
-        socket.recv(10)
-
-
-def test_a_device_that_opens_no_text_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(opening_s=0.1)) as server, connect(server.address) as peer:
-        peer.recv(5)
-        closed_as_silent(peer)
-
-
-def test_a_device_that_is_silent_within_a_text_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(idle_s=0.1)) as server, connect(server.address) as peer:
+@pytest.mark.parametrize("way", ["opens no text", "is silent within a text", "is too slow"])
+def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair: Pair, way: str) -> None:
+    within, over = way == "is silent within a text", threading.Event()
+    limits = Limits(idle_s=0.1) if within else Limits(opening_s=0.3)
+    with Running(pair, limits=limits) as server, connect(server.address) as peer:
         pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
-        peer.send(pipe.seal(OPEN, to_json(opening(SharedSeed(3)))))
-        peer.recv(5)
-        closed_as_silent(peer)
-
-
-def test_a_device_whose_frame_comes_too_slowly_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(opening_s=0.4)) as server, connect(server.address) as peer:
-        peer.recv(5)
-        over = threading.Event()
-
-        def pieces() -> Iterator[bytes]:
-            while not over.wait(0.05):
-                yield b"x"  # a fragment of one frame that never ends
 
         def send() -> None:
-            with suppress(ConnectionClosed):
-                peer.send(pieces())
+            with suppress(ConnectionClosed):  # fragments of one frame that never ends
+                peer.send(iter(lambda: b"x" * (not over.wait(0.05)), b""))
 
         sending = threading.Thread(target=send, daemon=True)
-        sending.start()
-        try:
-            closed_as_silent(peer)
-        finally:
-            over.set()
-            ended(sending)
+        if within:
+            peer.send(pipe.seal(OPEN, to_json(opening(SharedSeed(3)))))
+            peer.recv(5)
+        if way == "is too slow":
+            sending.start()
+        assert '"error": "Silent"' in str(peer.recv(10))
+        with pytest.raises(ConnectionClosed):
+            peer.recv(10)
+        over.set()
 
 
 def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(opening_s=0.1)) as server:
+    with Running(pair, limits=Limits(opening_s=0.1)) as server:
         host, port = server.address.removeprefix("ws://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as raw:
             raw.sendall(b"GET / HTTP/1.1\r\n")
@@ -119,7 +99,7 @@ def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: 
                 await asyncio.sleep(60)  # as a send does whose buffers are full
         await send(self, data, *given)
 
-    with served(pair, limits=Limits(idle_s=0.3)) as server, connect(server.address) as peer:
+    with Running(pair, limits=Limits(idle_s=0.3)) as server, connect(server.address) as peer:
         port = peer.socket.getsockname()[1]
         monkeypatch.setattr(ServerConnection, "send", stuck)
         pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
@@ -184,7 +164,7 @@ def test_a_device_that_names_a_session_in_use_gets_its_own_text(pair: Pair, monk
     """The server cannot tell it from a device whose cut connection it has not seen end, so it serves both."""
     monkeypatch.setattr(device_module.secrets, "token_hex", lambda size: "ab" * size)
     with (
-        served(pair) as server,
+        Running(pair) as server,
         device_of(pair, server.address) as first,
         device_of(pair, server.address) as second,
         device_of(pair, server.address) as third,
@@ -262,28 +242,39 @@ def attack(address: str, which: tuple[Method, dict[str, Any], bytes], said: list
     method, changed, message = which
     with connect(address) as socket, suppress(ConnectionClosed, TimeoutError):
         pipe = Pipe(greeting_of(socket.recv(5)).nonce, None, server=False)
-        socket.send(pipe.seal(OPEN, to_json(replace(opening(method), **changed))))
-        answer = socket.recv(20)
-        for _ in range(ROUNDS):
-            if isinstance(answer, str):
+        frame = pipe.seal(OPEN, to_json(replace(opening(method), **changed)))
+        for _ in range(ROUNDS + 1):
+            socket.send(frame)
+            if isinstance(answer := socket.recv(20), str):
                 said.append(answer)
                 return
-            socket.send(pipe.seal(ROUND, round_body([], message, V)))
-            answer = socket.recv(20)
+            frame = pipe.seal(ROUND, round_body([], message, V))
 
 
-def beside(pair: Pair, others: Callable[[str], None]) -> None:
-    """Write three texts in shared passes, as the loop does, while others do what they like."""
+def garble(address: str, said: list[str]) -> None:
+    """Send openings that were changed under way."""
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        with connect(address) as socket:
+            frame = Pipe(greeting_of(socket.recv(5)).nonce, None, server=False).seal(
+                OPEN, to_json(opening(SharedSeed(3)))
+            )
+            socket.send(mutated(frame, [frame], rng) + b"\0")
+            said.append(str(socket.recv(5)))
+
+
+def test_hostile_openings_drafts_and_frames_change_no_other_text(pair: Pair) -> None:
     methods: dict[str, Method] = {"a": FixedLength(2), "b": SharedSeed(3), "c": BlockVerification(3)}
-    found: dict[str, list[int]] = {}
+    found, said = dict[str, list[int]](), list[str]()
 
-    def write(name: str) -> None:
+    def write(name: str) -> None:  # in shared passes, as the loop does
         with device_of(pair, server.address) as device:
             found[name] = device.generate(methods[name], [0], name=name, seed=2, new_tokens=LENGTHS[name]).tokens
 
-    with served(pair, limits=Limits(batch=8, wait_s=0.05)) as server:
-        threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in methods]
-        threads.append(threading.Thread(target=others, args=(server.address,), daemon=True))
+    with Running(pair, limits=Limits(batch=8, wait_s=0.05)) as server:
+        crowd: list[Any] = [partial(write, name) for name in methods]
+        crowd += [partial(attack, server.address, one, said) for one in HOSTILE]
+        threads = [threading.Thread(target=one, daemon=True) for one in (*crowd, partial(garble, server.address, said))]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -294,63 +285,39 @@ def beside(pair: Pair, others: Callable[[str], None]) -> None:
         name: decode(pair, [Prompt(name, "0", "")], method, new_tokens=LENGTHS[name], seed=2)[0].tokens
         for name, method in methods.items()
     }
-
-
-def test_hostile_openings_and_drafts_change_no_other_text(pair: Pair) -> None:
-    said: list[str] = []
-
-    def attacks(address: str) -> None:
-        crowd = [threading.Thread(target=attack, args=(address, one, said), daemon=True) for one in HOSTILE]
-        for thread in crowd:
-            thread.start()
-        for thread in crowd:
-            ended(thread)
-
-    beside(pair, attacks)
-    assert len(said) > 12
-    assert not [one for one in said if "could not serve" in one]
+    assert len(said) > 16
+    assert all('"error"' in one and "could not serve" not in one for one in said)
     assert sum("The temperature is" in one for one in said) == 7
 
 
-def served_text(pair: Pair, name: str, prompt: list[int]) -> ServedText:
-    terms = Terms.of(SharedSeed(3))
-    given = Opening("t", "q", [terms.plain()], name, 1, 1.0, 1.0, 12, prompt, [], "s")
-    return ServedText(pair, given, terms)
-
-
-def passed(pair: Pair, names: dict[str, list[int]]) -> dict[str, Any]:
+def passed(pair: Pair, *names: str) -> dict[str, Any]:
     """Return the answers of one pass over a round of each text."""
-    texts = [served_text(pair, name, prompt) for name, prompt in names.items()]
-    rounds = [ReceivedRound([], [Draft(0), Draft(1)]) for _ in texts]
-    return dict(zip(names, Engine(pair).run(texts, rounds), strict=True))
+    terms = Terms.of(SharedSeed(3))
+    given = [Opening("t", "q", [terms.plain()], name, 1, 1.0, 1.0, 12, [0], [], "s") for name in names]
+    rounds = [ReceivedRound([], [Draft(0), Draft(1)]) for _ in names]
+    return dict(zip(names, Engine(pair).run([ServedText(pair, one, terms) for one in given], rounds), strict=True))
 
 
-def test_an_error_in_the_answer_to_one_text_is_its_own(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = {name: passed(pair, {name: [0]})[name] for name in ("a", "b")}
-    verify = engine_module.verify
+@pytest.mark.parametrize("where", ["answer", "pass"])
+def test_an_error_of_one_text_is_its_own(pair: Pair, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """A pass that fails together is repeated for each text alone."""
+    alone = passed(pair, "a") | passed(pair, "b")
+    verify, read = engine_module.verify, Engine._read
 
-    def failing(method: Any, session: Any, *given: Any) -> Any:
+    def bad_answer(method: Any, session: Any, *given: Any) -> Any:
         if session.noise.names == ["bad"]:
             raise KeyError("bad")
         return verify(method, session, *given)
 
-    monkeypatch.setattr(engine_module, "verify", failing)
-    found = passed(pair, {"a": [0], "bad": [0], "b": [0]})
+    def bad_pass(self: Engine, texts: Any, *given: Any) -> Any:
+        if any(text.opening.name == "bad" for text in texts):
+            raise KeyError("too many positions")
+        return read(self, texts, *given)
+
+    if where == "answer":
+        monkeypatch.setattr(engine_module, "verify", bad_answer)
+    else:
+        monkeypatch.setattr(Engine, "_read", bad_pass)
+    found = passed(pair, "a", "bad", "b")
     assert isinstance(found.pop("bad"), KeyError)
-    assert found == alone
-
-
-def test_a_pass_that_fails_together_is_repeated_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose local attention counts back needs positions for the longest text with the most drafts."""
-    alone = {name: passed(pair, {name: [0]})[name] for name in ("a", "b")}
-    read = Engine._read
-
-    def failing(self: Engine, texts: Any, until: Any, rows: Any) -> Any:
-        if any(len(text.opening.prompt) > 5 for text in texts):
-            raise UserError("too many positions")
-        return read(self, texts, until, rows)
-
-    monkeypatch.setattr(Engine, "_read", failing)
-    found = passed(pair, {"a": [0], "long": [0] * 6, "b": [0]})
-    assert isinstance(found.pop("long"), UserError)
     assert found == alone

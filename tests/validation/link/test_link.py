@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +22,16 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from tests.validation.link.served import device_of, served, small_pair
+from tests.validation.link.served import Running, device_of
 from tests.validation.tiny_texts import table_pair
-from validation.collection.prompts import Prompt
+from validation.collection.collect import encode_prompts
+from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (
     BlockVerification,
     Dssd,
+    DssdCertified,
     FixedLength,
     FlexSpec,
     PromptLookup,
@@ -35,20 +39,12 @@ from validation.decoding.methods.multi_draft import (
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-from validation.decoding.methods.single_draft import (
-    CloudOnly,
-    CuHlmCertified,
-    CuHlmOffline,
-    Hlm,
-    RandHlm,
-    UHlm,
-)
-from validation.decoding.methods.split import DssdCertified
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
 from validation.errors import UserError
 from validation.link.formats import Terms
-from validation.link.remote import RefusedError
+from validation.link.remote import RefusedError, Remote
 from validation.link.wire import LinkError
-from validation.models.pair import Pair
+from validation.models.pair import Pair, load_pair
 
 METHODS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
@@ -70,28 +66,6 @@ METHODS: list[Callable[[], Method]] = [
     PromptLookup,
     CloudOnly,
 ]
-POSITIONS = 6
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(POSITIONS)
-
-
-@pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
-def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Method]) -> None:
-    names = [f"text {n}" for n in range(4)]
-    expected = [decode(pair, [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)[0] for name in names]
-    with served(pair) as server, device_of(pair, server.address) as device:
-        found = [device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS) for name in names]
-        assert device.remote.connections == (len(names) if make().streamed else 1)
-    assert [one.tokens for one in found] == [one.tokens for one in expected]
-    if make().streamed:  # its rounds depend on the times
-        return
-    told = [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in found]
-    assert told == [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in expected]
-
-
 LINE = UncertaintyLine(1.0, 0.0)
 POLICIES = {
     "lattice rows": DevicePolicy(3, 1.0, threshold_rule(3), LatticeRows(100, top_k=2)),
@@ -107,22 +81,30 @@ POLICIES = {
     "streamed": DevicePolicy(3, 1.0, threshold_rule(1), StreamedTokens(), bonus=False),
     "server alone": DevicePolicy(3, 1.0, threshold_rule(0), LatticeRows(100)),
 }
+POSITIONS = 6
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_runs_as_in_the_loop(pair: Pair, name: str) -> None:
-    policy = POLICIES[name]
-    settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": policy.temperature}
-    names = [f"text {n}" for n in range(4)]
-    expected = [decode(pair, [Prompt(name, "0", "")], Planned(policy), **settings)[0] for name in names]
-    with served(pair) as server, device_of(pair, server.address) as device:
-        found = [device.generate(Planned(policy), [0], name=name, **settings) for name in names]
+EVERY = [*METHODS, *(partial(Planned, policy) for policy in POLICIES.values())]
+
+
+@pytest.mark.parametrize("make", EVERY, ids=[*(make().name for make in METHODS), *POLICIES])
+def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> None:
+    method, names = make(), [f"text {n}" for n in range(4)]
+    warm = method.policy.temperature if isinstance(method, Planned) else 1.0
+    settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": warm}
+    expected = [decode(pair, [Prompt(name, "0", "")], make(), **settings)[0] for name in names]
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        found = [device.generate(make(), [0], name=name, **settings) for name in names]
+        assert device.remote.connections == (len(names) if method.streamed else 1)
     assert [one.tokens for one in found] == [one.tokens for one in expected]
+    if not method.streamed:  # whose rounds depend on the times
+        told = [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in found]
+        assert told == [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in expected]
 
 
 def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
     mine, other = (Planned(replace(POLICIES["seeded"], planned_for=f"3 q {target}")) for target in ("p", "other"))
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
         assert len(device.generate(mine, [0], name="a", seed=1, new_tokens=2).tokens) == 2
         with pytest.raises(RefusedError, match="planned for other models"):
             device.generate(other, [0], name="a", seed=1, new_tokens=2)
@@ -144,7 +126,7 @@ def test_blocks_need_whole_distributions() -> None:
 def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
     told: list[int] = []
     (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(2), new_tokens=POSITIONS, seed=2)
-    with served(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
+    with Running(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
         again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
     assert told == found.tokens == again.tokens == expected.tokens
@@ -154,7 +136,7 @@ def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
     ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
     for name in "abc":
         (expected,) = decode(ends, [Prompt(name, "0", "")], SharedSeedStreamed(), new_tokens=20, seed=1)
-        with served(ends) as server, device_of(ends, server.address) as device:
+        with Running(ends) as server, device_of(ends, server.address) as device:
             found = device.generate(SharedSeedStreamed(), [0], name=name, seed=1, new_tokens=20)
         assert found.tokens == expected.tokens
         assert found.ended
@@ -162,8 +144,51 @@ def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
 
 def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:
     with (
-        served(pair, tokenizer="another") as server,
+        Running(pair, tokenizer="another") as server,
         pytest.raises(RefusedError, match="fingerprint another"),
         device_of(pair, server.address),
     ):
         pass
+
+
+HEAD = 11
+"""Bytes of a frame beside the message: number, kind, no skipped tokens, and the envelope's mark and checksum."""
+
+
+@pytest.mark.parametrize(
+    ("messages", "sizes"),
+    [
+        (SeededTokens(), (24,)),
+        (LatticeRows(100, threshold=0.02), (400,)),
+        (LatticeRows(100, threshold=0.02), (40, 70, 400)),
+    ],
+)
+def test_sizes_are_the_policys_and_texts_do_not_change(
+    messages: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, up, down = load_pair("builtin"), list[int](), list[int]()
+    send, receive = Remote.send, Remote.receive
+
+    def sent(self: Remote, data: bytes) -> None:
+        up.append(len(data))
+        send(self, data)
+
+    def received(self: Remote, timeout_s: float | None = None) -> bytes:
+        data = receive(self, timeout_s)
+        down.append(len(data))
+        return data
+
+    monkeypatch.setattr(Remote, "send", sent)
+    monkeypatch.setattr(Remote, "receive", received)
+    plain = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(3), messages)
+    policy, prompts = replace(plain, message_sizes=sizes), builtin_prompts(limit=2)
+    wanted = decode(pair, prompts, Planned(plain), new_tokens=12, seed=4)
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        for prompt, tokens, own in zip(prompts, encode_prompts(pair, prompts, 12), wanted, strict=True):
+            up.clear(), down.clear()
+            found = device.generate(Planned(policy), tokens, name=prompt.id, seed=4, new_tokens=12)
+            assert found.tokens == own.tokens
+            opening, *rounds = up
+            assert {size - HEAD for size in rounds} <= set(sizes)
+            assert 1 << 12 <= opening < (1 << 12) + 32
+            assert len(set(down[1:])) == 1, down

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,11 @@ import torch
 
 from hlmtheory.channel import TraceLink
 from hlmtheory.policy import DevicePolicy, StreamedServer, StreamedTokens, threshold_rule
-from tests.validation.link.served import Relayed, relayed
-from validation.decoding.kv_cache import CachedModel
-from validation.link import pace
+from tests.validation.link.served import Relayed
+from validation.link import loops
 from validation.link.device_records import LinkRecord
-from validation.link.own_model import OwnModel
-from validation.link.pace import Pace
-from validation.link.received import Streamed
+from validation.link.loops import Pace, session_of
+from validation.link.received import OwnModel, Streamed
 from validation.link.relay import LinkModel
 from validation.models.pair import load_pair
 
@@ -40,41 +39,42 @@ class Clock:
         self.now += seconds + (self.late.pop(0) if self.late and seconds else 0.0)
 
 
-def test_what_a_pass_was_late_the_next_one_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, made, ends = Clock(0.0, 0.5, 0.25, 0.0, 0.0), Pace(1.0), []
-    monkeypatch.setattr(pace, "time", clock)
-    for own in (0.0, 0.0, 0.25, 0.75, 0.25):  # what a pass takes by itself
+@pytest.mark.parametrize(
+    ("late", "own", "expected"),
+    [
+        ([0.0, 0.5, 0.25, 0.0, 0.0], [0.0, 0.0, 0.25, 0.75, 0.25], [1.0, 2.5, 3.25, 4.0, 5.0]),
+        ([], [5.0, 0.25, 0.25], [5.0, 5.25, 6.0]),
+    ],
+)
+def test_what_a_pass_was_late_the_next_one_is_shorter(
+    monkeypatch: pytest.MonkeyPatch, late: list[float], own: list[float], expected: list[float]
+) -> None:
+    clock, pace, ends = Clock(*late), Pace(1.0), []
+    monkeypatch.setattr(loops, "time", clock)
+    for seconds in own:  # what a pass takes by itself
         began = clock.now
-        clock.now += own
-        made.wait(began)
+        clock.now += seconds
+        pace.wait(began)
         ends.append(clock.now)
-    assert ends == [1.0, 2.5, 3.25, 4.0, 5.0]
-
-
-def test_a_pass_that_takes_longer_is_made_up_for_by_the_next_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, made, ends = Clock(), Pace(1.0), []
-    monkeypatch.setattr(pace, "time", clock)
-    for own in (5.0, 0.25, 0.25):
-        began = clock.now
-        clock.now += own
-        made.wait(began)
-        ends.append(clock.now)
-    assert ends == [5.0, 5.25, 6.0]
+    assert ends == expected
 
 
 POLICY = DevicePolicy(4, 1.0, threshold_rule(1), StreamedTokens(), bonus=False)
-KNOWN = {"session": b"text 0001", "seed": 5, "position": 2}
+KNOWN: dict[str, Any] = {"session": b"text 0001", "seed": 5, "position": 2}
 TOKENS = 6
 
 
-class Server:
-    """A server of one text that always writes token 1; it answers a message when the device next listens."""
+class Peer:
+    """A server that always writes token 1 and answers when the device next listens; and a draft model that is wrong."""
 
-    nonce, key, version = KNOWN["session"], None, "target"
+    version, key, pace = "target", None, Pace()
 
-    def __init__(self, *, deaf: int) -> None:
+    def __init__(self, deaf: int) -> None:
         self.side = StreamedServer(POLICY, **KNOWN, used=set())
-        self.sent, self.deaf, self.quiet = 0, deaf, 0
+        self.deaf, self.quiet, self.sent, self.begun = deaf, 0, 0, 0
+
+    def greeting(self) -> SimpleNamespace:
+        return SimpleNamespace(nonce=KNOWN["session"].hex())
 
     def send(self, message: bytes) -> None:
         self.sent += 1
@@ -88,59 +88,43 @@ class Server:
         return self.side.verify(np.eye(4)[[1]])
 
     def heard(self) -> None:
-        """Take no note."""
-
-
-class Draft:
-    """A draft model of two layers that is sure of one token."""
-
-    def __init__(self, token: int, pace: Pace) -> None:
-        self.row, self.pace, self.begun = torch.eye(4)[token] * 50, pace, 0
+        pass
 
     def logits(self, _text: list[int], at_layer: Callable[[], None]) -> torch.Tensor:
         self.begun += 1
         for _ in range(2):
             at_layer()
-        return self.row
-
-
-def received(token: int, deaf: int, pace: Pace) -> tuple[Streamed, Server, Draft]:
-    one, remote, own = Streamed.__new__(Streamed), Server(deaf=deaf), Draft(token, pace)
-    one.remote, one.own, one.policy, one.text = remote, own, POLICY, []
-    one.session = SimpleNamespace(stream_keys=[5], new_tokens=TOKENS, pair=SimpleNamespace(end_tokens=()))
-    one.opening, one.record = SimpleNamespace(prompt=[0, 0]), LinkRecord("streamed", "0", "here", 1, 1.0, 1.0)
-    one.on_answer = one.on_tokens = None
-    return one, remote, own
+        return torch.eye(4)[0] * 50
 
 
 @pytest.mark.parametrize("deaf", [1, 2])
 def test_a_draft_behind_a_mismatch_ends_in_its_layers(deaf: int) -> None:
-    one, remote, own = received(0, deaf, Pace())
+    one, peer = Streamed.__new__(Streamed), Peer(deaf)
+    one.remote, one.own, one.policy, one.text, one.on_answer, one.on_tokens = peer, peer, POLICY, [], None, None
+    one.session = SimpleNamespace(stream_keys=[5], new_tokens=TOKENS, pair=SimpleNamespace(end_tokens=()))
+    one.opening, one.record = SimpleNamespace(prompt=[0, 0]), LinkRecord("streamed", "0", "here", 1, 1.0, 1.0)
     one.once()
     assert one.text == [1] * TOKENS
-    assert remote.sent == TOKENS  # none of the drafts behind a mismatch was sent
-    assert own.begun == 2 * TOKENS - 1  # the last answer is heard in a layer of one that is not wanted either
+    assert peer.sent == TOKENS  # none of the drafts behind a mismatch was sent
+    assert peer.begun == 2 * TOKENS - 1  # the last answer is heard in a layer of one that is not wanted either
 
 
 def test_a_pass_that_is_given_up_leaves_the_model_as_it_was() -> None:
-    pair = load_pair("builtin", device="cpu")
-    models = [CachedModel(pair.draft, pair.vocabulary, pair.device, 1, 12, pair.context) for _ in range(2)]
-    own = [OwnModel.__new__(OwnModel) for _ in models]
-    for each, model in zip(own, models, strict=True):
-        each.model, each.prompt, each.tokens = model, [5, 6, 7], np.zeros((1, 12), dtype=np.int64)
-        each.turn = threading.Lock()
-    calls: list[int] = []
+    pair, calls = load_pair("builtin", device="cpu"), list[int]()
+    session = session_of(pair, [5, 6, 7], "a", 1, 1.0, 1.0, 7)
+    stopped, own = (OwnModel(session, [5, 6, 7], threading.Lock(), Pace()) for _ in range(2))
 
     def stop() -> None:
         calls.append(1)
         if len(calls) == 2:
             raise KeyError
 
-    own[0].logits([8])
+    stopped.logits([8])
     with pytest.raises(KeyError):
-        own[0].logits([8, 9], stop)
+        stopped.logits([8, 9], stop)
     assert len(calls) == 2
-    assert torch.equal(own[0].logits([8, 4]), (own[1].logits([8]), own[1].logits([8, 4]))[1])
+    own.logits([8])
+    assert torch.equal(stopped.logits([8, 4]), own.logits([8, 4]))
 
 
 FAST = 1e9
@@ -148,45 +132,34 @@ LATE_S = 10.0
 """A busy machine may be late; nothing may be early."""
 
 
-@contextmanager
-def echo() -> Iterator[str]:
-    """An address that sends back what it gets, until the stream ends."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    listening.settimeout(20)
+class Echo(socketserver.BaseRequestHandler):
+    """Sends back what it gets, until the stream ends."""
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection:
-                connection.settimeout(20)
-                try:
-                    while data := connection.recv(65536):
-                        connection.sendall(data)
-                except OSError:
-                    continue
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"ws://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        listening.close()
+    def handle(self) -> None:
+        with suppress(OSError):
+            while data := self.request.recv(65536):
+                self.request.sendall(data)
 
 
-def send(connection: socket.socket, data: bytes) -> None:
-    """Send bytes; the peer may reset the connection before their end."""
-    with suppress(OSError):
-        connection.sendall(data)
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield "ws://{}:{}".format(*server.server_address)
+        server.shutdown()
 
 
 def through(relay: Relayed, data: bytes) -> tuple[bytes, float]:
     """Send bytes and read them back; return them, and the seconds."""
-    with socket.create_connection((relay.host, relay.port), timeout=20) as connection:
+    with socket.create_connection(relay.place, timeout=20) as connection:
+
+        def send() -> None:
+            with suppress(OSError):  # the peer may reset the connection before their end
+                connection.sendall(data)
+
         began = time.perf_counter()
-        threading.Thread(target=send, args=(connection, data), daemon=True).start()
+        threading.Thread(target=send, daemon=True).start()
         found = b""
         while len(found) < len(data) and (part := connection.recv(65536)):
             found += part
@@ -203,26 +176,26 @@ def through(relay: Relayed, data: bytes) -> tuple[bytes, float]:
     ],
     ids=["up", "down", "round trip", "recorded"],
 )
-def test_bytes_take_the_time_of_the_link(model: dict[str, Any], expected: float) -> None:
+def test_bytes_take_the_time_of_the_link(address: str, model: dict[str, Any], expected: float) -> None:
     data = bytes(range(250)) * 200  # 400,000 bits
-    with echo() as address, relayed(LinkModel(**model), address) as relay:
+    with Relayed(LinkModel(**model), address) as relay:
         found, seconds = through(relay, data)
     assert found == data
     assert 0.98 * expected - 0.003 <= seconds <= expected + LATE_S
 
 
-def test_a_lost_segment_comes_one_round_trip_later_and_in_order() -> None:
+def test_a_lost_segment_comes_one_round_trip_later_and_in_order(address: str) -> None:
     data = bytes(range(256)) * 100
     model = LinkModel(FAST, FAST, rtt_s=0.02, loss=0.5, seed=3)
-    with echo() as address, relayed(model, address) as relay:
+    with Relayed(model, address) as relay:
         found, seconds = through(relay, data)
     assert found == data
     assert seconds > 0.04
 
 
 @pytest.mark.parametrize("cuts", [{"cut_bytes": [1000]}, {"cuts_s": [0.1]}], ids=["bytes", "time"])
-def test_a_cut_resets_the_connection(cuts: dict[str, Any]) -> None:
-    with echo() as address, relayed(LinkModel(80e3, FAST, **cuts), address) as relay:
+def test_a_cut_resets_the_connection(address: str, cuts: dict[str, Any]) -> None:
+    with Relayed(LinkModel(80e3, FAST, **cuts), address) as relay:
         try:
             found, _ = through(relay, bytes(100_000))
         except OSError:

@@ -8,8 +8,8 @@ import threading
 import time
 import tracemalloc
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,32 +20,40 @@ from click.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.validation.link.commands import serving
-from tests.validation.link.hostile import cases, mutated, opening, tried
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served, until
+from tests.validation.link.hostile import cases, mutated, tried
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, until
 from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.errors import UserError
-from validation.link.addresses import keys_of, read_key, read_keys
+from validation.link.addresses import read_key, read_keys
+from validation.link.device_records import LinkRecord
 from validation.link.passes import Limits
 from validation.link.recording import probes
 from validation.link.relay import LinkModel
 from validation.link.remote import RefusedError, Remote, ServerAwayError
-from validation.link.wire import OPEN, ROUND, Pipe, greeting_of, to_json
 from validation.models import pair as pair_module
 from validation.models.pair import Pair
 from validation.planning.from_run import measured_in
 from validation.planning.run_record import RunRecord
 
-KEY = b"0123456789abcdef"
+KEY, ONE, TWO = b"0123456789abcdef", b"1" * 32, b"2" * 32
+
+
+def write(device: Any, method: Method | None = None, new_tokens: int = 16, **options: Any) -> LinkRecord:
+    """Write a text, which is the loop's."""
+    method = method or SharedSeed(3)
+    found = device.generate(method, [0], name="a", seed=2, new_tokens=new_tokens, **options)
+    (expected,) = decode(device.pair, [Prompt("a", "0", "")], method, new_tokens=new_tokens, seed=2)
+    assert found.tokens == expected.tokens
+    return found
 
 
 def test_the_numbers_are_those_of_the_text(pair: Pair) -> None:
-    with served(pair) as server, device_of(pair, server.address) as device:
-        record = device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=8)
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        record = write(device, new_tokens=8)
         with urllib.request.urlopen(server.address.replace("ws:", "http:") + "/metrics", timeout=20) as page:
             kind, lines = page.headers["Content-Type"], page.read().decode().splitlines()
     assert kind.startswith("text/plain; version=")
@@ -55,32 +63,24 @@ def test_the_numbers_are_those_of_the_text(pair: Pair) -> None:
     assert "hlm_devices 1.0" in lines
 
 
-@pytest.mark.parametrize("key", [KEY, None])
-def test_both_sides_need_the_same_key(pair: Pair, key: bytes | None) -> None:
-    with served(pair, keys=(KEY,)) as server:
-        with device_of(pair, server.address, key=KEY) as device:
-            assert len(device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=3).tokens) == 3
-        wrong = None if key is None else key[::-1]
-        assert refusal(pair, server.address, wrong).startswith(
-            "The server wants a key" if wrong is None else "The server refused: AuthenticationError"
-        )
-    with served(pair) as server:
-        assert refusal(pair, server.address, KEY).startswith("The server has no key")
-
-
-def refusal(pair: Pair, address: str, key: bytes | None) -> str:
-    """Return why a device with a key is refused."""
-    try:
-        with device_of(pair, address, key=key) as device:
-            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=3)
-    except RefusedError as error:
-        return str(error)
-    return ""
+@pytest.mark.parametrize(
+    ("keys", "key", "said"),
+    [
+        ((KEY,), KEY, ""),
+        ((KEY,), KEY[::-1], "The server refused: AuthenticationError"),
+        ((KEY,), None, "The server wants a key"),
+        (None, KEY, "The server has no key"),
+    ],
+)
+def test_both_sides_need_the_same_key(pair: Pair, keys: Any, key: bytes | None, said: str) -> None:
+    refused: Any = pytest.raises(RefusedError, match=said) if said else nullcontext()
+    with Running(pair, keys=keys) as server, refused, device_of(pair, server.address, key=key) as device:
+        write(device, new_tokens=3)
 
 
 def test_a_full_server_says_when_to_come_again(pair: Pair) -> None:
     limits = Limits(devices=1, retry_s=0.05)
-    with served(pair, limits=limits) as server, device_of(pair, server.address):
+    with Running(pair, limits=limits) as server, device_of(pair, server.address):
         with connect(server.address) as socket:
             said = json.loads(socket.recv(5))
         assert (said["error"], said["retry_s"]) == ("Busy", 0.05)
@@ -91,31 +91,8 @@ def test_a_full_server_says_when_to_come_again(pair: Pair) -> None:
             pass
 
 
-def test_hostile_frames_are_refused_by_name_and_others_go_on(pair: Pair) -> None:
-    rng, said = np.random.default_rng(3), list[str]()
-    first = to_json(opening(SharedSeed(3)))
-    with served(pair) as server, device_of(pair, server.address) as device:
-
-        def attack(tokens: list[int]) -> None:
-            with connect(server.address) as socket:
-                pipe = Pipe(greeting_of(socket.recv(5)).nonce, None, server=False)
-                if rng.random() < 0.5:
-                    socket.send(pipe.seal(OPEN, first))
-                    socket.recv(5)
-                    socket.send(pipe.seal(ROUND, rng.bytes(30)))
-                else:
-                    socket.send(mutated(pipe.seal(OPEN, first), [first], rng) + b"\0")
-                said.append(str(socket.recv(5)))
-
-        record = device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=16, on_tokens=attack)
-    (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(3), new_tokens=16, seed=2)
-    assert record.tokens == expected.tokens
-    assert len(said) >= 4
-    assert all('"error"' in one and "could not serve" not in one for one in said)
-
-
 def test_a_frame_beyond_the_limit_is_not_read(pair: Pair) -> None:
-    with served(pair) as server, connect(server.address) as socket:
+    with Running(pair) as server, connect(server.address) as socket:
         socket.recv(5)
         socket.send(bytes(2**20 + 1))
         with pytest.raises(ConnectionClosed, match="1009"):
@@ -142,24 +119,11 @@ def test_a_mutated_frame_is_valid_or_refused_by_name(case: tuple[str, Any, list[
     assert most < 20e6
 
 
-def test_the_commands_refuse_with_code_2() -> None:
-    for words in (
-        ["serve", "--listen", "0.0.0.0:7070"],
-        ["link", "--listen", "0.0.0.0:7071"],
-        ["device", "--method", "small only"],
-    ):
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 2, (words, done.output)
-        assert done.output.count("\n") == 1, done.output
-
-
-ONE, TWO, THREE = (letter * 32 for letter in (b"1", b"2", b"3"))
-
-
-@pytest.fixture
-def server(pair: Pair) -> Iterator[Running]:
-    with served(pair, keys=(ONE, TWO)) as running:
-        yield running
+@pytest.mark.parametrize("line", ["serve --listen 0.0.0.0:7070", "link --listen 0.0.0.0:7071"])
+def test_an_address_that_others_reach_needs_a_key(line: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 2
+    assert "which other machines reach" in done.output
 
 
 def take_keys(running: Running, *keys: bytes) -> None:
@@ -171,53 +135,31 @@ def take_keys(running: Running, *keys: bytes) -> None:
     asyncio.run_coroutine_threadsafe(now(), running.loop).result(LONGEST_S)
 
 
-def write(device: Any, method: Method | None = None, **options: Any) -> list[int]:
-    """Write a text of 16 tokens."""
-    return list(device.generate(method or SharedSeed(3), [0], name="a", seed=2, new_tokens=16, **options).tokens)
-
-
 @pytest.mark.parametrize(
     "make", [lambda: SharedSeed(3), SharedSeedStreamed, lambda: None], ids=["rounds", "streamed", "server"]
 )
-def test_a_key_is_withdrawn_within_a_text(pair: Pair, server: Running, make: Callable[[], Method | None]) -> None:
-    server.engine.stretch_s = 0.01
+def test_a_key_is_withdrawn_within_a_text(pair: Pair, make: Callable[[], Method | None]) -> None:
     written: list[int] = []
-    with device_of(pair, server.address, key=TWO) as other:
-        before = write(other)
+    with (
+        Running(pair, keys=(ONE, TWO), stretch_s=0.01) as server,
+        device_of(pair, server.address, key=TWO) as other,
+    ):
 
         def withdraw(tokens: list[int]) -> None:
             if not written:
                 take_keys(server, TWO)
             written.extend(tokens)
 
-        with (
-            device_of(pair, server.address, key=ONE) as device,
-            pytest.raises(RefusedError, match="WithdrawnError: the key of this device was withdrawn"),
-        ):
-            device.generate(make(), [0], name="a", seed=2, new_tokens=16, on_tokens=withdraw)
+        write(other)
+        with device_of(pair, server.address, key=ONE) as device:
+            for method, watched in ((make(), {"on_tokens": withdraw}), (SharedSeed(3), {})):
+                with pytest.raises(RefusedError, match="WithdrawnError: the key of this device was withdrawn"):
+                    device.generate(method, [0], name="a", seed=2, new_tokens=16, **watched)
         assert 0 < len(written) < 16
-        assert write(other) == before
-    with (
-        device_of(pair, server.address, key=ONE) as device,
-        pytest.raises(RefusedError, match="WithdrawnError"),
-    ):
-        write(device)
-    take_keys(server, ONE, TWO)
-    with device_of(pair, server.address, key=ONE) as device:
-        assert write(device) == before
-
-
-def test_a_connection_that_waits_ends_too(pair: Pair, server: Running) -> None:
-    with device_of(pair, server.address, key=ONE) as device, connect(server.address) as unknown:
-        write(device)
-        unknown.recv(5)
-        take_keys(server, TWO)
-        said = device.remote._socket.recv(5)
-        assert '"error": "WithdrawnError"' in str(said)
-        with pytest.raises(ConnectionClosed):
-            device.remote._socket.recv(5)
-        unknown.send(b"x" * 40)  # it had not shown a key yet
-        assert '"error": "ForeignError"' in str(unknown.recv(5))
+        write(other)
+        take_keys(server, ONE, TWO)
+        with device_of(pair, server.address, key=ONE) as device:
+            write(device)
 
 
 @pytest.mark.parametrize("content", [TWO + b"\n", b"", b"short\n" + ONE, None], ids=["other", "empty", "short", "gone"])
@@ -226,51 +168,44 @@ def test_a_key_file_is_read_again(
 ) -> None:
     file = tmp_path / "keys.txt"
     file.write_bytes(ONE + b"\n\n" + TWO)
-    with served(pair, keys=read_keys(file), key_file=file) as server:
-        with device_of(pair, server.address, key=ONE) as device:
+    with Running(pair, keys=read_keys(file), key_file=file) as server:
+        with device_of(pair, server.address, key=ONE) as device, connect(server.address) as unknown:
             write(device)
+            unknown.recv(5)
             if content is None:
                 file.unlink()
             else:
                 file.write_bytes(content)
-            began = time.monotonic()
-            said = device.remote._socket.recv(LONGEST_S)
-            assert time.monotonic() - began < LONGEST_S  # two looks of half a second
+            said = device.remote._socket.recv(LONGEST_S)  # it waits for a text; after two looks of half a second
             assert '"error": "WithdrawnError"' in str(said)
+            with pytest.raises(ConnectionClosed):
+                device.remote._socket.recv(5)
+            unknown.send(b"x" * 40)  # it had not shown a key yet
+            assert '"error": "ForeignError"' in str(unknown.recv(5))
         assert server.server.keys == ((TWO,) if content == TWO + b"\n" else ())
     assert ("No device is served" in caplog.text) == (content != TWO + b"\n")
 
 
-def test_keys_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "keys.txt"
-    for content, said in (
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
         (b"\n", "has 0 bytes"),
         (ONE + b"\nshort\n", "has 5 bytes"),
         (b"x" * 65, "has 65 bytes"),
         (b"\n".join(b"%032d" % n for n in range(101)), "101 keys; a server has at most 100"),
-    ):
-        with pytest.raises(UserError, match=said):
-            keys_of(file, content)
-    file.write_bytes(ONE + b"\r\n" + TWO + b"\n")
-    assert read_keys(file) == (ONE, TWO)
-    with pytest.raises(UserError, match="holds 2 keys, and a device has one"):
-        read_key(file)
-
-
-KEY, NEW_TOKENS = b"0123456789abcdef", 12
-
-
-def written(device: Any, method: Method, **options: Any) -> None:
-    """Write a text that is the loop's."""
-    found = device.generate(method, [0], name="a", seed=2, new_tokens=NEW_TOKENS, **options)
-    (expected,) = decode(device.pair, [Prompt("a", "0", "")], method, new_tokens=NEW_TOKENS, seed=2)
-    assert found.tokens == expected.tokens
+        (ONE + b"\r\n" + TWO + b"\n", "holds 2 keys, and a device has one"),
+    ],
+)
+def test_keys_that_cannot_be_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "keys.txt").write_bytes(content)
+    with pytest.raises(UserError, match=said):
+        read_key(tmp_path / "keys.txt")
 
 
 def test_a_probe_wakes_at_a_cut_and_is_sent_again(pair: Pair) -> None:
     with (
-        served(pair) as server,
-        relayed(LinkModel(2e5, 2e5), server.address) as relay,
+        Running(pair) as server,
+        Relayed(LinkModel(2e5, 2e5), server.address) as relay,
         device_of(pair, relay.address, answer_s=60.0) as device,
     ):
         device.remote.hello()
@@ -306,9 +241,9 @@ def test_a_device_that_was_silent_connects_again(pair: Pair, method: Method, lim
             slept.append(1)
             time.sleep(0.3)
 
-    with served(pair, limits=limits) as server, device_of(pair, server.address) as device:
+    with Running(pair, limits=limits) as server, device_of(pair, server.address) as device:
         sleep([])
-        written(device, method, on_tokens=sleep)
+        write(device, method, on_tokens=sleep)
         assert server.server.metrics.value("hlm_refused_total", reason="Silent") >= 1
 
 
@@ -320,14 +255,14 @@ def test_a_frame_that_was_damaged_is_sent_again(pair: Pair, monkeypatch: pytest.
         send(self, data if len(damaged) != 3 else bytes([data[0] ^ 1]) + data[1:])
 
     monkeypatch.setattr(Remote, "send", damage)
-    with served(pair) as server, device_of(pair, server.address) as device:
-        written(device, SharedSeed(3))
+    with Running(pair) as server, device_of(pair, server.address) as device:
+        write(device)
         assert device.remote.connections == 2
 
 
 def test_an_address_has_few_connections_before_it_shows_a_key(pair: Pair) -> None:
     limits = Limits(unproved=2, retry_s=0.05)
-    with served(pair, keys=(KEY,), limits=limits) as server, ExitStack() as held:
+    with Running(pair, keys=(KEY,), limits=limits) as server, ExitStack() as held:
         for _ in range(4):
             held.enter_context(device_of(pair, server.address, key=KEY)).remote.hello()
         strangers = [held.enter_context(connect(server.address)) for _ in range(2)]
@@ -338,7 +273,7 @@ def test_an_address_has_few_connections_before_it_shows_a_key(pair: Pair) -> Non
         leaving = threading.Timer(0.3, strangers[0].close)
         leaving.start()
         with device_of(pair, server.address, key=KEY) as late:
-            written(late, SharedSeed(3))
+            write(late)
         ended(leaving)
 
 

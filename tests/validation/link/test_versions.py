@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.validation.decoding.test_versions import VersionTable
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -24,7 +24,7 @@ from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStream
 from validation.decoding.methods.single_draft import RandHlm
 from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine, ServedText
-from validation.link.passes import Limits, Metrics, SharedPasses
+from validation.link.passes import Limits
 from validation.link.relay import LinkModel
 from validation.models.pair import Pair
 from validation.models.versions import VersionedTarget
@@ -94,7 +94,7 @@ def expected(pair: Pair, make: Callable[[], Method], name: str, found: LinkRecor
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
 def test_an_update_and_a_roll_back_give_the_text_of_the_loop(pair: Pair, make: Callable[[], Method]) -> None:
     for name in "ab":
-        with served(**options(pair)) as server, device_of(pair, server.address) as device:
+        with Running(**options(pair)) as server, device_of(pair, server.address) as device:
             take = there_and_back(server)
             found = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=take)
             assert server.server.metrics.value("hlm_version", version="target") == 1
@@ -104,19 +104,15 @@ def test_an_update_and_a_roll_back_give_the_text_of_the_loop(pair: Pair, make: C
 
 def test_versions_differ(pair: Pair) -> None:
     """Without this the tests above could not fail."""
-    texts = [
-        expected(
-            pair, lambda: FixedLength(3), "a", LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]), "position"
-        )
-        for name in ("target", "v2")
-    ]
-    assert texts[0] != texts[1]
+    records = [LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]) for name in ("target", "v2")]
+    first, second = (expected(pair, lambda: FixedLength(3), "a", record, "position") for record in records)
+    assert first != second
 
 
 @pytest.mark.parametrize("make", [SharedSeedStreamed, None], ids=["streamed", "server"])
 def test_texts_without_rounds_switch_between_passes(pair: Pair, make: Callable[[], Method] | None) -> None:
     method = make() if make else None
-    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+    with Running(**options(pair)) as server, device_of(pair, server.address) as device:
         server.engine.stretch_s = 0.01
         take = there_and_back(server)
         found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
@@ -128,8 +124,8 @@ def test_devices_at_a_switch_and_cuts_keep_their_own_texts(pair: Pair) -> None:
     found: dict[str, LinkRecord] = {}
     cuts = np.cumsum(np.random.default_rng(7).integers(200, 1500, size=8)).tolist()
     with (
-        served(**options(pair), limits=Limits(batch=3, wait_s=0.02)) as server,
-        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+        Running(**options(pair), limits=Limits(batch=3, wait_s=0.02)) as server,
+        Relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
     ):
 
         def write(name: str) -> None:
@@ -160,41 +156,9 @@ def test_a_roll_back_finds_the_cache_of_its_version_again(pair: Pair, monkeypatc
         taken.append((text.cached, text.kept))
 
     monkeypatch.setattr(ServedText, "take_cache", spy)
-    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+    with Running(**options(pair)) as server, device_of(pair, server.address) as device:
         take = there_and_back(server)
         found = device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
         assert [name for _, name in server.server.parked] == ["v2"]
     (_, (update, _), (back, _)) = found.writers
     assert taken == [(3 + update - 1, 3 + back)]  # what v2 wrote is read; the prompt and the tokens before it are not
-
-
-def test_a_pass_holds_rounds_of_one_version() -> None:
-    class Passes:
-        """Stands in for an engine: keeps what each of its passes was given."""
-
-        pass_s = 0.0
-
-        def __init__(self) -> None:
-            self.passes: list[tuple[Any, ...]] = []
-
-        def run(self, texts: tuple[Any, ...], rounds: tuple[Any, ...]) -> list[str]:
-            self.passes.append(texts)
-            return [f"answer to {text}" for text in texts]
-
-    first, second = Passes(), Passes()
-
-    async def scenario() -> list[str]:
-        shared = SharedPasses(Limits(batch=3, wait_s=0.2), Metrics(lambda: 0))
-        shared.open = 5
-        given: list[tuple[Any, Any]] = [(first, "a"), (second, "b"), (first, "c"), (second, "d"), (first, "e")]
-        asked = [asyncio.create_task(shared.verify(engine, text, None)) for engine, text in given]  # type: ignore[arg-type]
-        await asyncio.sleep(0)  # all of them wait before the first pass
-        running = asyncio.create_task(shared.run())
-        try:
-            return await asyncio.wait_for(asyncio.gather(*asked), LONGEST_S)
-        finally:
-            running.cancel()
-
-    assert asyncio.run(scenario()) == [f"answer to {text}" for text in "abcde"]
-    assert first.passes == [("a", "c", "e")]
-    assert second.passes == [("b", "d")]

@@ -10,7 +10,7 @@ import pytest
 from hlmtheory.policy import CertifiedAnswers, DevicePolicy
 from hlmtheory.policy.answers import cut_answer
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
-from validation.planning.aims import aim_of, row_of
+from validation.planning.aims import aim_of, described
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
@@ -23,6 +23,12 @@ from validation.planning.setting import Setting, constant_link
 from validation.trace.reader import open_trace
 
 SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=0.04)
+
+
+def row_of(planner, family, setting=SLOW_DOWN):
+    """Return the row of a policy in a setting."""
+    aim = aim_of(planner, setting)
+    return next((described(planner, aim, one) for one in aim.rows if one.family == family), None)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +80,8 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
 
 
 def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
-    planner.setting = replace(SLOW_DOWN, risk_kind="token", risk_limit=0.02, draft_s=0.018).with_link(round_trip_s=5e-3)
+    link = replace(SLOW_DOWN.link, round_trip_s=5e-3)
+    planner.setting = replace(SLOW_DOWN, link=link, risk_kind="token", risk_limit=0.02, draft_s=0.018)
     option, _ = planner.ours(planner.setting)
     policy = policy_of(option, planner, VOCABULARY, None)
     assert DevicePolicy.from_json(policy.to_json()) == policy
@@ -91,12 +98,3 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     said = "Proved: the law of each token, given those before it, is within 0.02 of"
     assert any(note.startswith(said) for note in found.notes)
     assert found.gap is None
-
-
-def test_the_bytes_of_answers_are_kept_with_the_trace(trace, tmp_path):
-    opened, file = open_trace(trace), tmp_path / "answers.json"
-    profile = profile_of(opened)
-    first = answer_bits(opened, profile, file)
-    assert answer_bits(opened, profile, file) == first
-    file.write_text("damaged", encoding="utf-8")
-    assert answer_bits(opened, profile, file) == first

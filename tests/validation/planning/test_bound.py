@@ -93,7 +93,7 @@ def test_no_joint_law_of_draft_and_token_takes_fewer_rounds_than_rejection_sampl
         own = np.array([joint[y, y] for joint, y in zip(joints, text, strict=True)]) / p[at, text]
         best = np.minimum(1.0, q[at, text] / p[at, text])
         counts = [
-            expected_counts(alpha[:, None], np.ones((length, 1)), np.array([length]), most, wire=WIRE).table()[0]
+            expected_counts(alpha[:, None], np.ones((length, 1)), np.array([length]), most, wire=WIRE)[0]
             for alpha in (own, best)
         ]
         for name in ("exchanges", "drafts", "passes", "verified", "up_bits"):

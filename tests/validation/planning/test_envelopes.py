@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hlmtheory import policy
-from validation.planning.envelopes import SEALS, sealed
-from validation.planning.menu import OURS, Option
+from validation.planning.menu import OURS, SEALS, Option, sealed
 from validation.planning.rounds import COUNTS
 
 

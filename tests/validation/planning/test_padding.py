@@ -11,17 +11,13 @@ import pytest
 from hlmtheory.policy import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy, threshold_rule
 from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY, stored
-from validation.decoding.policy_file import read_policy
-from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, STREAMED, U_HLM, Option, options
+from validation.decoding.methods.planned import read_policy
+from validation.planning.menu import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, U_HLM, Option, options
 from validation.planning.message_length import longest_bytes, message_bits, token_bytes
 from validation.planning.padding import padded
 from validation.planning.positions import LATTICES
 from validation.planning.profile import CODECS, SEEDED, profile_of, reply_bits
-from validation.planning.request import Request
-from validation.planning.result import make
 from validation.planning.rounds import COUNTS
-from validation.planning.setting import Setting, constant_link
 from validation.trace.reader import open_trace
 
 UP, DOWN, EXCHANGES, PASSES = map(COUNTS.index, ("up_bits", "down_bits", "exchanges", "passes"))
@@ -109,16 +105,6 @@ def test_rivals_are_padded_or_say_that_they_tell_more(profile, plain):
         assert (one.leak_bits, of(two, FLEXSPEC)[label].leak_bits) == (0.0, 1.0)
         assert (of(two, FLEXSPEC)[label].counts[:, DOWN] <= one.counts[:, DOWN]).all()
     assert of(none, SERVER) == {label: one for (family, label), one in plain.items() if family == SERVER}
-
-
-def test_a_plan_names_who_breaks_the_limit_and_no_device_drafts_on(folder):
-    setting = Setting(constant_link(1e6, 0.02), 0.012, 0.030, leak_bits=0.0)
-    planner, _ = planner_of_trace(folder / "trace", setting, cache=folder / "cache")
-    rows = {row.policy: row for row in make(planner, Request(leak_bits=0.0)).rows}
-    assert STREAMED not in rows
-    assert "leak" in rows[U_HLM].breaks
-    assert not rows[OURS].breaks
-    assert all(one["policy"] != U_HLM for one in planner.menu())
 
 
 def test_the_command_writes_a_policy_with_its_sizes(folder, monkeypatch):

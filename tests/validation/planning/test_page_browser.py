@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import re
 import shutil
-import socket
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.validation.stored_traces import stored
 from validation.planning.measure import planner_of_trace
 from validation.planning.page import write_page
-from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.result import make
 
@@ -26,14 +20,6 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 if CHROMIUM is None:
     pytest.skip("there is no chromium: apt install chromium, or set CHROMIUM", allow_module_level=True)
 
-FIELDS = {
-    "rate": lambda one: one.rate_bps / 1e6,
-    "roundTrip": lambda one: 1e3 * one.round_trip_s,
-    "draft": lambda one: 1e3 * one.draft_s,
-    "verify": lambda one: 1e3 * one.verify_s,
-    "limit": lambda one: one.risk[1],
-}
-NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 BASE = Request(rate_bps=8e6, fading="rayleigh", round_trip_s=0.025, draft_s=0.008, verify_s=0.04)
 
 
@@ -53,30 +39,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def plan(folder):
-    """Return the planner of a request; the trace is measured once."""
-    planner, about = planner_of_trace(folder / "trace", BASE.setting(), cache=folder / "cache")
-    return lambda request: (Planner(planner.options, request.setting(), planner.split, planner.line), about)
-
-
-@pytest.fixture(scope="module")
-def command(plan):
-    """Return what ``hlm plan --json`` says at a request, without the menu: rows, verdict and the kind of the risk."""
-
-    def of(request: Request):
-        found = make(plan(request)[0], request)
-        return {"rows": [row.plain() for row in found.rows], "verdict": found.verdict, "risk": request.risk[0]}
-
-    return of
-
-
-@pytest.fixture(scope="module")
-def whole(plan):
-    """Return all that ``hlm plan --json`` says at a request."""
+def whole(folder):
+    """Return all that ``hlm plan --json`` says at a request; the trace is measured once."""
 
     @cache
     def of(request: Request):
-        planner, about = plan(request)
+        planner, about = planner_of_trace(folder / "trace", request.setting(), cache=folder / "cache")
         return make(planner, request).plain(request, planner, about)
 
     return of
@@ -105,116 +73,17 @@ def opened(browser, folder, whole):
     assert wrong == []
 
 
-def set_to(page, request: Request) -> None:
-    """Type the numbers of a request into the page's fields."""
-    page.select_option("#fading", request.fading)
-    page.select_option("#kind", request.risk[0])
-    if request.fading != "none":
-        page.fill("#snr", repr(decibels(request.snr)))
-    for name, value in FIELDS.items():
-        page.fill(f"#{name}", repr(value(request)))
-    settled(page)
-
-
-def settled(page) -> None:
-    """Wait until the page has drawn what was typed."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def decibels(ratio: float) -> float:
-    return round(float(math.log10(ratio)) * 10, 9)
-
-
-def table(page):
-    """The rows of the page: policy, then cell by cell the full number and the shown text."""
-    return page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll("#rows tr")].map((row) => [
-            row.querySelector("th").firstChild.textContent,
-            Object.fromEntries([["option", [null, row.querySelector(".option").textContent]],
-                ...[...row.querySelectorAll("td")].map((cell) => [cell.dataset.key,
-                    [cell.dataset.value === undefined ? null : Number(cell.dataset.value), cell.firstChild.textContent,
-                     cell.querySelector(".basis")?.textContent]])])]))"""
-    )
-
-
-def same_as(page, said) -> None:
-    """Assert that the page shows the command's rows and verdict; test_page_script.py compares every number."""
-    found = table(page)
-    assert list(found) == [row["policy"] for row in said["rows"]]
-    for row in said["rows"]:
-        here = found[row["policy"]]
-        assert here["option"][1] == row["option"]
-        assert here["median"][0] == pytest.approx(row["tokens_per_s_median"]["value"], rel=1e-7)
-        assert here["breaks"][1] == (", ".join(row["breaks"]) or "–")
-    assert NUMBER.sub("#", page.inner_text("#verdict")) == NUMBER.sub("#", said["verdict"])
-
-
-REQUESTS = [
-    replace(BASE, rate_bps=2e5, fading="none", round_trip_s=0.0),
-    replace(BASE, rate_bps=3e8, fading="rician", snr=100.0, risk=("text", 0.5), draft_s=0.001),
-    replace(BASE, risk=("token", 1.0), verify_s=0.2),
-]
-
-
-def test_the_page_says_what_the_command_says(opened, command):
+def test_a_slower_link_slows_the_rows(opened, whole):
     page = opened()
-    for request in REQUESTS:
-        set_to(page, request)
-        same_as(page, command(request))
-    page.click("#reset")
-    settled(page)
-    same_as(page, command(BASE))
-
-
-@pytest.mark.parametrize("guarded", [True, False])
-def test_the_page_itself_refuses_a_connection(browser, folder, whole, guarded):
-    """The control is the same page without its policy: there the connection arrives."""
-    file = write_page(folder / "policy.html", whole(BASE))
-    if not guarded:
-        file.write_text(re.sub("<meta http-equiv[^>]*>", "", file.read_text(encoding="utf-8")), encoding="utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        context = browser.new_context()
-        page = context.new_page()
-        page.goto(file.as_uri())
-        found = page.evaluate(
-            """async (address) => {
-                const broken = [];
-                addEventListener("securitypolicyviolation", (event) => broken.push(event.effectiveDirective));
-                fetch(address).catch(() => 0);
-                document.body.append(Object.assign(new Image(), { src: address }));
-                const script = document.createElement("script");
-                script.textContent = "window.ran = 1";
-                document.body.append(script);
-                await new Promise((done) => setTimeout(done, 300));
-                return [broken.sort(), window.ran ?? null];
-            }""",
-            f"http://127.0.0.1:{server.getsockname()[1]}/",
-        )
-        server.settimeout(0.5)
-        arrived = True
-        try:
-            server.accept()[0].close()
-        except TimeoutError:
-            arrived = False
-        context.close()
-    assert found == ([["connect-src", "img-src", "script-src-elem"], None] if guarded else [[], 1])
-    assert arrived is not guarded
-
-
-def test_hostile_names_do_not_run(browser, folder, whole):
-    hostile = "</script><script>window.ran=1</script><img src=x onerror=window.ran=1>"
-    said = json.loads(json.dumps(whole(BASE)))
-    said["evidence"]["trace"] = said["verdict"] = hostile
-    for one in said["menu"]:
-        one["option"] += hostile
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(write_page(Path(folder) / "hostile.html", said).as_uri())
-    page.wait_for_selector("#map .point")
-    assert page.evaluate("() => window.ran ?? null") is None
-    assert page.locator("img").count() == 0
-    assert hostile in page.inner_text("#rows")
-    context.close()
+    first = {row["policy"]: row["tokens_per_s_median"]["value"] for row in whole(BASE)["rows"]}
+    cell = "Number(row.querySelector('[data-key=median]').dataset.value)"
+    cells = f"row => [row.querySelector('th').firstChild.textContent, {cell}]"
+    shown = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
+    assert shown == pytest.approx(first, rel=1e-7)
+    page.fill("#rate", "0.1")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    slower = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
+    assert slower["FlexSpec"] < shown["FlexSpec"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

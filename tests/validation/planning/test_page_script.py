@@ -66,7 +66,7 @@ CELLS |= {"kilobytes": "kilobytes_per_token"}
         ("--risk", "text=.5", "--fading", "rayleigh", "--objective", "cost", "--time-price", "0.7"),
         ("--latency", "p90=900ms", "--objective", "goodput", "--energy", "2000mJ", "--risk", "text=.7"),
         ("--fading", "rician", "--k-factor", "4x", "--risk", "text=1", "--latency", "p95=900ms"),
-        ("--link-csv", "tram.csv", "--risk", "token=.3", "--confidence", ".5"),
+        ("--link-csv", "tram.csv", "--risk", "token=.3"),
     ],
     ids=["lossless", "capacity", "certified", "cost", "goodput", "rician", "recorded"],
 )

@@ -19,7 +19,6 @@ from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, ra
 from validation.planning.profile import CODECS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
-from validation.planning.truncated import _weighted
 from validation.trace.reader import TraceChunk, probabilities
 
 
@@ -191,18 +190,3 @@ def test_a_profile_is_kept_and_recognised(trace, profile, tmp_path):
     calls.clear()
     profile_of(stored(tmp_path / "other", seed=2), file, lambda *what: calls.append(what))
     assert calls  # another trace
-
-
-def test_no_size_is_the_residue_of_weights_that_are_all_skipped():
-    """At V = 49,152 the mean k of a threshold that skips everything was -5.908, and its 95% quantile V."""
-    vocabulary, rows = 49_152.0, 6
-    k, one = np.full(rows, vocabulary), np.ones(rows)
-    residue = np.array([-1.0, 0.5, 0.0, -0.3, 0.0, -0.2]) * 2.0**-53
-    found = _weighted(np.stack([one, residue, -residue, 0.0 * one], axis=1), k, 8.0 * k, 0.1 * one)
-    for name, sent in (("mean", vocabulary), ("p95", vocabulary), ("bits", 8.0 * vocabulary), ("bias", 0.1)):
-        np.testing.assert_allclose(found[name], [sent, 0.0, 0.0, 0.0])
-    some = _weighted(
-        np.array([[1.0], [0.0], [1e-3], [-(2.0**-53)]]), np.array([10.0, 40, 20, 90]), np.ones(4), np.ones(4)
-    )
-    assert found["mean"].min() >= 0.0
-    assert (some["mean"][0], some["p95"][0]) == (pytest.approx((10 + 0.02) / 1.001), 10.0)

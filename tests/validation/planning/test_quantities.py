@@ -35,19 +35,15 @@ def test_a_ratio_is_not_decibels():
     assert read.read_snr("--snr", "3x") == 3.0
 
 
-@pytest.mark.parametrize("text", ["80ms", "95=80ms", "p0=80ms", "p100=80ms", "p95=80"])
-def test_a_latency_names_its_percentile_and_unit(text):
-    with pytest.raises(UserError, match=r"--latency"):
-        read.read_latency(text)
-
-
-@pytest.mark.parametrize("text", [".1", "text", "text=", "text=2", "text=nan", "page=.1", "token=-1"])
-def test_a_risk_names_what_it_is_of(text):
-    with pytest.raises(UserError, match=r"--risk"):
-        read.read_risk(text)
-
-
-@pytest.mark.parametrize("text", ["3", "bits=-1", "bits=nan", "bits=7", "text=1"])
-def test_a_leak_is_in_bits(text):
-    with pytest.raises(UserError, match=r"--leak"):
-        read.read_leak(text)
+@pytest.mark.parametrize(
+    ("function", "option", "texts"),
+    [
+        (read.read_latency, "--latency", ["80ms", "95=80ms", "p0=80ms", "p100=80ms", "p95=80"]),
+        (read.read_risk, "--risk", [".1", "text", "text=", "text=2", "text=nan", "page=.1", "token=-1"]),
+        (read.read_leak, "--leak", ["3", "bits=-1", "bits=nan", "bits=7", "text=1"]),
+    ],
+)
+def test_a_limit_names_what_it_is_of_and_its_unit(function, option, texts):
+    for text in texts:
+        with pytest.raises(UserError, match=option):
+            function(text)

@@ -60,7 +60,7 @@ def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
         expected.append(drafts)
     found = until_spent(bits[:, None], budget)[:, 0]
     assert np.minimum(found, 5 - np.arange(5)).tolist() == expected
-    counts = expected_counts(accepted[:, None], bits[:, None], np.array([5]), found[:, None], wire=WIRE).table()[0]
+    counts = expected_counts(accepted[:, None], bits[:, None], np.array([5]), found[:, None], wire=WIRE)[0]
     total = np.zeros(len(COUNTS))
     for number in range(2**5):
         coins = [bool(number >> place & 1) for place in range(5)]

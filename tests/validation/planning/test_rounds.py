@@ -46,9 +46,7 @@ def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=
 def test_all_outcomes_of_a_text(most, bonus):
     accepted, bits, length = np.array([0.5, 0.25, 1.0, 0.75, 0.0]), np.array([3.0, 1.0, 4.0, 1.0, 5.0]), 5
     steps = most if isinstance(most, int) else np.array(most)[:, None]
-    found = expected_counts(
-        accepted[:, None], bits[:, None], np.array([length]), steps, bonus=bonus, wire=WIRE
-    ).table()[0]
+    found = expected_counts(accepted[:, None], bits[:, None], np.array([length]), steps, bonus=bonus, wire=WIRE)[0]
     expected = np.zeros(len(COUNTS))
     for coins in product((False, True), repeat=length):
         weight = np.prod([a if coin else 1 - a for a, coin in zip(accepted, coins, strict=True)])
@@ -62,7 +60,7 @@ def test_skipping_takes_only_first_drafts():
     skip, first = np.array([0.5, 0.0, 0.25]), np.array([0.25, 0.5, 0.75])
     found = expected_counts(
         accepted[:, None], bits[:, None], np.array([3]), 1, first=first[:, None], skip=skip[:, None], wire=WIRE
-    ).table()[0]
+    )[0]
     expected = np.zeros(len(COUNTS))
     for coins in product((False, True), repeat=length):  # with K = 1 every draft is the first of its round
         for skips in product((False, True), repeat=length):
@@ -76,7 +74,7 @@ def test_texts_of_different_lengths_do_not_mix():
     rng = np.random.default_rng(3)
     accepted, bits = rng.random((9, 3)), rng.random((9, 3))
     length = np.array([9, 4, 1])
-    both = expected_counts(accepted, bits, length, 3, wire=WIRE).table()
+    both = expected_counts(accepted, bits, length, 3, wire=WIRE)
     for text, n in enumerate(length):
-        alone = expected_counts(accepted[:n, [text]], bits[:n, [text]], length[[text]], 3, wire=WIRE).table()
+        alone = expected_counts(accepted[:n, [text]], bits[:n, [text]], length[[text]], 3, wire=WIRE)
         np.testing.assert_allclose(both[text], alone[0], rtol=1e-12)

@@ -1,5 +1,7 @@
 """2,000 drawn settings: no option that keeps the limits beats the plan in its aim, and no sentence contradicts it.
 
+PLAN_WITH_USERS is the number of settings with N users.
+
 The check computes times, limits and the best options by itself, from the counts of the options alone. For every other
 setting all prompts are in all parts of the split, so that the plan must be the best of all options. Otherwise an option
 is chosen on other prompts than those whose numbers are printed, and the plan must be the best of all printed rows.
@@ -7,16 +9,21 @@ is chosen on other prompts than those whose numbers are printed, and the plan mu
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
+from validation.collection.collect import collect
+from validation.collection.prompts import builtin_prompts
 from validation.errors import UserError
-from validation.planning import waits
+from validation.models.pair import load_pair
+from validation.planning import shared
 from validation.planning.aims import aims_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, STREAMED, U_HLM, WITHOUT_DEVICE
@@ -29,20 +36,30 @@ from validation.planning.shared import Shared, User
 from validation.planning.split import Split
 from validation.planning.verdict import verdict_of
 
-SETTINGS, EVERY, WITH_USERS = 2_000, 200, 40
+SETTINGS, EVERY, WITH_USERS = 2_000, 200, int(os.environ.get("PLAN_WITH_USERS", "40"))
 NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
 TOTALS: dict[tuple[int, int], list[np.ndarray]] = {}
 LEAST: dict[tuple[int, int, str], float] = {}
 C = {name: column for column, name in enumerate(COUNTS)}
 
 
+def builtin(path: Path) -> None:
+    """Write a trace of the built-in pair: 40 texts of its own prompts."""
+    pair = load_pair("builtin", device="cpu")
+    collect(pair, builtin_prompts(limit=40), path, positions=40 * 16, new_tokens=16, batch=40)
+
+
+MADE = (lambda path: stored(path, noise=0.35, seed=1), lambda path: stored(path, noise=0.9, seed=2), builtin)
+"""Make a trace: of random rows with a good draft and a poor one, and of real models."""
+
+
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Return two planners for each of two pairs, a good draft and a poor one: split, and all prompts in all parts."""
+    """Return two planners for each pair: split, and all prompts in all parts."""
     found = []
-    for number, noise in enumerate((0.35, 0.9)):
+    for written in MADE:
         path = tmp_path_factory.mktemp("pair")
-        stored(path / "trace", noise=noise, seed=number + 1)
+        written(path / "trace")
         setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
         made, _ = planner_of_trace(path / "trace", setting)
         kept = [
@@ -227,11 +244,11 @@ def opens(aim) -> str:
     return "for one user"
 
 
-@pytest.mark.parametrize("pair", [0, 1])
+@pytest.mark.parametrize("pair", range(len(MADE)))
 def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs, pair):
     rng = np.random.default_rng(30 + pair)
     families, refused = set(), 0
-    for number in range(SETTINGS // 2):
+    for number in range(SETTINGS // len(MADE)):
         whole = bool(number % 2)
         planner, setting = pairs[pair][whole], drawn(rng)
         planner.setting = setting
@@ -252,9 +269,6 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
                 assert row.decides.value == pytest.approx(asked.number(one), rel=1e-12)
                 speed = np.mean(setting.speeds(one.option.counts[planner.split.test].sum(axis=0)))
                 assert row.tokens_per_s_mean.value == pytest.approx(speed, rel=1e-9)
-            device = aims[0].best.family not in WITHOUT_DEVICE
-            assert ("is best at no round trip" in notes) <= (not device)
-            assert ("is best at every round trip" in notes) <= device
             assert ("The plan is lossless: no policy" in notes) <= asked.best.option.lossless
     assert len(families) >= 6, families
     assert refused < SETTINGS / 10
@@ -264,7 +278,7 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
     """What the note on the server's own draft says, over all options on a fast downlink."""
     rng = np.random.default_rng(32)
     for number in range(300):
-        planner, setting = pairs[number % 2][1], drawn(rng)
+        planner, setting = pairs[number % len(MADE)][1], drawn(rng)
         link = replace(setting.link, down_bps=1e15)
         setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput", between_s=0.0)
         oracle = Oracle(planner, replace(setting, latency_s=None, energy_j=None))
@@ -278,15 +292,15 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
 
 
 def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
-    monkeypatch.setattr(waits, "MOST_ROUNDS", 400)
-    monkeypatch.setattr(waits, "SCREENED", 200)
-    monkeypatch.setattr(waits, "EACH", (20, 40))
+    monkeypatch.setattr(shared, "MOST_ROUNDS", 400)
+    monkeypatch.setattr(shared, "SCREENED", 200)
+    monkeypatch.setattr(shared, "EACH", (20, 40))
     rng = np.random.default_rng(33)
     families = set()
     for number in range(WITH_USERS):
         many = int(rng.integers(2, 7))
         setting = replace(drawn(rng), server_batch=int(rng.integers(1, 5)), objective="throughput", latency_s=None)
-        planner = Planner(pairs[number % 2][0].options, setting, pairs[number % 2][0].split)
+        planner = Planner(pairs[number % len(MADE)][0].options, setting, pairs[number % len(MADE)][0].split)
         rate = setting.link.quantile(0.5)
         share = replace(setting, link=constant_link(rate / many, setting.link.round_trip_s, setting.link.down_bps))
         users = [User(str(n), rate, setting.link.round_trip_s, setting.draft_s) for n in range(many)]

@@ -88,7 +88,7 @@ def test_a_table_of_passes(tmp_path: Path) -> None:
     seconds = length * 0.003 + {1: 0.104, 2: 0.151, 3: 0.186, 4: 0.221}[length]
     assert own["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-4)
     file.write_text("batch,width,ms\n1,1,-3\n")
-    one_sentence(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file), "line 2: batch, width and ms")
+    one_sentence(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file), "line 2: ms is")
 
 
 def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
@@ -119,12 +119,8 @@ def test_a_plan_with_these_times_gives_a_round_and_a_token_the_time_that_they_to
     ("changed", "said"),
     [
         ({"format": "other"}, "holds no times of this version"),
-        ({"version": 1}, "holds no times of this version"),
-        ({"draft": 3}, "no times that can be used"),
         ({"draft": {"median_s": -1.0, "low_s": 0.0, "high_s": 0.0}}, "no times that can be used"),
         ({"passes": []}, "no times that can be used"),
-        ({"rounds": {"drafts": 4}}, "no times that can be used"),
-        ({"token": {"median_s": 0.0, "low_s": 0.0, "high_s": 0.0}}, "no times that can be used"),
     ],
 )
 def test_a_file_with_something_else_is_refused(tmp_path: Path, changed: dict[str, object], said: str) -> None:

@@ -229,7 +229,7 @@ const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFor
 const say = (number) => three.format(number);
 const percent = (share) => `${whole.format(100 * share)}%`;
 const speedOf = (option, s) => `${say(1 / seconds(option.test, s, s.median))} tokens/s`;
-const sure = data.request.confidence ? `, confidence ${data.request.confidence}` : ", in the mean over calibrations";
+const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 

@@ -29,8 +29,7 @@ from hlmtheory.codec import (
     encode,
 )
 from hlmtheory.codec.frame import LONGEST_MESSAGE
-from hlmtheory.codec.menu import TOP_K
-from hlmtheory.codec.messages import LONGEST_BATCH
+from hlmtheory.codec.messages import LONGEST_BATCH, TOP_K
 from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls

@@ -26,7 +26,6 @@ from hlmtheory._domains import (
 from hlmtheory._quantities import whole_from_one, whole_in
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import CodecMenu, LatticeDraft, MalformedError, MixedDraft, TokenDraft, UnexpectedError
-from hlmtheory.codec.menu import ENTROPY
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.policy.costs import DeviceRule, Numbers
 from hlmtheory.shared_seed.stream import POSITION, SEED, STREAM, race_winner
@@ -100,14 +99,14 @@ class Guarantee:
 class CertifiedRows:
     """Drafts are drawn from q; the message is a coded row with a certified bias, chosen by the rule's prices.
 
-    ``menu`` has the codes to choose from, without entropy coding. None: those of :func:`codec_hulls`.
+    ``menu`` has the codes to choose from. None: those of :func:`codec_hulls`.
     """
 
     menu: CodecMenu | None = None
 
     def __post_init__(self) -> None:
-        if self.menu is not None and ENTROPY in instance("menu", self.menu, CodecMenu).kinds:
-            raise DomainError("menu must not hold entropy coding, which needs more than numpy; got it; leave it out")
+        if self.menu is not None:
+            instance("menu", self.menu, CodecMenu)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from hlmtheory._sides import host_side
 from hlmtheory._simplex import canonical
 from hlmtheory.claims import Assumption, Attained, Claim, Relation, Source
 from hlmtheory.codec import CodecMenu
-from hlmtheory.codec.menu import LATTICE, MIXTURE, TOP_K
+from hlmtheory.codec.messages import LATTICE, MIXTURE, TOP_K
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import BITS, RISK, lower_hulls

@@ -62,7 +62,8 @@ def public() -> dict[str, object]:
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
             continue
         found[name] = item
-        for method, function in vars(item).items() if inspect.isclass(item) else ():
+        own = [base for base in getattr(item, "__mro__", ()) if base is item or base.__name__.startswith("_")]
+        for method, function in ((one, getattr(item, one)) for base in own for one in vars(base)):
             if (
                 inspect.isfunction(function)
                 and not method.startswith("_")

@@ -594,7 +594,7 @@ for text in {texts!r}:
     policy.draft(rng.normal(size=8), rng=rng, **where)
     draft = policy.draft(rng.normal(size=8), place=2, rng=rng, **where)
     ServerPolicy(policy).verify(policy.message([draft]), [[0.125] * 8] * 2, rng=rng, **where)
-heavy = {{"torch", "scipy", "validation", "cvxpy", "sympy", "statsmodels", "pandas", "zarr", "constriction"}}
+heavy = {{"torch", "scipy", "validation", "cvxpy", "sympy", "statsmodels", "pandas", "zarr"}}
 print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)

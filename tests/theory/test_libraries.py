@@ -19,7 +19,6 @@ WIDE = {
     **dict.fromkeys(
         (
             "held_out_risk",
-            "mass_budget_bound",
             "online_regret_bound",
             "regret_bound",
             "regret_bound_sharp",
@@ -54,7 +53,7 @@ NUMPY = {
 """Planners and policies: their answers are numpy arrays in float64."""
 
 OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back"}
-"""Methods that answer in the library of their object; test_conformal, test_mass_budget and test_channel test them."""
+"""Methods that answer in the library of their object; test_conformal and test_channel test them."""
 
 ONE_INSTANCE = {
     **dict.fromkeys(("confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"),

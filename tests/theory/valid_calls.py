@@ -24,7 +24,7 @@ LINK = channel.Rician(10.0, 2.0)
 CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
 RECORDED = channel.TraceLink([0.0, 1.0], [1e6, 3e6])
 TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
-LATTICE = codec.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+LATTICE = codec.LatticeMessage(4, (codec.LatticeDraft([0, 2], [6, 4], 2),))
 CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
 MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
 HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.125]])
@@ -179,7 +179,6 @@ DEFAULTS: dict[str, Any] = {
     "bits": [100.0, 200.0],
     "choice": CHOSEN,
     "codec": None,
-    "coder": "enumerative",
     "confidence": 0.875,
     "costs": STAGES,
     "count": [1, 1, 2],
@@ -339,17 +338,14 @@ OWN: dict[str, dict[str, Any]] = {
     "partial_draft": {"token": 7},
     "decoded_output_distribution": {"decoded": R},
     "online_bound": {"draft_token": 0},
-    "safe_sharpness": {"rejection_probability": 0.25},
     "distortion_bound_sharp": {"k": 3, "resolution": 100},
     "payload_bits": {"vocabulary": 4096, "k": 64, "resolution": 100},
     "exact_payload_bits": {"k": 6},
     "allocate": {"budget_bits": 12.5},
     "LatticeDraft": {"support": np.array([0, 2]), "counts": np.array([6, 4])},
     "LatticeMessage": {"vocabulary": 4, "drafts": LATTICE.drafts},
-    "TruncatedDraft": {"probability": 0.125},
-    "TruncatedMessage": {"vocabulary": 4, "bits": 3, "drafts": TRUNCATED.drafts},
+    "TruncatedMessage": {"vocabulary": 4, "drafts": TRUNCATED.drafts},
     "TokenMessage": {"vocabulary": 4, "drafts": (codec.TokenDraft(2),)},
-    "lattice_message": {"counts": [6, 0, 4, 0], "support": [True, False, True, False]},
     "truncated_message": {"k": 2, "bits": 3},
     "MixedDraft": {"support": np.array([0, 1]), "bits": 0, "probability": 0.125},
     "MixedMessage": {"vocabulary": 3, "drafts": MIXED.drafts},
@@ -360,8 +356,6 @@ OWN: dict[str, dict[str, Any]] = {
     "encode": {"message": LATTICE},
     "ThresholdController.run": {"drafts": [R, R]},
     "MassBudgetController.run": {"drafts": [R, R]},
-    "mass_budget_bound": {"first": 3},
-    "regret_bound_sharp": {"vocabulary": 4},
     "downlink_bits": {"acceptances": [0.5, 0.75]},
     "vocabulary_payload_bits": {"vocabulary": 32000, "bits_per_probability": 8},
     "shannon_latency": {"bits": 1000.5, "snr": 1.5},
@@ -522,7 +516,6 @@ INFINITE = {
     "confident_threshold": "-inf skips nothing, and no number of prompts suffices where the losses are too large",
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
     "online_bound": "a bound that says nothing",
-    "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
 }
 """Functions whose answer may be infinite, each with the reason."""

@@ -109,7 +109,6 @@ def answer_of(policy: DevicePolicy, data: bytes, drafts: int) -> ServerAnswer:
 
 
 def _target(vocabulary: int, data: bytes) -> np.ndarray:
-    """P as it was sent, (V,) float32; checked to be a distribution."""
     if len(data) != _NUMBER.itemsize * vocabulary:
         raise MalformedError(f"{len(data)} bytes are not {vocabulary} probabilities; no server writes that")
     row = np.frombuffer(data, dtype=_NUMBER).astype(np.float32)

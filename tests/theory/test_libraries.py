@@ -26,8 +26,8 @@ WIDE = reasons(
         "a guarantee for the float64 settings": "held_out_risk online_regret_bound regret_bound regret_bound_sharp",
         "from whole numbers": "distortion_bound_sharp payload_bits allocate rounds_leak",
         "a quadrature in float64": " ".join(f"Rician.{name}" for name in (*RICIAN.split(), "inverse_efficiency")),
-        "an integral of a float64 trace": "TraceLink.delivered_bits TraceLink.transfer_time",
-        "searched in float64": "stationary_draft_length draft_length_regret fading_skip server_rates throughput_shares",
+        "an integral of a float64 trace": "TraceLink.transfer_time",
+        "searched in float64": "stationary_draft_length draft_length_regret server_rates throughput_shares",
         "an estimate from counts": "acceptance_by_depth tokens_by_length split_tokens",
         "a state that is kept in float64": "ThresholdController.run MassBudgetController.run",
     }
@@ -35,14 +35,14 @@ WIDE = reasons(
 """Functions whose floating answer is always float64, each with the reason."""
 
 NUMPY = {
-    *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "forward_flops", "peak_memory", "stage_times"),
+    *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "peak_memory", "stage_times"),
     *("step_times", "decoding_steps", "round_line", "goodput", "crossover_batch", "load_batch", "fit_passes"),
     *("size_classes", "inference_latency", "upload_bits", "DevicePolicy.distribution", "DevicePolicy.draft"),
     *("DevicePolicy.decide", "ServerPolicy.verify"),
 }
 """Planners and policies: their answers are numpy arrays in float64."""
 
-OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back", "GilbertElliott.correlation"}
+OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back"}
 """Methods that answer in the library of their object; test_conformal and test_channel test them."""
 
 ONE_INSTANCE = reasons(

@@ -108,7 +108,7 @@ P, Q, R = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
 
 SHARED: list[tuple[Any, str]] = [
     ([0.25, 0.5, 0.75], "accept skip"),
-    (0.75, "acceptance draft_probability limit mean_accepted p single slope"),
+    (0.75, "acceptance limit mean_accepted p single slope"),
     (1, "accepted company k layers min_draft_length place rest"),
     (
         0.5,
@@ -116,12 +116,12 @@ SHARED: list[tuple[Any, str]] = [
         "load n non_acceptance overhead_s power rejection_probability slot_s start_s verify_time",
     ),
     (R, "actual_draft draft residual"),
-    (True, "adaptive alone authenticated bonus clip mixing sharp skipping"),
+    (True, "adaptive alone authenticated bonus mixing sharp skipping"),
     (
         0.25,
         "allowance bias_tolerance c1 distance draft_error epsilon leave_bad margin pass_s "
         "patience_s probability propagation_s risk_limit round_trip step step_distance token_s "
-        "total_variation uniform verify_s worth_s",
+        "total_variation uniform verify_s",
     ),
     ([0.5, 0.25], "away_s fixed_s keep_share load_s"),
     (1000000.0, "bad_bps bandwidth_hz memory"),
@@ -130,11 +130,11 @@ SHARED: list[tuple[Any, str]] = [
     (2.5, "bias_budget context k_factor mean_draft_length sharpness tokens upper"),
     (False, "binned block close index printed"),
     (100, "bits_limit max_labels steps"),
-    (4, "bits_per_probability static_size"),
+    (4, "bits_per_probability"),
     (16.5, "bits_per_token header_bits"),
-    (1.5, "bound c2 exponent factor max_temperature range_tokens rate reference_m temperature until_s utility_weight"),
+    (1.5, "bound c2 exponent factor max_temperature range_tokens rate reference_m temperature utility_weight"),
     (40, "budget_bits vocabulary"),
-    (10.5, "cached_tokens mean_snr"),
+    (10.5, "mean_snr"),
     (
         0.125,
         "cloud_base_s cloud_slope_s distortion_tolerance downlink_s draft_time edge_slope_s edge_start_s "
@@ -149,7 +149,7 @@ SHARED: list[tuple[Any, str]] = [
     (5, "draws rounds"),
     ([0, 2], "entry start"),
     (3, "feed_forward other_length output_tokens position slots"),
-    (0.0625, "leave_good marginal round_trip_s server_s"),
+    (0.0625, "leave_good marginal round_trip_s"),
     (MODEL, "model verify"),
     (P, "probabilities target"),
     ([0.5, 1.5], "thresholds times_s"),
@@ -193,15 +193,12 @@ DEFAULTS: dict[str, Any] = {
     "guarantees": [policy.Guarantee("speed", 31.5, "measured", 53)],
     "histogram": [2.5, 0.0, 1.5, 0.5],
     "hulls": HULLS,
-    "indices": np.array([0, 1]),
     "intercept": -0.125,
     "keep_s": [0.125, 0.25],
     "key": b"k" * 16,
     "kind": "mixture",
     "kinds": ("top-k", "lattice"),
-    "levels": np.array([3, 1]),
     "line": policy.UncertaintyLine(0.75, 0.125),
-    "link": LINK,
     "log_probability": [-0.375, -1.25, -16.5],
     "logits": [0.5, 1.5, -1.0],
     "losses": [[0.0, 0.25], [0.125, 0.5]],
@@ -214,7 +211,6 @@ DEFAULTS: dict[str, Any] = {
     "message_sizes": [24, 40],
     "messages": policy.SeededTokens(),
     "method": "consistent",
-    "new_tokens": 5.5,
     "objective": "minmax",
     "order": "given",
     "outcome": [[0.0, 1.0, 0.5]],
@@ -300,7 +296,6 @@ OWN: dict[str, dict[str, Any]] = {
     "online_size": {"draft_token": 0},
     "decoded_draft": {"draft_token": 0},
     "online_bound": {"draft_token": 0},
-    "payload_bits": {"vocabulary": 4096},
     "allocate": {"budget_bits": 12.5},
     "LatticeDraft": {"support": np.array([0, 2]), "counts": np.array([6, 4])},
     "LatticeMessage": {"drafts": LATTICE.drafts},
@@ -327,7 +322,7 @@ OWN: dict[str, dict[str, Any]] = {
     "optimistic_draft_length": {"accepted": [3, 1]},
     "AcceptanceTracker": {"accepted": 0.75, "examined": 1.5},
     "acceptance_by_depth": {"method": "anytime"},
-    "tokens_by_length": {"method": "delta"},
+    "tokens_by_length": {"method": "anytime"},
     "Service": {"draft": MODEL},
     "peak_memory": {"input_tokens": 5.5, "output_tokens": 10.5},
     "decoding_steps": {"output_tokens": [3, 4]},
@@ -338,7 +333,6 @@ OWN: dict[str, dict[str, Any]] = {
     "goodput": {"batch_size": 4.5},
     "fit_device": {"batch_size": [2, 1, 2], "seconds": [5.5, 6.5, 13.5]},
     "plan": {"method": "dp"},
-    "fading_skip": {"bits": 1024.5},
     "Hulls": {"risk": [0.5, 0.25]},
     "codec_hulls": {"draft": [[0.5, 0.25, 0.125, 0.125]], "menu": codec.CodecMenu(sizes=(1, 2), resolutions=(4,))},
     "lower_hulls": {"bits": [[10.5, 20.5]], "risk": [[0.5, 0.25]]},
@@ -369,9 +363,6 @@ def valid_call(name: str) -> dict[str, Any]:
 VALID_CALLS = {name: valid_call(name) for name in PUBLIC}
 
 RECEIVERS: dict[str, Any] = {
-    "PassFit": serving.PassFit(
-        (1.5, 0.5, 0.0), 0.25, 0.5, 2, ((0.5, -0.25, 0.0), (-0.25, 0.25, 0.0), (0.0,) * 3), 0.75
-    ),
     "LawTest": lambda: lossless.LawTest(1, 0.125),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
@@ -455,7 +446,6 @@ INFINITE = {
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
     "online_bound": "a bound that says nothing",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
-    "fading_skip": "no SNR is high enough for a message that is not worth its time",
 }
 """Functions whose answer may be infinite, each with the reason."""
 

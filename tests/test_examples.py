@@ -7,10 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
 
 ROOT = Path(__file__).resolve().parent.parent
 SAID = {
@@ -25,33 +22,10 @@ SAID = {
 }
 
 
-def run(name: str, folder: Path, *words: str) -> str:
-    """Return what an example prints; warnings are errors."""
-    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_every_example_is_tested() -> None:
-    assert sorted(path.name for path in (ROOT / "examples").iterdir()) == sorted(SAID)
-
-
 @pytest.mark.parametrize("name", list(SAID))
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
-    said = run(name, tmp_path)
-    assert [words for words in SAID[name] if words not in said] == []
-
-
-def test_logits_of_ones_own(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for name in ("draft", "target"):
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(3, 50)).astype(np.float32))
-    assert "of 50" in run("send_fewer_probabilities.py", tmp_path, "draft.npy", "target.npy")
-
-
-def test_a_policy_of_ones_own(tmp_path: Path) -> None:
-    policy = DevicePolicy(50, 0.0, threshold_rule(2), DraftProbabilities())
-    (tmp_path / "policy.json").write_text(policy.to_json())
-    assert "0 kept without verification" in run("device_and_server.py", tmp_path, "policy.json")
+def test_an_example_runs_without_a_warning(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [words for words in SAID[name] if words not in done.stdout] == []

@@ -7,17 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import (
-    codec,
-    conformal,
-    draft_length,
-    lattice,
-    lossless,
-    shared_seed,
-    skipping,
-    truncation,
-    verification,
-)
+from hlmtheory import codec, conformal, draft_length, lattice, lossless, shared_seed, skipping, truncation, verification
 from hlmtheory.skipping.bill import bill_bound_on_device
 
 from .kinds import kind_of, numbers, to
@@ -48,7 +38,6 @@ BOUNDS = {
     "tvd_bound": lambda p, q, u: truncation.tvd_bound(p, q, 2),
     "tvd_bound_sharp": lambda p, q, u: truncation.tvd_bound_sharp(p, q, 2),
     "online_bound": lambda p, q, u: truncation.online_bound(q, 0, u[:, 0], 2, sharpness=5.0),
-    "safe_sharpness": lambda p, q, u: truncation.safe_sharpness(u[:, 0], u[:, 1]),
     "distortion_bound_sharp": lambda p, q, u: lattice.distortion_bound_sharp(3, 7),
     "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, non_acceptance=0.7),
     "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, non_acceptance=0.7),
@@ -69,7 +58,6 @@ BOUNDS = {
     "online_regret_bound": lambda p, q, u: draft_length.online_regret_bound([9, 5], error=u[..., 0]),
     "regret_bound": lambda p, q, u: conformal.regret_bound(**EPSILON),
     "regret_bound_sharp": lambda p, q, u: conformal.regret_bound_sharp(**EPSILON),
-    "mass_budget_bound": lambda p, q, u: conformal.mass_budget_bound(0.1, EPSILON["steps"], 3, 0.2),
     "allocate": lambda p, q, u: lattice.allocate(q, 40.0).distortion,
     "partial_distance": lambda p, q, u: truncation.partial_distance(*_lists(p, q)).total_variation.upper,
     "partial_deviation": lambda p, q, u: truncation.partial_deviation(_lists(p, q)[3], 1, 6).upper,

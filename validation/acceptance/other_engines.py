@@ -9,12 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from validation.acceptance.counts import (
-    read_counts,
-    read_field,
-    read_histogram,
-    read_optional,
-)
+from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut
 from validation.errors import UserError
 

@@ -289,13 +289,11 @@ def _promise(confidence: float, requests: int) -> str:
 def _choices(
     in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
 ) -> dict[str, Any]:
-    rates = _rates(in_use, times)
-    best = _best(in_use, times)
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
     return {
-        "best": best,
+        "best": _best(in_use, times),
         "best_if_copied": other,
-        "alone_per_second": float(rates[0]),
+        "alone_per_second": float(_rates(in_use, times)[0]),
         "schedule": schedule(in_use, times, largest_batch),
     }
 
@@ -307,7 +305,17 @@ def _crossover(
     largest_batch: int,
 ) -> Crossover:
     def loses(tokens: NDArray[np.float64]) -> float:
-        fitted = loses_from(tokens, times)
+        lengths = np.arange(1, len(tokens) + 1)
+        draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
+        _, pays_to = crossover_batch(
+            np.maximum(tokens, 1.0),
+            [times.verify, times.verify_token, times.cache],
+            draft,
+            lengths,
+            1.0,  # the cache of a sequence is counted as one token
+            times.round_trip,
+        )
+        fitted = max(float(np.ceil(np.max(pays_to))), 1.0)
         if times.target_rest is None or not np.isfinite(fitted):
             return fitted
         pays = max((batch for batch in range(1, largest_batch + 1) if _best(tokens, times, batch)), default=0)
@@ -315,21 +323,6 @@ def _crossover(
 
     found, low, high = (loses(one) if one is not None else np.nan for one in (tokens, *(ends or (None, None))))
     return Crossover(int(found) if np.isfinite(found) else None, low, high)
-
-
-def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
-    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches."""
-    lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
-    draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
-    _, pays_to = crossover_batch(
-        np.maximum(tokens, 1.0),
-        [times.verify, times.verify_token, times.cache],
-        draft,
-        lengths,
-        1.0,  # the cache of a sequence is counted as one token
-        times.round_trip,
-    )
-    return max(float(np.ceil(np.max(pays_to))), 1.0)
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:

@@ -30,8 +30,7 @@ from validation.collection.collect import (
 )
 from validation.models.devices import wait_for, working_memory
 from validation.models.pair import Pair
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 MEASURED, ASSUMED = "measured", "assumed"
 FEW, MORE = 1, 16
@@ -70,7 +69,6 @@ class Cost:
     batches: int
     vocabulary: int
     disk: int
-    disk_origin: str
     memory: dict[str, int]
     workers: int
     steps: tuple[Step, ...]
@@ -161,7 +159,6 @@ def cost_of_pair(
         batches=asked.batches,
         vocabulary=pair.vocabulary,
         disk=int(positions * bytes_each),
-        disk_origin=MEASURED,
         memory={"both models": needed, "the check": workers * PROCESS_MEMORY},
         workers=workers,
         steps=tuple(steps),

@@ -82,8 +82,8 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
         if set(claim.takes) & set(WINDOW_ARRAYS) and trace.manifest.get("texts") == CORPUS:
             found[claim.id] = CORPUS_REASON
         elif rounded is not None and claim.id not in SIDES:
-            known = (claim.relation is Relation.EQ, bool({"logits", "actual_draft"} & set(claim.takes)))
-            found[claim.id] = LOGITS_REASON if known[1] else IDENTITY_REASON if known[0] else UNKNOWN_REASON
+            reason = IDENTITY_REASON if claim.relation is Relation.EQ else UNKNOWN_REASON
+            found[claim.id] = LOGITS_REASON if "actual_draft" in claim.takes else reason
     return found
 
 

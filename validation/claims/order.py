@@ -15,8 +15,7 @@ from validation.claims.progress import trace_mark
 from validation.errors import UserError
 from validation.models.devices import free_host_memory
 from validation.processes import Processes
-from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
-from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
+from validation.trace.reader import LISTS, LOGITS, SYNTHETIC, SyntheticTrace, Trace, open_trace
 from validation.workers import code_mark
 
 CONTINUES = "the same command continues from what is stored"

@@ -40,7 +40,7 @@ def _show(console: Console, cost: Cost) -> None:
     say(
         console,
         f"{cost.positions:,} positions in {cost.batches:,} batches, V = {cost.vocabulary:,}. Disk: "
-        f"{_bytes(cost.disk)} ({cost.disk_origin}).",
+        f"{_bytes(cost.disk)}.",
         f"Memory: {stages} ({cost.workers} processes).",
     )
     rows = []

@@ -309,7 +309,7 @@ def _request(given: dict[str, Any]) -> Any:
 def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
-    from validation.decoding.policy_file import write_policy
+    from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import described
     from validation.planning.deploy import RUNS, policy_of
     from validation.planning.verdict import loses_twice

@@ -106,7 +106,8 @@ class Pair:
             "vocabulary": self.vocabulary,
             "context": self.context,
         }
-        commits = {"small_commit": _commit(self.draft), "large_commit": _commit(self.target)}
+        sides = {"small_commit": self.draft, "large_commit": self.target}
+        commits = {name: getattr(model.config, "_commit_hash", None) for name, model in sides.items()}
         known = {name: commit for name, commit in commits.items() if commit}
         turned = {} if self.chat is None else {"chat": self.chat}
         return described | known | turned | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
@@ -310,7 +311,3 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
                 f"{vocabulary - 1}; fix it in generation_config.json or config.json."
             )
     return ends
-
-
-def _commit(model: Any) -> str:
-    return getattr(model.config, "_commit_hash", None) or ""

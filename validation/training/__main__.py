@@ -30,16 +30,7 @@ from validation.training.loop import (
     text_loss,
     write_record,
 )
-from validation.training.recipes import (
-    PAIRS,
-    ROLES,
-    SEED,
-    Continuation,
-    Distillation,
-    PairRecipe,
-    Recipe,
-    build_model,
-)
+from validation.training.recipes import PAIRS, ROLES, SEED, Continuation, Distillation, PairRecipe, Recipe, build_model
 from validation.training.texts import LIBRARIES, RESEARCH, Library, task_prompts, tokens, train_tokenizer, write_prompts
 from validation.training.versions import DOMAINS, Update, train_version
 

@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import (
-    AcceptanceRecord,
-    add,
-    marked,
-    refuse_mixture,
-)
+from validation.acceptance.record import AcceptanceRecord, add, marked, refuse_mixture
 from validation.errors import UserError
 
 

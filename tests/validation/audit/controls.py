@@ -23,8 +23,9 @@ from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.registry import Fitted, Setup
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed, SharedSeedTree
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.methods.single_draft import RandHlm
+from validation.decoding.session import Step
 
 Array = NDArray[Any]
 Sampler = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
@@ -93,11 +94,10 @@ def audit_defect(defect: str, seed: int, draws: int) -> AuditReport:
 
 SETTINGS = ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9), (0.0, 1.0))
 SETUP = Setup(Fitted(0.8, -0.05, 0.5, 0.5, 0.7, 0.5, 3), DRAFTS)
-LOSSY = ("small only", "U-HLM", "CU-HLM", "Rand-HLM", "printed acceptance", "DSSD certified", "shared seed skipping")
+LOSSY = ("small only", "U-HLM", "CU-HLM", "Rand-HLM", "printed acceptance", "DSSD certified")
 SHARED: dict[str, Callable[[], Method]] = {
     "shared seed": lambda: SharedSeed(DRAFTS),
     "shared seed streamed": SharedSeedStreamed,
-    "shared seed skipping, nothing skipped": lambda: SharedSeedSkipping(-np.inf, DRAFTS, draws=None),
     "shared seed tree": lambda: SharedSeedTree((2, 2)),
 }
 EXACT: dict[str, Callable[[], Method]] = {
@@ -107,9 +107,15 @@ EXACT: dict[str, Callable[[], Method]] = {
 } | {
     "Rand-HLM, nothing skipped": lambda: RandHlm(0.0),
     "K-SQS": lambda: KSqs(3, resolution=6, budget_bits=40.0),
-    "nothing skipped": SHARED["shared seed skipping, nothing skipped"],
 }
 """The methods of the registry that verify every token by the exact rule; a plan need not."""
+
+
+class SkipsAll(SharedSeed):
+    """The negative control: every draft is kept without the server."""
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        return np.ones(len(tokens), dtype=bool)
 
 
 def accusations(name: str, temperature: float, top_p: float, seed: int, audits: int, each: int) -> int:

@@ -7,7 +7,6 @@ import pytest
 from tests.validation.audit import controls
 from tests.validation.audit.defects import DEFECTS
 from validation.audit import KEPT, MECHANISMS, NOT_KEPT
-from validation.decoding.methods.shared_seed import SharedSeedSkipping
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
@@ -41,6 +40,6 @@ def test_drafts_by_a_shared_seed_keep_the_law(name: str) -> None:
 
 
 def test_skips_by_a_shared_seed_are_found() -> None:
-    found = controls.audit_shared(lambda: SharedSeedSkipping(2.0, 2, draws=None), 0.05, 1)
+    found = controls.audit_shared(lambda: controls.SkipsAll(2), 0.05, 1)
     assert found.verdict == NOT_KEPT
     assert 0 < found.at_least <= controls.distance_of_models()

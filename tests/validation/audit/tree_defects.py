@@ -50,7 +50,7 @@ class _FirstNodesKept(TreeLoop):
     """The target's cache keeps as many entries as the path has, but those of the tree's first nodes."""
 
     def _keep_path(self, slot: int, tree: DraftTree, path: list[int], token: int) -> None:
-        model = self._model(TARGET)
+        model = self.models[TARGET]
         assert model is not None
         commit = model.commit
 

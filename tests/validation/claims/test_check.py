@@ -28,8 +28,7 @@ from validation.claims.check import (
 )
 from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenarios
 from validation.errors import UserError
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 VOCABULARY = 50
 
@@ -207,7 +206,7 @@ def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(others)!r}))\n"
         "from validation.claims import check\n"
-        "from validation.trace.synthetic import SyntheticTrace\n"
+        "from validation.trace.reader import SyntheticTrace\n"
         "check.SCENARIO_BATCHES = 1\n"
         "check.check_trace(SyntheticTrace(400, 40))\n"
     )

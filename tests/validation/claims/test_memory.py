@@ -9,7 +9,7 @@ import pytest
 import hlmtheory
 from validation.claims import check
 from validation.claims.check import check_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace
 
 FIRST = {"verification.overlap", "truncation.certificate"}
 NARROW = 1000

@@ -13,7 +13,7 @@ from tests.validation.gguf_writing import write_gguf
 from tests.validation.stored_traces import stored
 from validation.collection.collect import collect, encode_prompts
 from validation.collection.prompts import Prompt, read_prompts
-from validation.decoding.fit_file import of_other_models
+from validation.decoding.fitting import of_other_models
 from validation.errors import UserError
 from validation.models.chat import PLAIN, TURNS
 from validation.models.pair import load_pair

@@ -14,11 +14,7 @@ from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 from validation.trace.reader import Trace, open_trace, probabilities
-from validation.uncertainty.baselines import (
-    DROPOUT,
-    baseline_measures,
-    dropout_uncertainty,
-)
+from validation.uncertainty.baselines import DROPOUT, baseline_measures, dropout_uncertainty
 
 TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best of times"]
 

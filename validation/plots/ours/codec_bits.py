@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
-from hlmtheory.codec import CODEC_KINDS, CodecMenu
-from validation.decoding.trace_drafts import TraceKey, prompt_of, trace_key
-from validation.plots.common.cells import cell
+from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
-from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
+from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
-from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.truncation.looks import curve
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
-from validation.plots.common.truncation.values import curve
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 POSITIONS = 96  # of the sample of the truncation figures
 SHOWN_EPSILON = (0.01, 0.05, 0.1, 0.2)
@@ -33,7 +28,7 @@ WIDTHS = (8, 16, 24)
 PAPER_BITS, PAPER_RESOLUTION = 8, 100  # b_prob of cu-hlm V-A, ℓ of c-sqs Section 4
 RESOLUTIONS = (100, 400, 1600, 6400, 25_600, 102_400, 409_600)  # tried for K-SQS and C-SQS
 ETA = SHOWN[1]
-BUDGET, CHEAPEST, ENTROPY = "one budget for all", "cheapest codec", "cheapest, entropy coding too"
+BUDGET, CHEAPEST = "one budget for all", "cheapest codec"
 
 Row = NDArray[np.float64]
 Promise = tuple[Row, Row]
@@ -56,12 +51,11 @@ class Compared:
 
 def compared(trace: Trace, seed: int) -> Compared:
     """Return bits and bias of each rule, measured once for the figure and the table."""
-    return _compared(trace_key(trace), seed)
+    return _compared(trace, seed)
 
 
 @lru_cache(maxsize=2)
-def _compared(source: TraceKey, seed: int) -> Compared:
-    trace = source.trace
+def _compared(trace: Trace, seed: int) -> Compared:
     sample = sample_of(trace, seed)
     logits = np.concatenate([draft for draft, _ in sampled(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)])
     rng = np.random.default_rng([seed, 7])
@@ -75,17 +69,9 @@ def _compared(source: TraceKey, seed: int) -> Compared:
     plans = [codec.optimal_codecs(bits, bias, epsilon * len(q)) for epsilon in EPSILON]
     rows = np.arange(len(q))
     rules[BUDGET] = [(bits[rows, plan.index], bias[rows, plan.index]) for plan in plans]
-    rules[ENTROPY] = _with_entropy_coding(q)
     rules |= _of_cu_hlm(q, sample.drafts, chosen, sample.offline) | _of_c_sqs(q)
     places = sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)[chosen]
     return Compared(trace.vocabulary, rules, len(q), prompt_of(trace, places))
-
-
-def _with_entropy_coding(q: Row) -> list[Promise | float | None]:
-    """Return the cheapest codec of all kinds at the shown ε."""
-    menu = CodecMenu(kinds=CODEC_KINDS)
-    found = [codec.cheapest_codec(q, epsilon, menu=menu) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
-    return [None if one is None else (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
 
 
 def _of_cu_hlm(
@@ -151,7 +137,6 @@ def _best_on_average(tried: Sequence[Promise]) -> list[Promise | float | None]:
 
 
 def _octaves(vocabulary: int) -> list[int]:
-    """Return K = 1 to V, two for each octave."""
     sizes = np.unique(np.round(np.geomspace(1, vocabulary, int(2 * np.log2(vocabulary)) + 2)).astype(np.int64))
     return [int(k) for k in sizes]
 
@@ -164,9 +149,6 @@ def _lattice_bias(ordered: Row, size: NDArray[np.int64], resolution: int) -> Row
     mass = np.where(support, kept, 0.0).sum(axis=-1, keepdims=True)
     counts = np.asarray(lattice.quantize(np.where(support, kept, 0.0) / mass, support=support, resolution=resolution))
     return np.asarray(np.abs(kept - counts / resolution).sum(axis=-1) + ordered[:, widest:].sum(axis=-1))
-
-
-# ------------------------------------------------------------------------------------------------------- numbers
 
 
 def _mean_bits(found: Promise | float | None) -> float | None:
@@ -182,9 +164,7 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     ]
     epsilon = axis("bias ε, certified or on average", scale="log")
     return {
-        "axes": [
-            {"x": epsilon, "y": axis("bits for each distribution", scale="log")},
-        ],
+        "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
         "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
@@ -225,7 +205,6 @@ ENDS = {
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Paint bits over ε: ours beside cu-hlm's rules on the left, beside c-sqs's on the right."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     found = {one["name"]: one for one in numbers["series"] if any(value is not None for value in one["y"])}
     for axes, (title, rules) in zip(panels, PANELS, strict=True):
@@ -243,9 +222,6 @@ def paint(numbers: Numbers) -> Canvas:
     return figure
 
 
-# --------------------------------------------------------------------------------------------------------- table
-
-
 def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
     if found is None:
         return "not reached"
@@ -260,7 +236,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     bits = [(name, *(_cell(values[n], found.prompt) for n in places)) for name, values in found.rules.items()]
     title = "Bits for each distribution, mean with its 95% interval, clustered by prompt"
     return {
-        "tables": [Table(title, heads, tuple(bits)).plain()],
+        "tables": [table(title, heads, tuple(bits))],
         "statistics": {
             "epsilon": list(SHOWN_EPSILON),
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},

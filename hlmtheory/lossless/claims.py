@@ -119,7 +119,8 @@ def _pairs_apart(weight: float, prefix: float) -> Callable[[Array, Array], Array
 
 
 def _texts_apart(target_chain: Array, law_chain: Array) -> Array:
-    return _apart(*chains(target_chain=target_chain, law_chain=law_chain), HORIZON)
+    xp, p, q = chains(target_chain=target_chain, law_chain=law_chain)
+    return _apart(xp, p, q, HORIZON)
 
 
 def _grouped(target_law: Array, sampler_law: Array, groups: Array) -> tuple[Any, Array, Array, Array]:

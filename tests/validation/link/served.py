@@ -15,14 +15,18 @@ import pytest
 
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.cli.commands import main
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
 from validation.link.device import Device
+from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine
 from validation.link.relay import LinkModel, Relay, precise_loop
 from validation.link.remote import Remote
 from validation.link.server import Server
 from validation.models.pair import Pair
 
-LONGEST_S = 30
+LONGEST_S, POSITIONS = 30, 16
 """What a test waits for takes less, also on a busy machine; nothing in these tests waits longer."""
 
 
@@ -46,6 +50,17 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+def text_of(pair: Pair, method: Method, name: str = "a", new_tokens: int = POSITIONS) -> list[int]:
+    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=new_tokens, seed=2)[0].tokens
+
+
+def write(device: Device, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any) -> LinkRecord:
+    """Write a text over a link; it is the loop's."""
+    found = device.generate(method, [0], name=name, seed=2, new_tokens=new_tokens, **options)
+    assert found.tokens == text_of(device.pair, method, name, new_tokens)
+    return found
+
+
 class InThread:
     """A server or a relay that runs in a thread of its own."""
 
@@ -60,6 +75,14 @@ class InThread:
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self.one.serve("127.0.0.1", *serving))
         self.loop.close()
+
+    def call(self, function: Callable[..., object], *given: Any) -> None:
+        """Call a function within the loop, and wait for it."""
+
+        async def now() -> None:
+            function(*given)
+
+        asyncio.run_coroutine_threadsafe(now(), self.loop).result(LONGEST_S)
 
     def __enter__(self) -> Self:
         return self
@@ -81,12 +104,11 @@ class Running(InThread):
         self,
         pair: Pair,
         port: int = 0,
-        draft_length: int = 0,
         key_file: Path | None = None,
-        stretch_s: float = 0.0,
+        made: Any = None,
         **options: Any,
     ) -> None:
-        self.engine = Engine(pair, draft_length=draft_length, stretch_s=stretch_s)
+        self.engine = Engine(pair, **(made or {}))
         self.server = Server(self.engine, **{"tokenizer": "t", "target": "p"} | options)
         if key_file is not None:
             self.server.follow_keys(key_file)

@@ -287,11 +287,7 @@ def test_a_record_states_the_risk_of_its_skips(tmp_path: Path) -> None:
 def skips_played(
     choice: SkipChoice, risk_of: Callable[[float, int], float], tokens: int, seed: int
 ) -> tuple[float, float]:
-    """Play a device whose drafts are rejected with ``risk_of(estimate, token)``.
-
-    Returns the sum of the risks of what was kept or audited, and the least room that the promise had left, after any
-    token. A text has 40 tokens.
-    """
+    """Return the sum of the risks of what was kept or audited, and the least room of the promise after any token."""
     rng = np.random.default_rng(seed)
     total, room = 0.0, np.inf
     for token in range(tokens):

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz import link_kills, link_soak
-from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, until
-from validation.collection.prompts import Prompt
-from validation.decoding.loop import decode
+from tests.validation.link.served import LONGEST_S, POSITIONS, Relayed, Running, device_of, until, write
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
@@ -25,7 +23,6 @@ from validation.link.relay import LinkModel
 from validation.link.remote import LOOKING, RefusedError, ServerAwayError
 from validation.models.pair import Pair
 
-POSITIONS = 16
 METHODS: list[Callable[[], Method]] = [
     lambda: SharedSeed(3),
     lambda: FixedLength(3),
@@ -33,11 +30,6 @@ METHODS: list[Callable[[], Method]] = [
     lambda: Dssd(3),
     SharedSeedStreamed,
 ]
-
-
-def text_of(pair: Pair, method: Method, name: str) -> list[int]:
-    """Return the loop's text."""
-    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=POSITIONS, seed=2)[0].tokens
 
 
 @pytest.mark.parametrize("cuts", [3, pytest.param(40, marks=pytest.mark.deep)])
@@ -52,9 +44,8 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
         device_of(pair, relay.address) as device,
     ):
         for number in range(5 * cuts):
-            name, told = f"text {number}", list[int]()
-            record = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
-            assert told == record.tokens == text_of(pair, make(), name)
+            told = list[int]()
+            assert write(device, make(), f"text {number}", on_tokens=told.extend).tokens == told
             again = device.remote.connections - (number + 1 if make().streamed else 1)
             if again >= cuts:
                 break
@@ -89,11 +80,10 @@ def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, mak
 
     try:
         with device_of(pair, server.address) as device:
-            record = device.generate(make(), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=tell)
+            assert write(device, make(), on_tokens=tell).tokens == told
             assert device.remote.connections >= 2
     finally:
         server.stop()
-    assert told == record.tokens == text_of(pair, make(), "a")
 
 
 def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
@@ -107,10 +97,7 @@ def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> N
             server = Running(pair, port, target="another")
 
     try:
-        with (
-            device_of(pair, server.address) as device,
-            pytest.raises(RefusedError, match="came back with another"),
-        ):
+        with device_of(pair, server.address) as device, pytest.raises(RefusedError, match="came back with another"):
             device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=replace)
     finally:
         server.stop()

@@ -35,8 +35,9 @@ from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStream
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
 from validation.decoding.methods.split import DssdCertified
 from validation.errors import UserError
+from validation.link.device_records import Exchange
 from validation.link.formats import Terms
-from validation.link.remote import RefusedError, Remote
+from validation.link.remote import RefusedError
 from validation.link.wire import LinkError
 from validation.models.pair import Pair, load_pair
 
@@ -120,7 +121,7 @@ def test_blocks_need_whole_distributions() -> None:
 def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
     told: list[int] = []
     (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(2), new_tokens=POSITIONS, seed=2)
-    with Running(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
+    with Running(pair, made={"draft_length": draft_length}) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
         again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
     assert told == found.tokens == again.tokens == expected.tokens
@@ -157,32 +158,20 @@ HEAD = 11
         (LatticeRows(100, threshold=0.02), (40, 70, 400)),
     ],
 )
-def test_sizes_are_the_policys_and_texts_do_not_change(
-    messages: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair, up, down = load_pair("builtin"), list[int](), list[int]()
-    send, receive = Remote.send, Remote.receive
-
-    def sent(self: Remote, data: bytes) -> None:
-        up.append(len(data))
-        send(self, data)
-
-    def received(self: Remote, timeout_s: float | None = None) -> bytes:
-        data = receive(self, timeout_s)
-        down.append(len(data))
-        return data
-
-    monkeypatch.setattr(Remote, "send", sent)
-    monkeypatch.setattr(Remote, "receive", received)
+def test_sizes_are_the_policys_and_texts_do_not_change(messages: Any, sizes: tuple[int, ...]) -> None:
+    pair, watched = load_pair("builtin"), list[Exchange]()
     plain = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(3), messages)
     policy, prompts = replace(plain, message_sizes=sizes), builtin_prompts(limit=2)
     wanted = decode(pair, prompts, Planned(plain), new_tokens=12, seed=4)
     with Running(pair) as server, device_of(pair, server.address) as device:
         for prompt, tokens, own in zip(prompts, encode_prompts(pair, prompts, 12), wanted, strict=True):
-            up.clear(), down.clear()
-            found = device.generate(Planned(policy), tokens, name=prompt.id, seed=4, new_tokens=12)
+            settings: dict[str, Any] = {"name": prompt.id, "seed": 4, "new_tokens": 12}
+            found = device.generate(
+                Planned(policy), tokens, on_exchange=lambda _, spent: watched.append(spent), **settings
+            )
             assert found.tokens == own.tokens
-            opening, *rounds = up
-            assert {size - HEAD for size in rounds} <= set(sizes)
-            assert 1 << 12 <= opening < (1 << 12) + 32
-            assert len(set(down[1:])) == 1, down
+    later = [one for one in watched if not one.opened]
+    assert {one.up_bytes - HEAD for one in later} <= set(sizes)
+    assert len({one.down_bytes for one in later}) == 1
+    openings = [one.up_bytes - HEAD - size - (1 << 12) for one in watched if one.opened for size in sizes]
+    assert sum(0 <= rest < 32 for rest in openings) == len(prompts)

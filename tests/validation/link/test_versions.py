@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.validation.decoding.test_versions import VersionTable
-from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended
+from tests.validation.link.served import Relayed, Running, device_of, ended
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -57,15 +56,6 @@ def options(pair: Pair) -> dict[str, Any]:
     return {"pair": first, "versions": {"v2": (Engine(second), "p2")}}
 
 
-def switch(running: Running, name: str) -> None:
-    """Switch a running server, and wait for it."""
-
-    async def now() -> None:
-        running.server.switch(name)
-
-    asyncio.run_coroutine_threadsafe(now(), running.loop).result(LONGEST_S)
-
-
 def there_and_back(running: Running, places: tuple[int, int] = (4, 10)) -> Callable[[list[int]], None]:
     """Return a function of new tokens that switches to v2 and rolls back behind that many tokens."""
     told: list[int] = []
@@ -74,7 +64,7 @@ def there_and_back(running: Running, places: tuple[int, int] = (4, 10)) -> Calla
         told.extend(tokens)
         wanted = "v2" if places[0] <= len(told) < places[1] else "target"
         if running.server.version.name != wanted:
-            switch(running, wanted)
+            running.call(running.server.switch, wanted)
 
     return take
 
@@ -137,7 +127,7 @@ def test_devices_at_a_switch_and_cuts_keep_their_own_texts(pair: Pair) -> None:
         for thread in threads:
             thread.start()
         for n in range(40):
-            switch(server, ("v2", "target")[n % 2])
+            server.call(server.server.switch, ("v2", "target")[n % 2])
             time.sleep(0.02 * (1 + n // 10))  # on a busy machine a round takes longer than the first pauses
             if not any(thread.is_alive() for thread in threads):
                 break

@@ -40,7 +40,6 @@ Check = Callable[[bytes], object]
 
 
 def methods() -> list[Method]:
-    """Return a method of each format."""
     plans = [LatticeRows(100, top_k=2), CertifiedRows(), SeededTokens(), CertifiedAnswers(0.1)]
     planned = [Planned(DevicePolicy(V, 1.0, threshold_rule(3), messages)) for messages in plans]
     more = [Dssd(3), DssdCertified(0.1, 3), KSqs(2), CuHlmOffline(0.5, k=2)]
@@ -48,7 +47,6 @@ def methods() -> list[Method]:
 
 
 def opening(method: Method) -> Opening:
-    """Return a valid opening."""
     return Opening("t", "q", [Terms.of(method).plain()], "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
 
 
@@ -110,7 +108,6 @@ def _open(pair: Any, data: bytes) -> object:
 
 
 def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes:
-    """Return changed bytes."""
     way, changed = int(rng.integers(7)), bytearray(data)
     if way == 0 and data:
         for place in rng.integers(8 * len(data), size=int(rng.integers(1, 4))).tolist():

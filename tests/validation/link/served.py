@@ -18,6 +18,7 @@ from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
+from validation.decoding.records import GenerationRecord
 from validation.link.device import Device
 from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine
@@ -37,27 +38,28 @@ def small_pair(positions: int) -> Pair:
 
 
 def ended(thread: threading.Thread) -> None:
-    """Wait for a thread, or fail."""
     thread.join(LONGEST_S)
     assert not thread.is_alive(), f"{thread.name} did not end in {LONGEST_S} s"
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds, or fail."""
     deadline = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < deadline, f"not so after {LONGEST_S} s"
         time.sleep(0.005)
 
 
-def text_of(pair: Pair, method: Method, name: str = "a", new_tokens: int = POSITIONS) -> list[int]:
-    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=new_tokens, seed=2)[0].tokens
+def looped(
+    pair: Pair, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any
+) -> GenerationRecord:
+    """Return the in-process loop's text."""
+    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=new_tokens, **{"seed": 2} | options)[0]
 
 
 def write(device: Device, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any) -> LinkRecord:
     """Write a text over a link; it is the loop's."""
     found = device.generate(method, [0], name=name, seed=2, new_tokens=new_tokens, **options)
-    assert found.tokens == text_of(device.pair, method, name, new_tokens)
+    assert found.tokens == looped(device.pair, method, name, new_tokens).tokens
     return found
 
 
@@ -91,15 +93,12 @@ class InThread:
         self.stop()
 
     def stop(self) -> None:
-        """End it, and wait for its thread."""
         if self.thread.is_alive():
             self.loop.call_soon_threadsafe(self.one.stop)
             ended(self.thread)
 
 
 class Running(InThread):
-    """A server."""
-
     def __init__(
         self,
         pair: Pair,
@@ -117,14 +116,11 @@ class Running(InThread):
 
 @contextmanager
 def device_of(pair: Pair, address: str, **options: Any) -> Iterator[Device]:
-    """Return a device with the pair's draft."""
     with Remote(address, **{"patience_s": 20.0, "answer_s": 20.0} | options) as remote:
         yield Device(pair, remote, tokenizer="t", draft="q")
 
 
 class Relayed(InThread):
-    """A relay."""
-
     def __init__(self, model: LinkModel, to: str) -> None:
         host, port = to.removeprefix("ws://").split(":")
         self.relay = Relay(model)

@@ -24,7 +24,7 @@ from hlmtheory.policy import (
 )
 from hlmtheory.skipping import audit_bound
 from tests.validation.command_line import run
-from tests.validation.link.served import Relayed, Running, device_of
+from tests.validation.link.served import Relayed, Running, device_of, looped
 from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -72,7 +72,7 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(
             recording.end(texts[-1])
     record = read_record(tmp_path / "run.jsonl")
     for name, text, found in zip(names, record.texts, texts, strict=True):
-        (expected,) = decode(pair, [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)
+        expected = looped(pair, make(), name, POSITIONS)
         assert expected.tokens == found.tokens
         assert text.end is not None
         assert text.end["tokens"] == len(found.tokens)
@@ -188,8 +188,7 @@ def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(
             made, name = follows.method(), f"text {number}"
             found = device.generate(made, [0], name=name, on_exchange=made.exchange, **settings)
             again = Switched(follows.policies, iter(made.choices).__next__)
-            (expected,) = decode(pair, [Prompt(name, "0", "")], again, **settings)
-            assert found.tokens == expected.tokens
+            assert found.tokens == looped(pair, again, name, **settings).tokens
             changed += len({one.message for one in made.choices[: len(found.rounds)]}) > 1
         assert relay.relay.resets > 1
     assert changed
@@ -237,7 +236,7 @@ def test_audited_skips_run_over_a_link_as_in_the_loop(pair: Pair, tmp_path: Path
     policy = replace(SKIPPING, messages=MESSAGES[name])
     names = [f"{name} {n}" for n in range(8)]
     made = Audited(policy, 0.5)
-    expected = [decode(pair, [Prompt(one, "0", "")], made, new_tokens=POSITIONS, seed=2)[0] for one in names]
+    expected = [looped(pair, made, one, POSITIONS) for one in names]
     with Running(pair) as server, device_of(pair, server.address) as device:
         recording = Recording(tmp_path / "run.jsonl", device, made, SETTINGS)
         for one in names:

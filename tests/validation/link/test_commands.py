@@ -152,7 +152,6 @@ def words(address: str, tmp_path: Path) -> list[str]:
 
 
 def texts_of(words: list[str]) -> list[list[int]]:
-    """Return the tokens of a device's texts."""
     done = CliRunner().invoke(main, [*words, "--json"])
     assert done.exit_code == 0, done.output
     return [one["tokens"] for one in json.loads(done.stdout)["texts"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLoo
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import DraftOnly, RandHlm
 from validation.decoding.records import GenerationRecord
-from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
 from validation.link.loops import OneText, session_of
 from validation.link.relay import LinkModel
@@ -62,70 +62,50 @@ def test_a_server_that_is_used_for_long_needs_no_more_memory() -> None:
     link_soak.main(120.0)
 
 
-@pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
-def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
-    server = Running(pair)
-    port = int(server.address.rpartition(":")[2])
-    told: list[int] = []
-
-    def restart() -> None:
-        nonlocal server
-        server.stop()  # closes all connections and forgets all texts
-        server = Running(pair, port)
-
-    def tell(tokens: list[int]) -> None:
-        told.extend(tokens)
-        if len(told) % 3 == 0:
-            restart()
-
-    try:
-        with device_of(pair, server.address) as device:
-            assert write(device, make(), on_tokens=tell).tokens == told
-            assert device.remote.connections >= 2
-    finally:
-        server.stop()
-
-
-def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
-    server = Running(pair)
-    port = int(server.address.rpartition(":")[2])
-
-    def replace(tokens: list[int]) -> None:
-        nonlocal server
-        if server.server.version.mark == "p":
-            server.stop()
-            server = Running(pair, port, target="another")
-
-    try:
-        with device_of(pair, server.address) as device, pytest.raises(RefusedError, match="came back with another"):
-            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=replace)
-    finally:
-        server.stop()
-
-
-ALONE_METHODS: list[Callable[[], Method | None]] = [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None]
-
-
 class Away:
     """A server that is stopped behind some tokens of a text, and comes back behind others."""
 
-    def __init__(self, pair: Pair, leaves: int, returns: int) -> None:
-        self.pair, self.leaves, self.returns = pair, leaves, returns
-        self.running, self.told = Running(pair), list[int]()
-        self.port = int(self.running.address.rpartition(":")[2])
+    def __init__(self, pair: Pair, leaves: tuple[int, ...], returns: tuple[int, ...], **options: Any) -> None:
+        self.pair, self.leaves, self.returns, self.options = pair, leaves, returns, options
+        self.running, self.told = Running(pair, made={"stretch_s": 0.02}), list[int]()
+        self.address, self.port = self.running.address, self.running.place[1]
 
-    def take(self, device: Device) -> Callable[[list[int]], None]:
-        """Return a function of new tokens."""
+    def __enter__(self) -> Away:
+        return self
 
-        def take(tokens: list[int]) -> None:
-            before, _ = len(self.told), self.told.extend(tokens)
-            if before < self.leaves <= len(self.told):
-                self.running.stop()
-            if before < self.returns <= len(self.told):
-                self.running = Running(self.pair, self.port)
-                until(lambda: all(one.name != LOOKING for one in threading.enumerate()))  # the device has found it
+    def __exit__(self, *error: object) -> None:
+        self.running.stop()
 
-        return take
+    def take(self, tokens: list[int]) -> None:
+        """Take new tokens of the text."""
+        before, _ = len(self.told), self.told.extend(tokens)
+        if any(before < place <= len(self.told) for place in self.leaves):
+            self.running.stop()  # closes all connections and forgets all texts
+        if any(before < place <= len(self.told) for place in self.returns):
+            self.running = Running(self.pair, self.port, **self.options)
+            until(lambda: all(one.name != LOOKING for one in threading.enumerate()))  # the device has found it
+
+
+OFTEN = (3, 6, 9, 12)
+
+
+@pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
+def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
+    with Away(pair, OFTEN, OFTEN) as away, device_of(pair, away.address) as device:
+        assert write(device, make(), on_tokens=away.take).tokens == away.told
+        assert device.remote.connections >= 2
+
+
+def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
+    with (
+        Away(pair, (3,), (3,), target="another") as away,
+        device_of(pair, away.address) as device,
+        pytest.raises(RefusedError, match="came back with another"),
+    ):
+        write(device, SharedSeed(3), on_tokens=away.take)
+
+
+ALONE_METHODS: list[Callable[[], Method | None]] = [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None]
 
 
 def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
@@ -139,15 +119,13 @@ def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
 
 @pytest.mark.parametrize("make", ALONE_METHODS)
 def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method | None]) -> None:
-    away = Away(pair, 3, 8)
-    away.running.engine.stretch_s = 0.02
-    try:
-        with device_of(pair, away.running.address, patience_s=0.2, alone=True) as device:
-            take, method = away.take(device), make()
-            found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
-            assert not device.remote.away
-    finally:
-        away.running.stop()
+    with (
+        Away(pair, (3,), (8,)) as away,
+        device_of(pair, away.address, patience_s=0.2, alone=True) as device,
+    ):
+        method = make()
+        found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=away.take)
+        assert not device.remote.away
     assert [who for _, who in found.writers] == ["target", ALONE, "target"]
     ((first, end),) = found.alone()
     assert 3 <= first < 8 <= end < POSITIONS

@@ -37,7 +37,6 @@ def pair() -> Pair:
 
 @contextmanager
 def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
-    """Run a door; return it with its client, its server, and its pair."""
     with Running(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
         device.pair.tokenizer.chat_template = TEMPLATE
         door = Door(device, lambda: SharedSeed(3), model="builtin", **options)
@@ -56,7 +55,6 @@ def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture(scope="module")
 def door(pair: Pair) -> Iterator[SimpleNamespace]:
-    """A running door that writes one text at a time."""
     with opened(pair) as found:
         yield found
 
@@ -68,13 +66,11 @@ def expected(pair: Pair, count: int, seed: int) -> str:
 
 
 def ask(door: SimpleNamespace, count: int = 8, **more: Any) -> Any:
-    """Ask for a completion."""
     settings = {"model": "builtin", "prompt": PROMPT, "max_tokens": count, "seed": 5} | more
     return door.client.completions.create(**settings)
 
 
 def text_of(parts: Any) -> str:
-    """Return the text of a stream."""
     return "".join(part.choices[0].text for part in parts if part.choices)
 
 
@@ -137,7 +133,6 @@ def test_other_requests_are_refused(door: SimpleNamespace, headers: dict[str, st
 
 
 def connected(door: SimpleNamespace) -> socket.socket:
-    """Return a connection to a door."""
     host, port = door.url.removeprefix("http://").removesuffix("/v1").split(":")
     return socket.create_connection((host, int(port)), timeout=LONGEST_S)
 

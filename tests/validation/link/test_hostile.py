@@ -179,19 +179,16 @@ TINY = float(np.float32(1e-45))
 
 
 def tokens(*drafts: int) -> bytes:
-    """Return a message of token ids alone."""
     return pack([(np.array([len(drafts)]), 16), (np.array(drafts), index_bits(V))])
 
 
 def known(*drafts: tuple[int, float]) -> bytes:
-    """Return a message of tokens with their probabilities."""
     bits = [int(np.float32(probability).view(np.uint32)) for _, probability in drafts]
     each = [part for (token, _), one in zip(drafts, bits, strict=True) for part in ((token, index_bits(V)), (one, 32))]
     return pack([(len(drafts), 16), *each])
 
 
 def rows(*drafts: tuple[int, list[float]]) -> bytes:
-    """Return a message of tokens with their distributions."""
     return tokens(*(token for token, _ in drafts)) + np.array([row for _, row in drafts], dtype="<f4").tobytes()
 
 

@@ -22,10 +22,10 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from tests.validation.link.served import Running, device_of
+from tests.validation.link.served import Running, device_of, looped, write
 from tests.validation.tiny_texts import table_pair
 from validation.collection.collect import encode_prompts
-from validation.collection.prompts import Prompt, builtin_prompts
+from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, Dssd, FixedLength, FlexSpec, PromptLookup
@@ -87,7 +87,7 @@ def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> No
     method, names = make(), [f"text {n}" for n in range(4)]
     warm = method.policy.temperature if isinstance(method, Planned) else 1.0
     settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": warm}
-    expected = [decode(pair, [Prompt(name, "0", "")], make(), **settings)[0] for name in names]
+    expected = [looped(pair, make(), name, **settings) for name in names]
     with Running(pair) as server, device_of(pair, server.address) as device:
         found = [device.generate(make(), [0], name=name, **settings) for name in names]
         assert device.remote.connections == (len(names) if method.streamed else 1)
@@ -120,21 +120,16 @@ def test_blocks_need_whole_distributions() -> None:
 @pytest.mark.parametrize("draft_length", [0, 3])
 def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
     told: list[int] = []
-    (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(2), new_tokens=POSITIONS, seed=2)
     with Running(pair, made={"draft_length": draft_length}) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
-        again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
-    assert told == found.tokens == again.tokens == expected.tokens
+    assert told == found.tokens == looped(pair, SharedSeed(2), new_tokens=POSITIONS).tokens
 
 
 def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
     ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
     for name in "abc":
-        (expected,) = decode(ends, [Prompt(name, "0", "")], SharedSeedStreamed(), new_tokens=20, seed=1)
         with Running(ends) as server, device_of(ends, server.address) as device:
-            found = device.generate(SharedSeedStreamed(), [0], name=name, seed=1, new_tokens=20)
-        assert found.tokens == expected.tokens
-        assert found.ended
+            assert write(device, SharedSeedStreamed(), name, 20).ended
 
 
 def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from tests.validation.decoding.test_versions import VersionTable
-from tests.validation.link.served import Relayed, Running, device_of, ended
+from tests.validation.link.served import POSITIONS, Relayed, Running, device_of, ended, looped
 from tests.validation.tiny_texts import nodes, quarters, table_pair
-from validation.collection.prompts import Prompt
-from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
 from validation.decoding.methods.quantized import KSqs
@@ -28,7 +26,6 @@ from validation.link.relay import LinkModel
 from validation.models.pair import Pair
 from validation.models.versions import VersionedTarget
 
-POSITIONS = 16
 METHODS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
     lambda: SharedSeed(3),
@@ -50,7 +47,6 @@ def pair() -> Pair:
 
 
 def options(pair: Pair) -> dict[str, Any]:
-    """Return what a server of both versions is given."""
     models: Any = pair.target
     first, second = (replace(pair, target=model) for model in models.versions.values())
     return {"pair": first, "versions": {"v2": (Engine(second), "p2")}}
@@ -77,8 +73,7 @@ def expected(pair: Pair, make: Callable[[], Method], name: str, found: LinkRecor
         switches = [(begins.index(place) if n else 0, who) for n, (place, who) in enumerate(found.writers)]
     models: Any = pair.target
     versioned: Any = VersionedTarget(models.versions, switches, pin=pin)
-    text = decode(replace(pair, target=versioned), [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)
-    return text[0].tokens
+    return looped(replace(pair, target=versioned), make(), name).tokens
 
 
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)

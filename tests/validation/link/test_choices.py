@@ -30,7 +30,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.audited import Audited
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import UHlm
@@ -87,15 +87,6 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(
         assert [one["opened"] for one in text.rounds] == [True] + [False] * (len(text.rounds) - 1)
         assert all(one["wait_s"] > 0 and one["draft_s"] > 0 and one["up_bytes"] > 9 for one in text.rounds)
         assert text.end["seconds"] >= sum(one["wait_s"] + one["draft_s"] for one in text.rounds)
-
-
-@pytest.mark.parametrize(("accepts", "best"), [(1.0, 8), (0.0, 1)])
-def test_the_length_goes_to_the_best_one(accepts: float, best: int) -> None:
-    choice = MessageChoice({SEEDED: tuple(range(1, 9))})
-    for _ in range(40):
-        length = choice.choose().length
-        choice.learn(SEEDED, length, int(accepts * length), 0.01 * length, 0.1, 0)
-    assert choice.choose().length == best
 
 
 def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_path: Path) -> None:
@@ -194,22 +185,34 @@ def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(
     assert changed
 
 
-def test_an_opening_names_few_messages_and_a_round_one_of_them(pair: Pair) -> None:
-    plain = [one.plain() for one in Terms.each_of(Following(POLICY, 2).method())]
-    assert len(Terms.each_from_plain(plain, 3)) == 2
-    for given, said in (
+PLAIN = [one.plain() for one in Terms.each_of(Following(POLICY, 2).method())]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
         ([], "1 to 4 terms; got 0"),
-        (plain * 3, "1 to 4 terms; got 6"),
-        ([plain[0], SERVER_WRITES.plain()], "has one message"),
+        (PLAIN * 3, "1 to 4 terms; got 6"),
+        ([PLAIN[0], SERVER_WRITES.plain()], "has one message"),
         ([3], "terms with other fields than format"),
-    ):
-        with pytest.raises(LinkError, match=said):
-            Terms.each_from_plain(given, 3)
-    opening = Opening("t", "q", plain, "a", 1, 1.0, 1.0, 4, [0], [], "s")
-    text = ServedText(pair, opening, *Terms.each_from_plain(plain, 3))
-    for body in (b"", b"\2"):
-        with pytest.raises(MalformedError, match="names none of its text's messages"):
-            text.received(body)
+        *(
+            ([Terms.of(other).plain() | {"by_block": True}], "verified together by their whole distributions alone")
+            for other in (Dssd(3), SharedSeed(3), PromptLookup())
+        ),
+    ],
+)
+def test_terms_that_no_device_sends_are_refused(given: list[Any], said: str) -> None:
+    with pytest.raises(LinkError, match=said):
+        Terms.each_from_plain(given, 3)
+
+
+@pytest.mark.parametrize("body", [b"", b"\2"])
+def test_a_round_names_one_of_its_texts_messages(pair: Pair, body: bytes) -> None:
+    text = ServedText(
+        pair, Opening("t", "q", PLAIN, "a", 1, 1.0, 1.0, 4, [0], [], "s"), *Terms.each_from_plain(PLAIN, 3)
+    )
+    with pytest.raises(MalformedError, match="names none of its text's messages"):
+        text.received(body)
 
 
 def test_the_command_changes_messages(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,10 @@ from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStream
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
 from validation.decoding.methods.split import DssdCertified
 from validation.errors import UserError
+from validation.link.device import Device
 from validation.link.device_records import Exchange
 from validation.link.formats import Terms
-from validation.link.remote import RefusedError
+from validation.link.remote import RefusedError, Remote
 from validation.link.wire import LinkError
 from validation.models.pair import Pair, load_pair
 
@@ -97,7 +98,9 @@ def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> No
         assert told == [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in expected]
 
 
-def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
+def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pair: Pair) -> None:
+    with Running(pair, tokenizer="another") as server, pytest.raises(RefusedError, match="fingerprint another"):
+        Device(pair, Remote(server.address), tokenizer="t", draft="q")
     mine, other = (Planned(replace(POLICIES["seeded"], planned_for=f"3 q {target}")) for target in ("p", "other"))
     with Running(pair) as server, device_of(pair, server.address) as device:
         assert len(device.generate(mine, [0], name="a", seed=1, new_tokens=2).tokens) == 2
@@ -107,14 +110,6 @@ def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
             device.generate(mine, [0], name="a", seed=1, new_tokens=2, temperature=0.5)
     with pytest.raises(LinkError, match=r"for V = 3.* this server has V = 4"):
         Terms.from_plain(Terms.of(mine).plain(), 4)
-
-
-def test_blocks_need_whole_distributions() -> None:
-    plain = Terms.of(BlockVerification(3)).plain()
-    assert Terms.from_plain(plain, 3).method().by_block
-    for other in (Dssd(3), SharedSeed(3), PromptLookup()):
-        with pytest.raises(LinkError, match="verified together by their whole distributions alone"):
-            Terms.from_plain({**Terms.of(other).plain(), "by_block": True}, 3)
 
 
 @pytest.mark.parametrize("draft_length", [0, 3])
@@ -130,15 +125,6 @@ def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
     for name in "abc":
         with Running(ends) as server, device_of(ends, server.address) as device:
             assert write(device, SharedSeedStreamed(), name, 20).ended
-
-
-def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:
-    with (
-        Running(pair, tokenizer="another") as server,
-        pytest.raises(RefusedError, match="fingerprint another"),
-        device_of(pair, server.address),
-    ):
-        pass
 
 
 HEAD = 11

@@ -33,13 +33,11 @@ def bounded() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    """Return two small tables."""
     return small_pair(5)
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A server of the built-in target."""
     own = load_pair("builtin")
     tokenizer, target = marks_of_model(own)
     with Running(own, tokenizer=tokenizer, target=target) as running:

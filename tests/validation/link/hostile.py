@@ -71,7 +71,6 @@ def honest_rounds(method: Method) -> list[bytes]:
 
 
 def cases() -> list[tuple[str, Check, list[bytes]]]:
-    """Return what reads frames, with valid ones."""
     rng = np.random.default_rng(0)
     pair = table_pair(*(quarters(rng, nodes(V, 3)) for _ in range(2)))
     found: list[tuple[str, Check, list[bytes]]] = []
@@ -87,7 +86,12 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
     text = ServedText(pair, replace(first, text=[]), *map(Terms.of, several))
     named = [bytes([number]) + body for number, one in enumerate(several) for body in honest_rounds(one)]
     found.append(("round: one of several messages", text.received, named))
-    found.append(("opening", lambda data: _open(pair, data), opened))
+
+    def read(data: bytes) -> object:
+        first = opening_of(data, V, CONTEXT)
+        return ServedText(pair, first, *Terms.each_from_plain(first.terms, V))
+
+    found.append(("opening", read, opened))
     sealed = [Pipe(NONCE, key, server=False).seal(OPEN, opened[0]) for key in (None, b"k" * 16)]
     found.append(("sealed", lambda data: Pipe(NONCE, b"k" * 16, server=True).unseal(data, 1000), sealed))
     greeting = to_json(Greeting(PROTOCOL, NONCE, V, "t", {"target": "p"}, [], CONTEXT, False))
@@ -100,11 +104,6 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
     cut = [answers[0], *(answer_body(0, 3, -1, V, cut_answer(row, 1, 0.1)) for row in rows)]
     found.append(("certified answer", lambda data: answer_of(data, 3, V, cut=True), cut))
     return found
-
-
-def _open(pair: Any, data: bytes) -> object:
-    first = opening_of(data, V, CONTEXT)
-    return ServedText(pair, first, *Terms.each_from_plain(first.terms, V))
 
 
 def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes:
@@ -130,7 +129,6 @@ def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes
 
 
 def _other_json(data: bytes, rng: np.random.Generator) -> bytes:
-    """Return JSON with a field changed; other bytes as they are."""
     try:
         fields = json.loads(data)
         name = list(fields)[int(rng.integers(len(fields)))]

@@ -79,8 +79,6 @@ class InThread:
         self.loop.close()
 
     def call(self, function: Callable[..., object], *given: Any) -> None:
-        """Call a function within the loop, and wait for it."""
-
         async def now() -> None:
             function(*given)
 
@@ -100,12 +98,7 @@ class InThread:
 
 class Running(InThread):
     def __init__(
-        self,
-        pair: Pair,
-        port: int = 0,
-        key_file: Path | None = None,
-        made: Any = None,
-        **options: Any,
+        self, pair: Pair, port: int = 0, key_file: Path | None = None, made: Any = None, **options: Any
     ) -> None:
         self.engine = Engine(pair, **(made or {}))
         self.server = Server(self.engine, **{"tokenizer": "t", "target": "p"} | options)

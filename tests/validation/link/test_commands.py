@@ -43,9 +43,8 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def device(address: str, *words: str) -> tuple[int, str]:
-    """Run ``hlm device`` for a few tokens; return its exit code and output."""
-    few = ["--texts", "1", "--new-tokens", "4", "--patience", "20s", "--json"]
-    done = CliRunner().invoke(main, ["device", "--server", address, *few, *words])
+    few = ["--server", address, "--texts", "1", "--new-tokens", "4", "--patience", "20s", "--json"]
+    done = CliRunner().invoke(main, ["device", *few, *words])
     return done.exit_code, done.output
 
 
@@ -79,7 +78,6 @@ def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built-in target with one matrix changed."""
     folder = tmp_path_factory.mktemp("versions") / "second"
     shutil.copytree(LARGE, folder)
     weights = load_file(folder / "model.safetensors")

@@ -56,13 +56,9 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
 
 
 @pytest.mark.deep
-def test_kills_of_server_and_device_change_no_token() -> None:
-    link_kills.main(4)
-
-
-@pytest.mark.deep
-def test_a_server_that_is_used_for_long_needs_no_more_memory() -> None:
-    link_soak.main(120.0)
+@pytest.mark.parametrize("run", [partial(link_kills.main, 4), partial(link_soak.main, 120.0)], ids=["kills", "soak"])
+def test_kills_change_no_token_and_long_use_needs_no_more_memory(run: Callable[[], None]) -> None:
+    run()
 
 
 class Away:
@@ -80,7 +76,6 @@ class Away:
         self.running.stop()
 
     def take(self, tokens: list[int]) -> None:
-        """Take new tokens of the text."""
         before, _ = len(self.told), self.told.extend(tokens)
         if any(before < place <= len(self.told) for place in self.leaves):
             self.running.stop()  # closes all connections and forgets all texts
@@ -89,12 +84,10 @@ class Away:
             until(lambda: all(one.name != LOOKING for one in threading.enumerate()))  # the device has found it
 
 
-OFTEN = (3, 6, 9, 12)
-
-
 @pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
 def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
-    with Away(pair, OFTEN, OFTEN) as away, device_of(pair, away.address) as device:
+    often = (3, 6, 9, 12)
+    with Away(pair, often, often) as away, device_of(pair, away.address) as device:
         assert write(device, make(), on_tokens=away.take).tokens == away.told
         assert device.remote.connections >= 2
 
@@ -108,9 +101,6 @@ def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> N
         write(device, SharedSeed(3), on_tokens=away.take)
 
 
-ALONE_METHODS: list[Callable[[], Method | None]] = [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None]
-
-
 def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
     """Return the tokens that the in-process loop writes behind a text."""
     session = session_of(pair, [0], "a", 2, 1.0, 1.0, POSITIONS)
@@ -120,7 +110,7 @@ def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
     return loop.records[0].tokens[len(text) :]
 
 
-@pytest.mark.parametrize("make", ALONE_METHODS)
+@pytest.mark.parametrize("make", [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None])
 def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method | None]) -> None:
     with (
         Away(pair, (3,), (8,)) as away,

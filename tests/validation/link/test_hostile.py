@@ -73,12 +73,11 @@ def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair: Pair, way: str)
 
 
 def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
-    with Running(pair, limits=Limits(opening_s=0.1)) as server:
-        host, port = server.address.removeprefix("ws://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as raw:
-            raw.sendall(b"GET / HTTP/1.1\r\n")
-            while raw.recv(1000):
-                pass
+    limits = Limits(opening_s=0.1)
+    with Running(pair, limits=limits) as server, socket.create_connection(server.place, timeout=10) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\n")
+        while raw.recv(1000):
+            pass
 
 
 def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +102,8 @@ def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: 
 
 
 @contextmanager
-def mute_server(*, opens: bool = False, reads: bool = True) -> Iterator[tuple[str, list[int]]]:
-    """A server that greets and then answers nothing, except perhaps openings; its address, and its connections."""
+def mute_server(*, reads: bool = True) -> Iterator[tuple[str, list[int]]]:
+    """A server that greets and then answers nothing but openings; its address, and its connections."""
     connections, over = list[int](), threading.Event()
 
     def greet(peer: Any) -> None:
@@ -115,7 +114,7 @@ def mute_server(*, opens: bool = False, reads: bool = True) -> Iterator[tuple[st
             over.wait(20)
             return
         for number, data in enumerate(peer):
-            if opens and number == 0 and pipe.unseal(data, 10_000)[0] == OPEN:
+            if number == 0 and pipe.unseal(data, 10_000)[0] == OPEN:
                 peer.send(pipe.seal(OPEN, b"target"))
 
     with serve(greet, "127.0.0.1", 0, max_queue=1, max_size=2**25, close_timeout=0.2) as server:
@@ -133,7 +132,7 @@ def mute_server(*, opens: bool = False, reads: bool = True) -> Iterator[tuple[st
 def test_a_server_that_opens_every_text_and_is_then_silent_is_said_in_time(pair: Pair, method: Any) -> None:
     began = time.monotonic()
     with (
-        mute_server(opens=True) as (address, connections),
+        mute_server() as (address, connections),
         device_of(pair, address, patience_s=0.5, answer_s=0.2) as device,
         pytest.raises(ServerAwayError, match=r"did not answer for 0\.5 s \(TimeoutError"),
     ):
@@ -231,7 +230,6 @@ def attack(address: str, which: tuple[Method, dict[str, Any], bytes], said: list
 
 
 def garble(address: str, said: list[str]) -> None:
-    """Send openings that were changed under way."""
     rng = np.random.default_rng(3)
     for _ in range(4):
         with connect(address) as socket:

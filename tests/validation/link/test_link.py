@@ -42,26 +42,12 @@ from validation.link.remote import RefusedError, Remote
 from validation.link.wire import LinkError
 from validation.models.pair import Pair, load_pair
 
-METHODS: list[Callable[[], Method]] = [
-    lambda: FixedLength(3),
-    lambda: BlockVerification(3),
-    lambda: SharedSeed(3),
-    SharedSeedStreamed,
-    Hlm,
-    lambda: RandHlm(0.5),
-    lambda: UHlm(0.4),
-    lambda: CuHlmOffline(0.4, k=2),
-    lambda: CuHlmCertified(0.4),
-    lambda: Dssd(3),
-    lambda: DssdCertified(0.1, 3),
-    lambda: FlexSpec("exact"),
-    lambda: FlexSpec("linear", printed_acceptance=True),
-    DenseQs,
-    lambda: KSqs(2),
-    lambda: CSqs(0.1),
-    PromptLookup,
-    CloudOnly,
-]
+METHODS: list[Callable[[], Method]] = [SharedSeedStreamed, Hlm, DenseQs, PromptLookup, CloudOnly]
+METHODS += [partial(kind, 3) for kind in (FixedLength, BlockVerification, SharedSeed, Dssd)]
+METHODS += [partial(kind, 0.4) for kind in (UHlm, CuHlmCertified, RandHlm)]
+METHODS += [partial(CuHlmOffline, 0.4, k=2), partial(DssdCertified, 0.1, 3), partial(KSqs, 2), partial(CSqs, 0.1)]
+METHODS += [partial(FlexSpec, "exact"), partial(FlexSpec, "linear", printed_acceptance=True)]
+POSITIONS = 6
 LINE = UncertaintyLine(1.0, 0.0)
 POLICIES = {
     "lattice rows": DevicePolicy(3, 1.0, threshold_rule(3), LatticeRows(100, top_k=2)),
@@ -77,7 +63,6 @@ POLICIES = {
     "streamed": DevicePolicy(3, 1.0, threshold_rule(1), StreamedTokens(), bonus=False),
     "server alone": DevicePolicy(3, 1.0, threshold_rule(0), LatticeRows(100)),
 }
-POSITIONS = 6
 
 
 EVERY = [*METHODS, *(partial(Planned, policy) for policy in POLICIES.values())]

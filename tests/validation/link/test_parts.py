@@ -1,4 +1,4 @@
-"""The parts without a server: passes that last a stated time, drafts that are given up, the relay."""
+"""The parts without a server: passes that last a stated time, a pass that is given up, the relay."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from validation.models.pair import load_pair
 
 
 class Clock:
-    """A clock whose sleeps end late by stated times."""
-
     def __init__(self, *late: float) -> None:
         self.now, self.late = 0.0, list(late)
 
@@ -64,14 +62,10 @@ def test_a_pass_that_is_given_up_leaves_the_model_as_it_was() -> None:
     assert torch.equal(stopped.logits([8, 4]), own.logits([8, 4]))
 
 
-FAST = 1e9
-LATE_S = 10.0
-"""A busy machine may be late; nothing may be early."""
+FAST, LATE_S = 1e9, 10.0  # a busy machine may be late; nothing may be early
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Sends back what it gets, until the stream ends."""
-
     def handle(self) -> None:
         with suppress(OSError):
             while data := self.request.recv(65536):
@@ -88,7 +82,6 @@ def address() -> Iterator[str]:
 
 
 def through(relay: Relayed, data: bytes) -> tuple[bytes, float]:
-    """Send bytes and read them back; return them, and the seconds."""
     with socket.create_connection(relay.place, timeout=20) as connection:
 
         def send() -> None:

@@ -23,17 +23,10 @@ Array: TypeAlias = Any
 def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     """Return the namespace and the values as arrays of it, on one device.
 
-    Python numbers and sequences become arrays of the library that the other values use, or of numpy.
-    Fractions take the floating type of the other values. Two libraries in one call are refused, since a silent copy
-    would hide where the work runs.
-
-    Also refused, by name: values that are not real numbers (None, strings, complex numbers, integers of more than 64
-    bits, ragged lists), numpy masked arrays, since no function here reads the mask, and torch tensors that are sparse,
-    nested, without values (meta) or of 8 bits.
-
-    The values named in ``exact`` become float64, whatever the type of the others. A tolerance of 0.1 that is compared
-    with float32 rows must not become the 0.10000000149 of float32: otherwise the guarantee would hold for a different
-    tolerance.
+    Numbers and sequences join the library and floating type of the other values; those named in ``exact`` become
+    float64, so that a tolerance of 0.1 beside float32 rows stays 0.1. Refused by name: two libraries or devices in one
+    call, and what holds no dense real numbers of 16 to 64 bits (None, strings, complex, ragged, masked, sparse, nested,
+    meta).
     """
     if all(type(value) is np.ndarray for value in values.values()):  # the usual case, checked first for speed
         return (NUMPY, *(_real(name, value) for name, value in values.items()))

@@ -1,8 +1,7 @@
 """Logarithms of binomial coefficients for arrays, by Stirling's series, and counts of lattice points.
 
-As a difference of three log-gammas, log₂ C(n, k) loses the digits that they share: at n = 152,000 each is near 1.7
-million and the difference may be 10. So Stirling's leading terms are combined analytically, and only the small
-remainders μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π are summed.
+Three log-gammas near 1.7 million would lose log₂ C(n, k)'s digits: leading terms are combined analytically, and only
+μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π is summed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Checks of arguments: a domain validates a value, describes what is allowed, and names the value it refuses.
 
-Every public function checks its arguments with these: :func:`checked` for arrays in the caller's library,
-:func:`numbers` for numpy arrays, :func:`number` for one number, and :func:`flag`, :func:`option` and :func:`instance`
-for other values. A bool is not accepted as a number, nor a number as a bool: True in place of a count, or 1 in place
-of a switch, is a mistake of the caller.
+A bool is not accepted as a number, nor a number as a bool: True for a count, or 1 for a switch, is a mistake.
 """
 
 from __future__ import annotations
@@ -33,20 +30,10 @@ class DomainError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Set of allowed values, with its description and a remedy for a value outside.
+    """Set of allowed values: the description completes "must be ...", the remedy says what to do.
 
-    Parameters
-    ----------
-    description : str
-        Completes "must be ...".
-    contains : callable
-        ``contains(xp, value) -> bool array``, True where the value is allowed. NaN must give False.
-    remedy : str
-        Advice to the caller.
-    kind : str
-        "real" or "integer". A fraction where a whole number is needed is refused, not rounded.
-    rows : bool
-        Whether one value is a row (the last axis) rather than a number.
+    ``contains(xp, value)`` is True where allowed, False for NaN. An "integer" kind refuses fractions; with ``rows`` one
+    value is a row, the last axis.
     """
 
     description: str
@@ -106,11 +93,7 @@ def _fault(xp: Any, row: Array) -> str:
 
 
 def _on_simplex(xp: Any, value: Array) -> Array:
-    """Return whether each row is finite, non-negative, and sums to 1 up to the rounding of a softmax of its type.
-
-    The tolerance is 1e-4 for float32 and wider types. An entry of a half type is off by up to half a unit in the last
-    place, or half the spacing of its subnormal numbers, and a row has V such entries.
-    """
+    """Return whether each row is finite, non-negative and sums to 1, up to the rounding of a softmax of its type."""
     unit, slack = epsilon(xp, value.dtype), 1e-4
     if unit > 1e-4:
         slack = 2 * unit + value.shape[-1] * float(xp.finfo(value.dtype).smallest_normal) * unit / 2
@@ -250,22 +233,14 @@ def generator(name: str, value: Any) -> np.random.Generator:
 
 @remembered
 def check_logits(xp: Any, logits: Array) -> Array:
-    """Return the logits; raise on NaN, +inf, and rows with masked entries only.
-
-    Everywhere in the project -inf is a masked entry: a token of probability 0. Engines mask unused ids and tokens that
-    a grammar forbids.
-    """
+    """Return the logits; raise on NaN, +inf and rows with masked entries (-inf, probability 0) only."""
     masked = logits == -np.inf
     LOGITS.check(xp, "logits", xp.where(masked, xp.zeros_like(logits), logits) if logits.ndim else logits)
     return _UNMASKED.check(xp, "logits", logits)
 
 
 def finite_answer(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
-    """Decorate a function so that it raises where float64 cannot hold its result.
-
-    If an intermediate number overflows, even a finite result may be wrong. So numpy's overflows, divisions by 0 and
-    invalid operations also raise, as do infinite or NaN results.
-    """
+    """Decorate a function so that it raises where float64 cannot hold its result or a number on the way."""
 
     @wraps(function)
     def guarded(*args: Given.args, **kwargs: Given.kwargs) -> Answer:

@@ -358,17 +358,6 @@ def storms(draw: Draw, shape: Shape) -> Row:
     return pick(draw.rng, shape, draw.rng.uniform(3.1e9, 3.3e9, shape), draw.rng.uniform(3.5e9, 3.6e9, shape))
 
 
-def eighths(draw: Draw, shape: Shape) -> Row:
-    """Return numbers in [-1, 1], half of them eighths, whose squares are exact."""
-    return pick(draw.rng, shape, draw.rng.integers(-8, 9, shape) / 8, draw.rng.uniform(-1.0, 1.0, shape))
-
-
-def often_alike(draw: Draw, shape: Shape) -> Row:
-    """Return probabilities of tokens; in some rows all are the same."""
-    value = unit(draw.rng, shape)
-    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.1, value[..., :1], value)
-
-
 def few_or_too_many(draw: Draw, shape: Shape) -> Row:
     """Return draft lengths, some longer than those that are summed term by term."""
     return np.where(draw.rng.random(shape) < 0.05, 4097, draw.rng.integers(0, 61, shape))

@@ -1,11 +1,7 @@
-"""Remember results of pure helpers while many claims are checked on the same rows.
+"""Remember results of pure helpers inside :func:`remembering`, while many claims are checked on the same rows.
 
-Dozens of claims sort, truncate and compare the same rows. Inside :func:`remembering`, a helper that is marked with
-:func:`remembered` computes each result once. The results are equal to the last bit, because they are the same arrays.
-
-A large array is recognised by its place in memory. So only an array that nobody can change counts: it is read-only, and
-it views no other array that can be written. What a marked helper returns becomes read-only, so that helpers may follow
-each other. Small arrays are recognised by their values. Arrays of other libraries than numpy are never remembered.
+A large array is recognised by its place in memory, so only if nobody can change it; a small one by its values. What a
+:func:`remembered` helper returns becomes read-only. Arrays of other libraries than numpy are never remembered.
 """
 
 from __future__ import annotations

@@ -19,11 +19,7 @@ Shape = tuple[int, ...]
 
 
 class Draw:
-    """A batch of instances while it is drawn.
-
-    ``draw[name]`` is the value of an argument, which is drawn when it is first needed: an argument that must fit
-    another one reads it so. ``draw.size(letter)`` is the size of a dimension, the same for all arguments.
-    """
+    """A batch of instances while it is drawn; ``draw[name]`` draws an argument when it is first needed."""
 
     def __init__(
         self,
@@ -58,17 +54,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of an argument.
-
-    Attributes
-    ----------
-    words : str
-        The domain; completes "must be ...".
-    draw : callable
-        ``draw(draw, shape)`` returns values of that shape.
-    wrong : callable
-        ``wrong(value)`` yields values outside of the domain, made from one inside.
-    """
+    """The domain of an argument (completes "must be ..."), how it is drawn, and values outside made from one inside."""
 
     words: str
     draw: Callable[[Draw, Shape], Row]

@@ -1,8 +1,7 @@
 """Functions on probability rows that every module uses: validate, normalise, compare, convert back.
 
-Rows come in any floating type. They are divided by their sum in float64 on entry, all arithmetic is in float64, and the
-answer goes back to the caller's type. In float32, the sum of a row misses 1 by 1e-6 at V = 32,000; every residual would
-magnify that by 1/TV(q, p), and a guarantee would not hold.
+Rows of any floating type are divided by their sum in float64 on entry and computed there; the answer goes back to the
+caller's type. In float32 a sum misses 1 by 1e-6 at V = 32,000, which a residual magnifies by 1/TV(q, p).
 """
 
 from __future__ import annotations
@@ -55,11 +54,9 @@ def skip_probabilities(xp: Any, skip: Any, draft: Array, name: str = "skip") -> 
 
 
 def canonical(name: str, rows: Any) -> NDArray[np.float64]:
-    """Distributions on the host, each divided by its sum: the values that are rounded to the levels that are sent.
+    """Distributions on the host over their exact sums: the values that are rounded to the levels that are sent.
 
-    The sum is exact and rounded once. So the numbers, and the levels, depend only on the values: not on the library,
-    the floating type, the order in memory, or the rest of the batch. The relative error of an entry is at most 2^-50,
-    no entry exceeds 1, and a second call changes nothing.
+    They depend only on the values, not on library, type, order in memory or batch; a second call changes nothing.
     """
     xp, given = arrays(**{name: rows})
     wide = in_kind(xp, SIMPLEX.check(xp, name, given), xp.float64)
@@ -69,9 +66,8 @@ def canonical(name: str, rows: Any) -> NDArray[np.float64]:
 def exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums of rows (..., V) of non-negative numbers, exact and rounded once, as ``math.fsum`` gives them.
 
-    A sum of 32 terms in extended precision, in any order, misses its exact value by at most 31 u of it, u = 2^-64.
-    Sums of such sums add at most 32 u for each level. If both ends of that interval round to the same number, so does
-    the exact sum. The few other rows, and all rows on machines without extended precision, go to ``math.fsum``.
+    In extended precision 32 terms miss by at most 31 · 2^-64; where both ends of that interval round alike, so does the
+    exact sum. The others, and machines without extended precision, go to ``math.fsum``.
     """
     flat = rows.reshape(-1, rows.shape[-1])
     found = np.empty(len(flat))

@@ -64,16 +64,7 @@ TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a claim.
-
-    Attributes
-    ----------
-    symbol : str
-    axes : str
-        A letter for each dimension of one instance; alternatives are separated by ``|``.
-    values : Values
-        The domain, how it is drawn, and what is outside of it.
-    """
+    """An argument of a claim: its symbol, a letter for each dimension (alternatives by ``|``), and its values."""
 
     symbol: str
     axes: str
@@ -467,18 +458,14 @@ FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "codec.text": {"N": _up_to(4)},
     "codec": {"V": _up_to(9, 2)},
     "draft_length.adaptive_depths": {"D": _up_to(2)},
-    "draft_length.censored_band": {"D": _up_to(3)},
     "draft_length.online": {"D": _up_to(3), "N": _size(2, 9, 60)},
     "ofdma": {"K": _size(1, 2, 3, 12, 100)},
     "shared_seed.any_scheme": {"V": _up_to(5)},
     "shared_seed.list": {"V": _up_to(6)},
-    "shared_seed.two_tokens": {"V": _up_to(3)},
     "skipping.bill": {"V": _size(1, 2, 3, 4, 5, 8, 12)},
     "skipping.holder": {"V": _size(2, 3, 8, 12, 64)},
     "truncation.any_codec": {"V": _size(1, 2, 3, 4, 5, 8, 12)},
-    "truncation.dual": {"V": _size(2, 3, 8, 12), "N": _up_to(4)},
     "truncation.offline": {"V": _size(2, 3, 8, 12), "N": _up_to(4)},
-    "verification.misdeclared_converse": {"V": _up_to(5)},
     "verification.multi_draft": {"V": _up_to(5)},
     "verification.top_drafts": {"V": _up_to(5)},
 }
@@ -486,12 +473,9 @@ FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
 
 COUNTS: Mapping[str, int] = {
     "batching": 8,
-    "channel.transfer": 40,
     "codec": 8,
     "conformal": 16,
     "draft_length.adaptive_depths": 30,
-    "draft_length.censored_band": 60,
-    "draft_length.online_held": 60,
     "draft_length.online": 20,
     "lossless.ceiling": 5,
     "lossless": 50,
@@ -502,8 +486,6 @@ COUNTS: Mapping[str, int] = {
     "shared_seed.list": 50,
     "shared_seed.streamed": 5,
     "truncation": 16,
-    "uncertainty.linear": 20,
-    "verification.interval_constant": 50,
     "verification.interval": 5,
 }
 """Instances in a batch of the claims whose id begins so; 200 of the others."""

@@ -45,14 +45,7 @@ class Relation(Enum):
 
 
 class Origin(Enum):
-    """Source of a statement.
-
-    PUBLISHED : a result as a paper prints it. If it is false, it is refuted.
-    MISPRINT : printed and false, but with an evident repair, so that the paper's conclusions stand.
-    IMPLIED : no paper prints it, but readers or implementers may rely on it, since it suggests itself.
-    CORRECTED : what holds instead of a printed statement that is false or incomplete.
-    NEW : printed in no source that we know.
-    """
+    """Source of a statement. MISPRINT: printed, with an evident repair; IMPLIED: a reading that suggests itself."""
 
     PUBLISHED = "published"
     MISPRINT = "misprint"
@@ -111,19 +104,8 @@ class Proof:
 class Verdict:
     """Result of a check on a batch of instances; every array has the batch's shape.
 
-    Attributes
-    ----------
-    claim : str
-        The id.
-    status : numpy array of Status
-    lhs, rhs : numpy arrays of float64
-        NaN where the instance is out of scope.
-    slack : numpy array of float64
-        How far the claim is from failing: rhs - lhs for ≤, -|lhs - rhs| for =, NaN out of scope.
-    vacuous : numpy array of bool
-        In scope, and the right side is at least the ceiling, which the left side cannot exceed.
-    broken : dict
-        For each assumption that failed somewhere: its statement and the number of instances.
+    ``lhs``, ``rhs`` and ``slack`` (rhs - lhs for ≤, -|lhs - rhs| for =) are NaN out of scope. ``vacuous``: in scope
+    with a right side of at least the ceiling. ``broken`` counts the instances by failed assumption.
     """
 
     claim: str
@@ -156,33 +138,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Statement that can be checked on instances.
+    """Statement that can be checked on instances, with a stable id ``module.name``.
 
-    Parameters
-    ----------
-    id : str
-        A stable slug, ``module.name``; never a theorem number.
-    source : Source
-        Where it is printed; for a new result, what it improves on.
-    origin : Origin
-    statement : str
-        The mathematics, readable by a person.
-    relation : Relation
-    lhs, rhs : callable
-        Functions of the instance's arrays, by name, that return arrays of the batch's shape.
-    assumptions : tuple of Assumption
-    attained : Attained or None
-        The tightest instance known; None only for a refuted claim. The tests multiply the right side by slightly less
-        than its ratio, and require that the claim then fails.
-    ceiling : float or None
-        Upper bound of the left side on every instance; the claim is vacuous where rhs ≥ ceiling.
-    condition : callable or None
-        Factor by which the sides magnify a rounding error in a probability (1 if None); for example 1/TV(q, p) where a
-        residual is normalised. The length of the rows is not part of it: see :func:`tolerance`.
-    error : callable or None
-        Half-width of the interval of an estimated side. An instance that fails by less than this is INCONCLUSIVE.
-    refuted : Instance or None
-        For a statement that is false: an instance on which it fails. Its origin is PUBLISHED, MISPRINT or IMPLIED.
+    ``lhs``, ``rhs``, ``condition`` and ``error`` take arrays of the instance by name. ``attained`` is the tightest
+    instance known, None only for a false claim, which has ``refuted``. ``ceiling`` bounds the left side. ``condition``
+    is the factor by which the sides magnify a rounding of a probability, ``error`` the half-width of an estimated
+    side's interval.
     """
 
     id: str
@@ -201,13 +162,7 @@ class Claim:
 
     @property
     def standing(self) -> str:
-        """``"true"``, or for a false statement ``"refuted"`` (a printed result), ``"misprint"`` or ``"false reading"``.
-
-        Raises
-        ------
-        ValueError
-            If the origin is CORRECTED or NEW although the claim is false, or MISPRINT although it is true.
-        """
+        """``"true"``, ``"refuted"`` (printed), ``"misprint"`` or ``"false reading"``; raise if they do not fit."""
         if self.refuted is None and self.origin is not Origin.MISPRINT:
             return "true"
         if self.refuted is None or self.origin not in FALSE:
@@ -217,13 +172,7 @@ class Claim:
 
     @property
     def proof(self) -> Proof:
-        """Return the comment that proves the claim or says why it is false; it begins with the last part of the id.
-
-        Raises
-        ------
-        ValueError
-            If no file of the claim's module has such a comment.
-        """
+        """Return the comment ``# name. ...`` that proves the claim or says why it is false; raise if there is none."""
         module, _, name = self.id.partition(".")
         found = _proofs(module).get(name)
         if found is None:
@@ -238,27 +187,11 @@ class Claim:
         return tuple(dict.fromkeys(names))
 
     def check(self, instance: Instance) -> Verdict:
-        """Check the claim on every instance of a batch.
+        """Check the claim on every instance of a batch, which holds exactly the arrays of :attr:`takes`.
 
-        Arrays are converted to float64, and probability rows are divided by their sum, so that the check is of the
-        statement and not of the caller's arithmetic. The rounding tolerance is :func:`tolerance` and nothing else. An
-        instance that needs more than ``COARSE``, or ``COARSE`` times a larger side above 1, is INCONCLUSIVE.
-
-        Parameters
-        ----------
-        instance : mapping of str to array
-            Exactly the arrays named in :attr:`takes`.
-
-        Returns
-        -------
-        Verdict
-
-        Raises
-        ------
-        TypeError
-            If an array is missing or unknown.
-        ValueError
-            If a value is outside its domain.
+        Arrays become float64 and probability rows are divided by their sum. The only rounding allowed is
+        :func:`tolerance`; an instance that needs more than ``COARSE``, relative to a larger side above 1, is
+        INCONCLUSIVE.
         """
         self._refuse_other_names(instance)
         values = {name: _in_float64(name, value) for name, value in instance.items()}
@@ -314,15 +247,9 @@ class Claim:
 def tolerance(terms: int, scale: Any) -> Any:
     """Return the rounding error allowed between two sides: ε (64 + 2n) times a scale, ε = 2^-52.
 
-    n is the number of entries of a row, 0 where a claim has no rows. A sum of n numbers misses its exact value by at
-    most n ε/2 times the sum of their magnitudes, in any order (Higham, Accuracy and Stability of Numerical Algorithms,
-    (4.4)). No side has more than four sums over a row one inside the other, such as running sums of p and q that are
-    multiplied, divided and added up: 2n ε. What surrounds them, products, quotients and short sums, is fewer than 128
-    roundings: 64 ε. The magnitudes add up to a side itself, or to its condition where numbers of that size cancel. So
-    the scale is the larger side plus the condition, which for probabilities is 1.
-
-    Sums by halves and running sums in blocks have far fewer roundings. The rule does not rely on them, because another
-    library may add in another order.
+    A sum of n numbers misses by at most n ε/2 times their magnitudes (Higham (4.4)); no side has more than four sums
+    over a row one inside the other, and fewer than 128 further roundings. The scale is the larger side plus the
+    condition.
     """
     return UNIT * (1.0 + terms / 32.0) * scale
 

@@ -40,16 +40,7 @@ _LOGITS = ("draft_logits", "target_logits")
 
 @dataclass(frozen=True, slots=True)
 class StoredTrace:
-    """A trace on disk; rows of one text lie together, in order.
-
-    Attributes
-    ----------
-    draft_logits, target_logits : array, shape (N, V)
-        Read from disk when they are indexed: ``trace.draft_logits[:1000]`` is a numpy array.
-    tokens, prompt_index, position : int32 array, shape (N,)
-    prompts : tuple of dict
-        ``text`` is the prompt. Other keys depend on where it came from, such as ``id``, ``source`` and ``reference``.
-    """
+    """A trace on disk, rows of one text together and in order; logits (N, V) are read when they are indexed."""
 
     draft_logits: Any
     target_logits: Any
@@ -60,33 +51,7 @@ class StoredTrace:
 
 
 def open_trace(path: str | PathLike[str]) -> StoredTrace:
-    """Open a finished trace for reading.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder.
-
-    Returns
-    -------
-    StoredTrace
-
-    Raises
-    ------
-    TypeError
-        If the path is not a str or a Path.
-    ValueError
-        If the folder holds no finished trace of format version 2, or a part of the trace is missing.
-    ImportError
-        If zarr is not installed.
-
-    Examples
-    --------
-    >>> open_trace("traces/none")
-    Traceback (most recent call last):
-    hlmtheory._domains.DomainError: path must be the folder of a finished trace; got 'traces/none', which has no \
-manifest.json; collect one with `hlm validate`
-    """
+    """Open a finished trace; raise ValueError if the folder holds none of version 2, or a part is missing."""
     if not isinstance(path, (str, PathLike)):
         raise TypeError(f"path must be a str or a Path; got {brief(path)}; give the folder of a trace")
     if "://" in str(path):

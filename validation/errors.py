@@ -13,10 +13,7 @@ NEAREST = 3
 
 
 class UserError(Exception):
-    """Error that the user can fix; the command line prints only its message, without a traceback.
-
-    The message is one clear sentence: what was wrong, the value, and the remedy. The value may come from a file.
-    """
+    """Error that the user can fix; the command line prints only its message, without a traceback."""
 
     def __str__(self) -> str:
         """Return the message; control characters of a value in it are escaped."""
@@ -35,13 +32,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a user may have meant: names that contain the word, then names that are spelled similarly.
-
-    >>> nearest("tvd_sharpp", ["truncation.tvd", "truncation.tvd_sharp", "codec.lattice"])
-    ['truncation.tvd_sharp']
-    >>> nearest("trunc", ["truncation", "truncation.tvd", "codec"])
-    ['truncation', 'truncation.tvd']
-    """
+    """Return the names that a user may have meant: those that contain the word, then those that are spelled alike."""
     names, low = list(dict.fromkeys(names)), word.lower()
     forms: dict[str, list[str]] = {}
     for name in names:

@@ -24,11 +24,7 @@ def is_clone() -> bool:
 
 
 def extras_of(command: str | None) -> str:
-    """Return the extras that a command needs, as pip takes them.
-
-    >>> extras_of("serve"), extras_of("plan"), extras_of(None)
-    ('validation,link', 'validation', 'validation')
-    """
+    """Return the extras that a command needs, as pip takes them."""
     return ",".join(("validation", *EXTRAS.get(command or "", ())))
 
 

@@ -11,21 +11,7 @@ JOINERS = "\u200c\u200d"
 
 
 def printable(text: Text, keep: str = "\n\t") -> Text:
-    r"""Return the text with an escape for each character that a terminal or a page obeys instead of showing it.
-
-    These are control characters, such as ESC and NUL; characters that change the direction of text or are invisible;
-    separators of lines and paragraphs; and halves of surrogate pairs, which cannot be written.
-
-    Parameters
-    ----------
-    text : str
-        A subclass, such as Markup, stays what it is.
-    keep : str
-        Control characters that stay.
-
-    >>> printable("a\x1b[31mb\u202ec")
-    'a\\x1b[31mb\\u202ec'
-    """
+    r"""Return the text with an escape for each character that a terminal or a page obeys instead of showing it."""
     if text.isprintable():
         return text
     wrong = {ord(one): _escape(one) for one in set(text) if _obeyed(one) and one not in keep}

@@ -31,10 +31,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def run_to_end(argv: Sequence[str], **options: Any) -> int:
-    """Run a command and return its exit code; SIGTERM ends the command too, then this process as Ctrl-C does.
-
-    Without this, a command would go on after its parent was stopped, and hold the locks of its files.
-    """
+    """Run a command and return its exit code; SIGTERM ends the command too, then this process as Ctrl-C does."""
     with subprocess.Popen(list(argv), **options) as child:
 
         def end(*_: object) -> None:
@@ -78,17 +75,7 @@ class Processes:
         self._pool = None
 
     def in_order(self, calls: Iterable[Call], *, ahead: int, tick: Callable[[], None] | None = None) -> Iterator[Any]:
-        """Yield the results of calls in their order.
-
-        Parameters
-        ----------
-        calls : iterable of (function, arguments)
-            A call must not depend on the others, because it is made again if its process is lost.
-        ahead : int
-            Number of calls that are sent before the result of the first one is taken; this bounds the memory.
-        tick : callable, optional
-            Called now and then while a result is waited for.
-        """
+        """Yield the results of calls in their order."""
         waiting: deque[tuple[Call, Future[Any]]] = deque()
         self._lost = 0
         for call in calls:

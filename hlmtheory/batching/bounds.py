@@ -1,8 +1,4 @@
-"""Lower bounds on the latency of every plan, for one draft length and tasks sorted by prompt.
-
-Two bounds. :func:`barrier_bound` is for plans with a barrier at each step, (22). :func:`free_bound` is for every
-schedule of the two machines, with a barrier or without.
-"""
+"""Lower bounds on the latency of every plan, for one draft length and sorted tasks, with a barrier or without."""
 
 from __future__ import annotations
 
@@ -27,9 +23,8 @@ def lower_bound(costs: Costs, schedule: str) -> float:
 def barrier_bound(costs: Costs) -> float:
     """Lower bound on the latency of every plan with a barrier, whatever its order; tasks sorted by input.
 
-    The steps are cut into pieces where tasks leave. The bound of a piece counts only the tasks that are active until
-    its end, and takes the smallest of their output lengths for their memory. Then no partition is better than the best
-    runs: runs of the same sizes, in the order of the batches' longest prompts, have no longer prompts.
+    The steps are cut where tasks leave. A piece counts the tasks active to its end; then runs are no worse than any
+    partition.
     """
     total, begin = 0.0, 0
     for end in _levels(costs):
@@ -48,9 +43,8 @@ def _levels(costs: Costs) -> Array:
 def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
     """Lower bound on the time of steps begin + 1..end, for these tasks only.
 
-    A wave's step takes at least Σ d + min v and at least min d + Σ v, so also at least any mean of the two, with
-    weights λ and 1 - λ. For fixed weights per step the minimum over partitions into runs is a shortest path. The best
-    of several weights is returned. One batch of all tasks takes Σ d + Σ v, and is treated separately.
+    A step takes any mean of Σ d + min v and min d + Σ v; its least over runs is a shortest path. One batch takes Σ d +
+    Σ v.
     """
     # Cost of each task and of each batch, for every choice of weights
     draft, verify = (unit[tasks, begin:end] for unit in costs.unit)
@@ -90,11 +84,8 @@ def _weights(steps: int) -> Array:
 def free_bound(costs: Costs) -> float:
     """Lower bound on the latency of every partition and schedule, with or without a barrier; tasks sorted by input.
 
-    Let D_m, V_m be the total times of batch m, and s_m its cache as a share of the memory, which it holds from its
-    first draft to its last verification. T is at least Σ D_m + min v and min d + Σ V_m. It is also at least
-    Σ s_m (D_m + V_m), since the shares in use never exceed 1 and a batch holds its share for at least D_m + V_m. So T
-    is at least any mean of the three. The minimum of such a mean over the partitions into M runs is a shortest path. T
-    is also at least the longest chain D_m + V_m.
+    It is any mean of Σ D_m + min v, min d + Σ V_m and Σ s_m (D_m + V_m), with s_m the share of the memory that a batch
+    holds, least over runs by a shortest path; and the longest chain D_m + V_m.
     """
     loads = _least_loads(costs)
     chains = np.asarray([_longest_chain(costs, batches) for batches in range(1, len(loads) + 1)])
@@ -148,11 +139,7 @@ def _mixtures(with_memory: bool) -> Array:
 
 
 def _longest_chain(costs: Costs, batches: int) -> float:
-    """Lower bound on the longest chain of M batches of equal steps.
-
-    One batch holds ⌈K/M⌉ tasks or more, and these are no shorter than the ⌈K/M⌉ shortest tasks. Some batch holds the
-    task whose own chain is the longest. The last M also stands for more batches, so only single tasks count there.
-    """
+    """Lower bound on the longest chain of M batches: some batch holds ⌈K/M⌉ tasks, some the longest one alone."""
     count, steps = len(costs.inputs), np.arange(costs.horizon)
     active = steps < costs.steps[:, None]
     single = sum((unit * active).sum(axis=1) + fixed * costs.steps for unit, fixed in _sides(costs))

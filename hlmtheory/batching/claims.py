@@ -149,7 +149,6 @@ _BARRIER = (
         source=Source("zhu2025edgesd", "(29), Algorithm 1 line 15"),
         origin=Origin.MISPRINT,
         statement="minimising (29) as printed gives the fastest batches of consecutive sorted tasks",
-        relation=Relation.LE,
         lhs=planned("dp-printed-objective"),
         rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
@@ -160,7 +159,6 @@ _BARRIER = (
         source=Source("zhu2025edgesd", "Algorithm 1 lines 16-18"),
         origin=Origin.MISPRINT,
         statement="S[K] names the first task of the last batch: 1 ≤ S[K]",
-        relation=Relation.LE,
         lhs=side(lambda tasks, service, length: 1.0),
         rhs=side(
             lambda tasks, service, length: float(search.printed_program(_costs(tasks, service, length)).choice[-1])
@@ -174,7 +172,6 @@ _BARRIER = (
         statement=(
             "Υ[K,0,0] is at least a lower bound on the latency, also where a batch that starts at task 1 is skipped"
         ),
-        relation=Relation.LE,
         lhs=side(partial(lower_bound, memory_rule="each")),
         rhs=side(_printed_value),
         refuted=_TIGHT_MEMORY,
@@ -194,7 +191,6 @@ _BARRIER = (
         source=Source("zhu2025edgesd", 'Algorithm 1, line 27: "Optimal batching decisions"; (30)'),
         origin=Origin.PUBLISHED,
         statement="Algorithm 1, repaired, gives the fastest batches of consecutive sorted tasks",
-        relation=Relation.LE,
         lhs=planned("dp"),
         rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
@@ -203,11 +199,9 @@ _BARRIER = (
     Claim(
         id="batching.pareto",
         source=_TABLE,
-        origin=Origin.NEW,
         statement=(
             "the search over undominated (F, C) gives the fastest batches of consecutive sorted tasks, run in order"
         ),
-        relation=Relation.LE,
         lhs=planned("pareto"),
         rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
@@ -216,9 +210,7 @@ _BARRIER = (
     Claim(
         id="batching.order",
         source=Source("johnson1954", "Rule; zhu2025edgesd (20)-(22)"),
-        origin=Origin.NEW,
         statement="Johnson's rule at every decoding step is no slower than any fixed order",
-        relation=Relation.LE,
         lhs=_johnson_total,
         rhs=_ordered_total,
         attained=Attained({"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]], "order": [1, 0]}),
@@ -226,9 +218,7 @@ _BARRIER = (
     Claim(
         id="batching.exact",
         source=Source("zhu2025edgesd", "(28)"),
-        origin=Origin.NEW,
         statement="for any output lengths, the search gives the fastest partition, each step in its best order",
-        relation=Relation.LE,
         lhs=planned("exact"),
         rhs=against(_worth),
         assumptions=(_FITS,),
@@ -237,11 +227,9 @@ _BARRIER = (
     Claim(
         id="batching.lower_bound",
         source=Source("zhu2025edgesd", "(20)-(22), (28)"),
-        origin=Origin.NEW,
         statement=(
             "a lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition"
         ),
-        relation=Relation.LE,
         lhs=side(partial(lower_bound, memory_rule="each")),
         rhs=against(_worth),
         assumptions=(_FITS,),
@@ -252,7 +240,6 @@ _BARRIER = (
         source=Source("zhu2025edgesd", "(33), (33a) with l_max = 10 of Table II"),
         origin=Origin.PUBLISHED,
         statement="enumeration gives the fastest draft count l in 1..10, each l with its best batches",
-        relation=Relation.LE,
         lhs=side(lambda tasks, service, length: plan(tasks, service, "dp", memory_rule="each").latency),
         rhs=planned("dp"),
         assumptions=(Assumption("l ≤ 10", lambda draft_length: to_numpy(draft_length) <= 10),),

@@ -15,12 +15,8 @@ Batches: TypeAlias = list[list[int]]
 def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -> tuple[Batches | None, float]:
     """The best of all partitions of one wave, in Johnson's order at each step: batches and latency.
 
-    The batches are None if no partition is below the incumbent. A partial partition grows by a batch that contains the
-    first task without a batch. With equal output lengths only runs are tried (see :mod:`hlmtheory.batching.bounds`),
-    else every subset. A partial partition is removed if its lower bound reaches the incumbent. On each piece of the
-    steps, the bound adds the time of the drafts, or of the verifications, so far to the least time that the other tasks
-    can add. Complete partitions are tried in the order of their bounds. Where the memory is shared, all batches must
-    fit together.
+    The batches are None if none is below the incumbent. Partial partitions grow by a batch with the first free task
+    (runs only, for equal answers), and are removed by the drafts or verifications so far plus the least of the others.
     """
     blocks = Blocks(costs, runs_only or bool((costs.outputs == costs.outputs[0]).all()))
     partitions, bounds = blocks.partitions(incumbent)

@@ -1,19 +1,7 @@
 """A lower bound on all plans, for tasks with answers of any lengths: each task pays a price to the batch that it joins.
 
-A *corner* is the longest prompt and the longest answer of a batch. It fixes the batch's times, apart from its size, and
-says which tasks may join: those that are no longer in either. The steps are cut into stretches. On each stretch the
-latency is at least each of two or three sums over the batches:
-
-- all drafts, and the least last verification;
-- all verifications, and the least first draft;
-- where batches share the memory: each batch's own time, and a part of the time of the others of its wave, both weighted
-  by its share s_m of the memory, since the shares of a wave are at most 1 together.
-
-So the latency is at least any mean of them, with weights λ, and such a mean is a sum over the batches. Let every task
-have a price u_k. If no batch that fits its corner costs less than the prices of its tasks, the latency is at least the
-sum of all prices (claim ``batching.facility_bound``). Weights and prices are found by a linear program over some
-batches, to which the batches with the worst prices are added. The bound does not depend on how they were found: it
-scales the prices until every corner and size passes.
+A corner is the longest prompt and answer of a batch, and fixes its times. If no batch that fits its corner costs less
+than its tasks' prices, the latency is at least their sum, whatever found prices and weights (``facility_bound``).
 """
 
 from __future__ import annotations

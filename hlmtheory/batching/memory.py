@@ -22,14 +22,7 @@ printed. "ignored": the memory is not limited.
 
 @dataclass(frozen=True)
 class Cache:
-    """The size of the caches of batches, and the memory for them, by one of :data:`RULES`.
-
-    Parameters
-    ----------
-    service : Service
-    draft_length : int
-    rule : str
-    """
+    """The size of the caches of batches, and the memory for them, by one of :data:`RULES`."""
 
     service: Service
     draft_length: int

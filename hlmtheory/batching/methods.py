@@ -86,11 +86,7 @@ class Problem(ABC):
         return self._bounds[length]
 
     def close_bound(self, lengths: list[int], latency: float) -> float:
-        """Lower bound on the latency of every plan with one of these draft lengths: the larger of two.
-
-        One is that of :meth:`bound`, the other the bound by facilities. ``latency`` is that of any plan, in seconds;
-        the bound is never above it.
-        """
+        """The larger of both lower bounds on every plan with these draft lengths; ``latency`` of any plan caps it."""
         least, known = latency, Known()
         for length in sorted(lengths, key=self.bound):
             if self.bound(length) < least:
@@ -294,10 +290,9 @@ def _heuristic(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _balanced(problem: Problem, lengths: list[int]) -> Candidate:
-    """Waves of about equal size, each in runs of about equal size, chosen by the bound on their free schedules.
+    """Waves of about equal size, each in even runs: the best three by the bound on their free schedules.
 
-    Up to two waves more than the minimum are tried, at the four draft lengths with the smallest bounds. The latency is
-    computed for the three with the smallest bounds.
+    Up to two waves more than the minimum are tried, at the four draft lengths with the smallest bounds.
     """
     found = []
     for length in sorted(lengths, key=problem.bound)[:4]:

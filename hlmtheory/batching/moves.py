@@ -1,11 +1,7 @@
-"""Improve a plan by moving tasks between its batches and waves, for the schedule with a barrier.
+"""Improve a plan by moving tasks between its batches and waves, until no single move makes it faster, with a barrier.
 
-A move takes some tasks of a batch: one of them, the first or the last few by prompt or by output length, or all. They
-join another batch, become a batch of their own in any wave, or begin a new wave. A single task may also change places
-with one of another batch. For each batch the best of its moves is made, until none makes the plan faster. So the search
-ends at a plan that no single move improves, which need not be the fastest plan.
-
-Latencies are computed at a few sampled steps, each in Johnson's order and with the weight of the steps around it.
+Some tasks of a batch join another, or become a batch in any wave, or a new one; two tasks may change places. Latencies
+are computed at a few sampled steps, each in Johnson's order.
 """
 
 from __future__ import annotations

@@ -11,12 +11,9 @@ from hlmtheory.batching.search import ROUNDING, Costs, Runs
 def pareto(costs: Costs, *, incumbent: float = np.inf, max_labels: int = 100) -> tuple[Runs | None, float, bool]:
     """The best of all partitions into runs, in order: runs, latency, and whether the search was complete.
 
-    A label is a partition of the first i tasks. It holds the vectors (F, C) over all steps, the time of the earlier
-    waves, and the caches of its own wave. Whatever tasks follow, the latency never falls when one of these rises. So a
-    label is removed if another label is no larger in any entry, or if its lower bound reaches ``incumbent``. Runs
-    are None if no label is left. If one prefix has more than ``max_labels`` labels, those with the smallest bounds
-    stay, and the search is not complete. Where waves are needed, each prefix has one more label, which begins a wave
-    after the fastest plan of that prefix.
+    A label holds (F, C) over all steps, the time of earlier waves and its wave's caches; it goes if another is no
+    larger, or its bound reaches ``incumbent``. Beyond ``max_labels`` for a prefix the smallest bounds stay, and it is
+    not complete.
     """
     count = len(costs.inputs)
     pieces = np.array_split(np.arange(costs.horizon), min(8, costs.horizon))
@@ -91,11 +88,7 @@ class Labels:
 
 
 def undominated(vectors: Array, limit: int) -> Array:
-    """Indices of at most ``limit`` rows that no earlier kept row dominates: a dominates b if a ≤ b in every entry.
-
-    A later row may dominate a row that is kept early. This costs time but is no error. A sample of the entries is
-    compared first, because it excludes most rows.
-    """
+    """Indices of at most ``limit`` rows that no earlier kept row dominates; a sample of entries is compared first."""
     width = vectors.shape[1]
     probe = np.unique(np.linspace(0, width - 1, 12).astype(np.int64))
     kept: list[int] = []

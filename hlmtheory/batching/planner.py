@@ -42,47 +42,18 @@ ORDERS = ("given", "johnson", "sequential", "longest")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Batches of tasks, how they run, and their latency.
-
-    Attributes
-    ----------
-    method : str
-    batches : tuple of tuple of int
-        Indices of the tasks, batch by batch.
-    order : str
-        "given": pipelined in the listed order; "johnson": pipelined, reordered by Johnson's rule at each decoding step;
-        "sequential": every batch is drafted and verified before the next is drafted; "longest": a free machine takes
-        the waiting batch with the most work left.
-    draft_length : int
-        l; 0 for autoregressive decoding.
-    latency : float
-        T_inf in seconds, by :func:`plan_latency`.
-    lower_bound : float
-        Lower bound on the latency, in seconds. It holds for every allowed draft length and for all partitions, orders
-        and waves within the memory rule. With ``schedule="barrier"`` it holds for plans that wait at every step, (22).
-        With ``"free"`` it holds for every schedule, with or without a barrier. For ``exact`` it is the latency itself,
-        the smallest of all plans whose waves run one after another. For ``improved`` it is the closer bound of
-        :func:`lower_bound` with ``close``.
-    complete : bool
-        Whether the search was complete: False where ``pareto`` reached its limit on labels.
-    schedule : str
-        One of :data:`SCHEDULES`.
-    memory_rule : str
-        One of :data:`RULES`.
-    waves : tuple of int
-        Batches of each wave. The batches of a wave interleave; the next wave begins when all of them are done.
-    """
+    """Batches of tasks, how they run, and their latency."""
 
     method: str
-    batches: tuple[tuple[int, ...], ...]
-    order: str
-    draft_length: int
-    latency: float
-    lower_bound: float
-    complete: bool = True
+    batches: tuple[tuple[int, ...], ...]  # indices of the tasks, batch by batch
+    order: str  # one of :data:`ORDERS`
+    draft_length: int  # l; 0 for autoregressive decoding
+    latency: float  # T_inf in seconds, by :func:`plan_latency`
+    lower_bound: float  # of the latency of all plans with these lengths, rule and schedule
+    complete: bool = True  # False where ``pareto`` reached its limit on labels
     schedule: str = "barrier"
     memory_rule: str = "together"
-    waves: tuple[int, ...] = ()
+    waves: tuple[int, ...] = ()  # batches of each wave; the next one begins when all of them are done
 
     @property
     def gap(self) -> float:
@@ -112,22 +83,22 @@ def plan(
     Parameters
     ----------
     tasks : sequence of Task
-        At least one. Equal output lengths are the paper's simplification; unequal ones let batches leave early.
+        At least one. Their output lengths may differ; the paper plans with O_max for all.
     service : Service
     method : str, default "improved"
-        One of :data:`METHODS`. ``dp``, ``pareto`` and those named "printed" are the paper's. All but ``balanced`` and
-        ``exact`` choose batches for a schedule with a barrier.
+        "dp": Algorithm 1, repaired; "dp-printed-objective": with (29) as printed; "dp-printed": as printed, its batches
+        overlap; "pareto": exact among runs; "improved": ``dp`` by prompt or output in Johnson's order, after moves of
+        tasks, with a closer bound; "exact": all plans of few tasks. Baselines of the paper: "none", "static", "max",
+        "heuristic", "sequential" (no overlap), "fixed-length" (7), "autoregressive". "balanced": even waves and
+        batches.
     schedule : str, default "barrier"
-        "barrier": each decoding step begins when all batches have ended the one before, edge-sd (22). "free": a
-        batch drafts as soon as its own last drafts are verified and the draft stage is free.
+        "barrier": each step begins when all batches have ended the one before, edge-sd (22). "free": a batch drafts
+        when its own last drafts are verified. All methods but ``balanced`` choose batches for the barrier.
     memory_rule : str, default "together"
-        "together": the caches of all batches that run at the same time must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s. Batches that
-        do not fit run in waves, one after another. (Moving caches out of the memory is not modelled.) "each": each
-        batch alone must fit, edge-sd (24b) with (10) as printed. The caches together can then exceed the memory: claim
-        ``batching.memory_each`` shows a case. "ignored": no limit.
+        "together": Γ_p + Σ_m Γ_kv,m ≤ Γ_s for batches that run at the same time; others run in waves. "each": edge-sd
+        (24b) with (10) as printed, which can exceed the memory (``batching.memory_each``). "ignored": no limit.
     draft_lengths : iterable of int, default 1..10
-        The lengths to try, each 1 or more. A length at which a task does not fit the memory is left out.
-        ``fixed-length`` and ``autoregressive`` ignore this and use :data:`OWN_LENGTH`.
+        Each 1 or more. A length at which a task does not fit the memory is left out.
     static_size : int, default 4
         Tasks per batch of ``static``; the paper prints no number.
     max_labels : int, default 100
@@ -214,12 +185,9 @@ def plan_latency(
     draft_length : int
         l ≥ 0; at 0 nothing is drafted, and the memory rule does not apply.
     order : str, default "given"
-        One of "given", "johnson", "sequential", or, for a free schedule, "longest"; see :class:`Plan`.
-    schedule : str, default "barrier"
-        One of :data:`SCHEDULES`; see :func:`plan`. A free schedule keeps the order at every step on both machines and
-        begins each operation as early as possible. So it is never slower than the schedule with a barrier.
-    memory_rule : str, default "together"
-        One of :data:`RULES`; see :func:`plan`.
+        One of :data:`ORDERS`.
+    schedule, memory_rule : str
+        See :func:`plan`. A free schedule begins each operation as early as possible, in the order.
     waves : sequence of int, optional
         Number of batches in each wave, in order. If not given, one wave holds all batches.
 
@@ -242,8 +210,6 @@ def plan_latency(
     >>> two = [Task(1, 4)] * 2
     >>> [plan_latency(two, service, [[0], [1]], 1, order) for order in ("given", "sequential")]
     [6.0, 8.0]
-    >>> plan_latency(two, service, [[0], [1]], 1, schedule="free")
-    5.0
     """
     for name, value, known in (
         ("order", order, ORDERS),
@@ -310,18 +276,8 @@ def lower_bound(
 ) -> float:
     """Lower bound on the latency of every partition, order and set of waves within the memory rule.
 
-    With ``schedule="barrier"`` the bound is for plans that wait at the end of every step, (22). At each step of a wave
-    at least one verification follows all drafts, and at least one draft precedes all verifications. So a step takes at
-    least max(Σ d + min v, min d + Σ v); the bound sums this over the steps.
-
-    With ``"free"`` the bound is for **any** schedule of the two machines, with or without a barrier. It is a lower
-    bound of the schedules of all partitions. If the batches share the memory, it also uses
-    Σ_m s_m (D_m + V_m), where s_m is the share of the memory that batch m holds from its first draft to its last
-    verification. The bound with a barrier is never smaller than the free one.
-
-    With ``close`` it is at least a second bound, which takes seconds for 100 tasks: every task pays a price to its
-    batch, and no batch costs less than its tasks pay (claim ``batching.facility_bound``). For 100 tasks with unequal
-    answers it is 12 to 16% below a plan's latency with a barrier, instead of 31 to 40%.
+    With a barrier a step takes at least max(Σ d + min v, min d + Σ v). The free bound holds for any schedule, and also
+    counts the share of the memory that each batch holds.
 
     Parameters
     ----------
@@ -329,12 +285,10 @@ def lower_bound(
     service : Service
     draft_length : int
         l ≥ 1.
-    schedule : str, default "barrier"
-        One of :data:`SCHEDULES`.
-    memory_rule : str, default "together"
-        One of :data:`RULES`; see :func:`plan`.
+    schedule, memory_rule : str
+        See :func:`plan`.
     close : bool, default False
-        Whether to compute the second bound, too.
+        Whether to compute the bound by prices, too (``batching.facility_bound``): seconds for 100 tasks.
 
     Returns
     -------

@@ -1,9 +1,7 @@
 """The searches behind :mod:`hlmtheory.batching`, for one draft length and tasks in one order.
 
-A run j..i is one batch of the i - j + 1 tasks from j to i, counted from 0. It is padded to its longest prompt: that of
-task i, if tasks are sorted by prompt length. Times are arrays over the N decoding steps. After a batch has all its
-tokens, its times are 0, so the same recurrence holds at every step. Let the draft stage finish at time F and the verify
-stage at time C. A further batch gives F' = F + d and C' = max(F', C) + v.
+A run j..i is one batch, padded to its longest prompt. Times are arrays over the N decoding steps, 0 after a batch is
+done. With the stages' finish F and C, a further batch gives F' = F + d and C' = max(F', C) + v.
 """
 
 from __future__ import annotations
@@ -24,17 +22,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Costs:
-    """Times and memory of every run of K sorted tasks, at one draft length.
-
-    Parameters
-    ----------
-    service : Service
-    draft_length : int
-    inputs, outputs : integer arrays, shape (K,)
-        In the order in which runs are formed: usually by rising input.
-    rule : str, default "each"
-        One of :data:`hlmtheory.batching.memory.RULES`.
-    """
+    """Times and memory of every run of K tasks in one order, usually by rising input, at one draft length."""
 
     service: Service
     draft_length: int
@@ -157,15 +145,7 @@ def runs(choice: Array) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs of the sorted tasks.
-
-    Attributes
-    ----------
-    starts : list of int
-        First task of each batch.
-    opens : list of int
-        The starts of those batches that open a wave.
-    """
+    """Runs of the sorted tasks: the first task of each batch, and of those batches that open a wave."""
 
     starts: list[int]
     opens: list[int]
@@ -178,12 +158,10 @@ class Runs:
 
 
 def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[Runs, float]:
-    """Algorithm 1, repaired: the runs, and the objective's value for all tasks.
+    """Algorithm 1, repaired: the runs, and the objective's value for all tasks, Σ_n max(F + d, C) + v.
 
-    The table holds one state for each prefix of the tasks. For each i all starts j of the last batch are tried at
-    once. The objective is Σ_n max(F + d, C) + v = Σ_n F + max(d, C - F) + v. With ``printed_objective`` it is
-    Σ_n max(F, C + d) + v, as (29) is printed; everything else stays repaired. If batches share the memory, batch j..i
-    joins the last wave of state j if it fits there, or opens a new wave; the better of the two is taken.
+    One state for each prefix. ``printed_objective`` takes Σ_n max(F, C + d) + v, as (29) is printed. If batches share
+    the memory, batch j..i joins the last wave of state j if it fits, or opens one; the better is taken.
     """
     count, steps = len(costs.inputs), costs.horizon
     arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F of the last wave
@@ -229,34 +207,15 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
 
 @dataclass(frozen=True, slots=True)
 class PrintedProgram:
-    """The result of Algorithm 1 as printed.
+    """The result of Algorithm 1 as printed."""
 
-    Attributes
-    ----------
-    value : array, shape (K,)
-        Υ[i, 0, 0].
-    choice : array, shape (K,)
-        S[i] counted from 1; 0 where it was never set.
-    packs : tuple of (int, int)
-        Start and end of the batch that each pass of lines 24-26 forms, counted from 0, end excluded.
-    """
-
-    value: Array
-    choice: Array
-    packs: tuple[tuple[int, int], ...]
+    value: Array  # Υ[i, 0, 0], (K,)
+    choice: Array  # S[i] counted from 1; 0 where it was never set
+    packs: tuple[tuple[int, int], ...]  # start and end, excluded, of the batch of each pass of lines 24-26
 
 
 def printed_program(costs: Costs) -> PrintedProgram:
-    """Algorithm 1 exactly as printed, with its faults.
-
-    - Line 15 adds T^d to the finish time of the second stage.
-    - Line 18 leaves S at 0.
-    - If j = 1 does not fit the memory, Υ[i, 0, 0] stays 0. No later j gives a smaller value, so line 23 uses the j* of
-      the previous task.
-    - Lines 24-26 form a batch from S[i] to i for *every* i, so batches overlap.
-
-    A start S[i] = 0 is taken as the first task.
-    """
+    """Algorithm 1 exactly as printed, with the faults that the claims ``batching.dp_printed_*`` name."""
     count = len(costs.inputs)
     table = np.zeros((count + 1, costs.horizon, 2))
     value, choice, chosen = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64), 1

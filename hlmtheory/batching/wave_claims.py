@@ -14,7 +14,7 @@ from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.planner import plan_latency
 from hlmtheory.batching.search import Costs
 from hlmtheory.batching.sides import against, fits_each, side
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 from hlmtheory.serving import Service, Task, decoding_steps
 from hlmtheory.serving.costs import memory_bytes
 
@@ -116,7 +116,6 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(24b) for each batch, read as the memory constraint of all that run together"),
         origin=Origin.IMPLIED,
         statement="batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together",
-        relation=Relation.LE,
         lhs=against(_cached_at_once),
         rhs=against(_memory),
         assumptions=(_EACH,),
@@ -127,7 +126,6 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(24b), (10)"),
         origin=Origin.CORRECTED,
         statement="if Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit",
-        relation=Relation.LE,
         lhs=against(_cached_at_once),
         rhs=against(_memory),
         assumptions=(_TOGETHER,),
@@ -136,9 +134,7 @@ CLAIMS = (
     Claim(
         id="batching.facility_bound",
         source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared, any answers"),
-        origin=Origin.NEW,
         statement="Σ λ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks",
-        relation=Relation.LE,
         lhs=side(partial(_by_facilities, "barrier")),
         rhs=against(_johnson),
         assumptions=(_ALONE,),

@@ -1,26 +1,8 @@
 """The link: payload, Shannon latency, throughput, path loss, fading, mean latencies, and what message sizes tell.
 
-Papers: cu-hlm (oh2025cuhlm) (4)-(6), u-hlm (oh2024uhlm) (3)-(4), edge-sd (zhu2025edgesd) Section IV; capacity
-under Rayleigh fading is in alouini1999capacity; split verification in
-ning2025dssd.
-
-========== =============================================== ========= ===========
-symbol     name                                            unit      shape
-========== =============================================== ========= ===========
-V          ``vocabulary``                                  tokens    (...)
-B          ``bits``, payload                               bit       (...)
-W          ``bandwidth_hz``                                Hz        (...)
-S          ``snr``, received signal-to-noise ratio         1         (...)
-m          ``mean_snr``, E[S]                              1         (...)
-κ          ``k_factor``, line-of-sight over scattered      1         (...)
-f, F       density and distribution function of S          1         (...)
-========== =============================================== ========= ===========
-
-Ratios are never in dB here; :func:`db_to_linear` and the like convert. A block-fading link draws one S per block of
-T_c seconds. ``shannon_latency`` and the latencies of ``Rayleigh`` and ``Rician`` keep S constant for the whole
-transfer, and their mean over S is infinite. Special
-functions are computed by scipy on the host, in float64; results are returned in the library and on the device of the
-input.
+Papers: cu-hlm (oh2025cuhlm) (4)-(6), u-hlm (oh2024uhlm) (3)-(4), edge-sd (zhu2025edgesd) Section IV,
+alouini1999capacity, ning2025dssd. Ratios are never in dB here. The mean latency of a transfer within one fading block
+is infinite.
 """
 
 from __future__ import annotations

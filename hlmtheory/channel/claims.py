@@ -138,9 +138,7 @@ CLAIMS = (
     Claim(
         id="channel.rayleigh_mean",
         source=Source(_CUHLM, "(5) under Rayleigh fading, Table II, Fig. 10a"),
-        origin=Origin.NEW,
         statement="S constant in a transfer: E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−b/m} ln(b/a), infinite as a → 0",
-        relation=Relation.LE,
         lhs=lambda mean_snr, cut, width: _growth(mean_snr, 0.0, cut, width),
         rhs=lambda mean_snr, cut, width: _strip(mean_snr, 0.0, cut, width).value,
         attained=Attained({"mean_snr": 1.0, "cut": 1e-12, "width": 1e6}),
@@ -149,9 +147,7 @@ CLAIMS = (
     Claim(
         id="channel.rician_mean",
         source=Source(_CUHLM, "(5) under Rician fading, Fig. 10b"),
-        origin=Origin.NEW,
         statement="S constant in a transfer: as rayleigh_mean, f(0) = (1+κ)e^{−κ}/m and e^{−(1+κ)b/m}: infinite, too",
-        relation=Relation.LE,
         lhs=_growth,
         rhs=lambda mean_snr, k_factor, cut, width: _strip(mean_snr, k_factor, cut, width).value,
         attained=Attained({"mean_snr": 1.0, "k_factor": 10.0, "cut": 1e-14, "width": 1e6}),
@@ -162,7 +158,6 @@ CLAIMS = (
         source=Source(_CUHLM, "Table II, an average latency under Rayleigh fading"),
         origin=Origin.IMPLIED,
         statement="S constant in a transfer: E[1/log₂(1 + S); S ≥ cut] stays below some bound for every cut",
-        relation=Relation.LE,
         lhs=_mean_beyond,
         rhs=lambda bound: checked(DOMAINS, bound=bound)[1],
         refuted={"mean_snr": 0.01, "cut": 1e-30, "bound": 1381.0},
@@ -182,7 +177,6 @@ CLAIMS = (
         source=Source("alouini1999capacity", "capacity with constant power"),
         origin=Origin.PUBLISHED,
         statement="E[log₂(1 + S)] ≤ log₂(1 + m): fading only costs capacity",
-        relation=Relation.LE,
         lhs=lambda mean_snr, k_factor: Rician(mean_snr, k_factor).capacity(),
         rhs=_no_fading,
         attained=Attained({"mean_snr": 1e-9, "k_factor": 0.0}),
@@ -203,7 +197,6 @@ CLAIMS = (
     Claim(
         id="channel.rician_outage",
         source=Source("alouini1999capacity", "extends the outage probability to a line of sight"),
-        origin=Origin.NEW,
         statement="P(S ≤ s) = Σ_j Poisson(j; κ) P(Gamma(j + 1) ≤ (1 + κ)s/m), the non-central χ²",
         relation=Relation.EQ,
         lhs=lambda mean_snr, k_factor, snr: Rician(mean_snr, k_factor).distribution(snr),

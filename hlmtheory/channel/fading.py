@@ -1,10 +1,7 @@
-"""Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency.
+"""Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency within one block.
 
-The latencies here keep S constant for the whole transfer, so they hold for a transfer within one fading block.
-
-With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
-e^{-κ-y} I₀(2√(κy)): twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ, a mixture of
-Gamma(j + 1) laws with Poisson(κ) weights. Rayleigh is κ = 0. All closed forms below follow from the mixture.
+With y = (1 + κ)S/m, twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ: a mixture of
+Gamma(j + 1) laws with Poisson(κ) weights. Rayleigh is κ = 0.
 """
 
 from __future__ import annotations
@@ -106,11 +103,7 @@ class Rician:
         return self._through(laws.quantile, probability=probability)
 
     def capacity(self) -> Array:
-        """Return the ergodic capacity E[log₂(1 + S)] in bit/s/Hz, float64.
-
-        E log(1 + S) = Σ_j Poisson(j; κ) e^z Σ_{k≤j+1} E_k(z) = e^z Σ_k P(N ≥ k - 1) E_k(z) with z = (1 + κ)/m; under
-        Rayleigh e^{1/m} E₁(1/m).
-        """
+        """Return the ergodic capacity E[log₂(1 + S)] in bit/s/Hz: e^z Σ_k P(N ≥ k - 1) E_k(z), z = (1 + κ)/m."""
         return self._through(laws.capacity)
 
     def outage_probability(self, rate: Array) -> Array:
@@ -134,11 +127,7 @@ class Rician:
 
     @finite_answer
     def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> QuadratureEstimate:
-        """Return the mean seconds without the share ``outage`` of the worst blocks, S constant in a transfer.
-
-        E[B/(W log₂(1 + S)) given S above its quantile] by quadrature; as the share falls to 0 it grows like its
-        logarithm.
-        """
+        """Return the mean seconds without the share ``outage`` of the worst blocks, by quadrature."""
         _, payload, band, share = checked(LAW, bits=bits, bandwidth_hz=bandwidth_hz, outage=outage)
         value, error = self.inverse_efficiency(self.quantile(share))
         seconds = payload / (band * (1.0 - share))

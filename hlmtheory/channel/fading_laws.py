@@ -89,15 +89,10 @@ def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
 
 
 def _newton(k: Any, p: Any, upper: Any) -> Any:
-    """Return the r = √y at which the tail is p ≤ ½.
+    """Return the r = √y at which the tail is p ≤ ½, by Newton's method for the logarithm of the tail.
 
-    Newton's method for the logarithm of the tail as a function of r:
-
-    1. The density 2r e^{-κ-r²} I₀(2√κ r) of r is log-concave, and so are both its tails. Hence every step but the first
-       ends on the side where the tail is below p, and from this side the method converges.
-    2. Start: a complex Gaussian lies outside |r - √κ| with probability e^{-(r-√κ)²}. This gives a start on that side.
-    3. The exception is the lower tail for p near or below e^{-κ}. There the distribution is about e^{-κ}y, which gives
-       another start. If the first step from it gives r ≤ 0, the slope is not positive and p is refused.
+    Both tails of the density of r are log-concave, so every step but the first ends on the side from which it
+    converges. A complex Gaussian outside |r - √κ| gives the start; for a lower tail near e^{-κ} it is e^{-κ}y.
     """
     reach = np.sqrt(-np.log(p))
     near = np.exp(np.minimum(np.log(p) + k, 0.0) / 2.0)
@@ -134,11 +129,7 @@ def inverse_efficiency(s: Any) -> Any:
 
 
 def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any | None = None) -> tuple[Any, Any]:
-    """Return E[weight(S); lower ≤ S ≤ upper] and its error, for lower > 0.
-
-    In r = √y the density is a bump of unit width. For r ≥ 1, panels of width 1 in r are therefore narrow enough. For
-    r < 1, where the weight may be singular at 0, panels of width 2 in ln r are used.
-    """
+    """Return E[weight(S); lower ≤ S ≤ upper] and its error, for lower > 0, by panels in r = √y, below 1 in ln r."""
     scale = m / (1.0 + k)
     begin, end = np.sqrt(lower / scale), np.sqrt(k) + _REACH
     if upper is not None:

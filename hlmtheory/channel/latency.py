@@ -93,13 +93,7 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 
 @finite_answer
 def throughput(times_s: Array) -> Array:
-    """Return the tokens per second over a run of one-token rounds (..., n): n/Σt, which a user observes.
-
-    Examples
-    --------
-    >>> float(throughput([1.0, 3.0]))
-    0.5
-    """
+    """Return the tokens per second over a run of one-token rounds (..., n): n/Σt, which a user observes."""
     xp, times = checked(DOMAINS, times_s=times_s)
     entry_for_each("round", times_s=tuple(times.shape))
     return 1.0 / xp.mean(times, axis=-1)

@@ -1,25 +1,7 @@
 """What an eavesdropper learns from the sizes and times of encrypted messages, and what padding costs.
 
-The eavesdropper sees the trace T of a text X: the size and the time of each message. Encryption hides neither. The leak
-is I(X; T) in bits. It is at most H(T), and 0 only if the trace has the same law for every text. wei2024spills identify
-prompts by the number of tokens in a round, or by the size of its packet.
-
-========== =============================================== ========= ===========
-symbol     name                                            unit      shape
-========== =============================================== ========= ===========
-P(x, t)    ``joint``, law of text and trace                1         (..., n, m)
-s          ``sizes`` of messages                           any       (n,)
-w          ``weights``, how often each size is sent        any       (n,)
-m          ``classes``, sizes after padding, at most       1         scalar
-N          ``tokens`` of a text                            tokens    (...)
-K          ``draft_length``, drafts of a round             tokens    (...)
-R          rounds of a text                                1         –
-========== =============================================== ========= ===========
-
-A message that is padded to one of m sizes leaks at most log₂ m bits. The sizes of all messages of a text of R rounds
-leak at most H(R) + E[R] log₂ m bits (claim ``leak_text``). The number of rounds leaks even if every message has one
-size: under a shared seed with fixed K it depends on the number of accepted drafts (:func:`rounds_leak`). Of the times,
-only the number of messages is bounded here.
+The leak I(X; T) of a text X by its trace T is at most H(T); R messages of m sizes leak at most H(R) + E[R] log₂ m bits
+(``channel.leak_text``). wei2024spills identify prompts so. Of the times, only the number of messages is bounded.
 """
 
 from __future__ import annotations
@@ -46,15 +28,7 @@ ROUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class SizeClasses:
-    """The result of :func:`size_classes`.
-
-    Attributes
-    ----------
-    tops : float64 array, shape (m′,)
-        The sizes to which messages are padded, ascending; m′ is at most m.
-    mean : float
-        Mean size of a padded message, in the unit of the sizes.
-    """
+    """Sizes to which messages are padded, ascending, and the mean size of a padded message."""
 
     tops: Numbers
     mean: float
@@ -62,33 +36,16 @@ class SizeClasses:
 
 @finite_answer
 def rounds_leak(tokens: Array, draft_length: Array) -> Array:
-    """Return log₂ of the number of values that R can take: the most bits that messages of one size leak.
-
-    A text of N tokens takes R rounds of at most K drafts, ⌈N/(K + 1)⌉ ≤ R ≤ N, since a round gives 1 to K + 1 tokens.
-    If every message has one size, and only the number of messages is visible, the trace is R (claim ``leak_rounds``).
-
-    Examples
-    --------
-    >>> float(rounds_leak(40, 4)), round(float(rounds_leak(1000, 4)), 2)
-    (5.044394119358453, 9.65)
-    """
+    """Return log₂(N - ⌈N/(K + 1)⌉ + 1), the most bits that messages of one size leak (``channel.leak_rounds``)."""
     xp, n, k = checked(ROUNDS, tokens=tokens, draft_length=draft_length)
     return xp.log2(n - xp.ceil(n / (k + 1.0)) + 1.0)
 
 
 @finite_answer
 def size_classes(sizes: Array, weights: Array, classes: int) -> SizeClasses:
-    """Return at most m sizes to which messages are padded so that their mean size is smallest.
+    """Return at most m sizes to which messages are padded so that their mean size is smallest, by dynamic programming.
 
-    ``sizes`` (n,) may repeat; ``weights`` say how often each is sent. The largest class is the largest size, so give
-    the largest message that can occur, with the weight 0 if it was never seen. By dynamic programming over the distinct
-    sizes, in O(m n²) operations: no other classes have a smaller mean.
-
-    Examples
-    --------
-    >>> found = size_classes([10, 12, 40, 90], [5, 5, 5, 1], 2)
-    >>> found.tops.tolist(), found.mean
-    ([12.0, 90.0], 41.25)
+    ``sizes`` (n,) may repeat; give the largest message that can occur, with the weight 0 if it was never seen.
     """
     s, w = numbers(_SIZE, "sizes", sizes), numbers(_WEIGHT, "weights", weights)
     many = number(CLASSES, "classes", classes)

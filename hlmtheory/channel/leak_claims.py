@@ -21,7 +21,7 @@ from hlmtheory._domains import (
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory._simplex import distributions
 from hlmtheory.channel.leak import CLASSES, ROUNDS, rounds_leak, size_classes
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 
 # Proofs, by the last part of the id. X is the text, T its trace, R its rounds, log is to base 2.
 #
@@ -178,9 +178,7 @@ LEAK_CLAIMS = (
     Claim(
         id="channel.leak_text",
         source=_DEFENCE,
-        origin=Origin.NEW,
         statement="H(T) ≤ H(R) + E[R] log₂ m, for R messages of m sizes",
-        relation=Relation.LE,
         lhs=_text_entropy,
         rhs=_text_bound,
         attained=Attained({"length_law": [0.25, 0.25, 0.5], "target_chain": [[0.5, 0.5], [0.5, 0.5]]}),
@@ -188,9 +186,7 @@ LEAK_CLAIMS = (
     Claim(
         id="channel.leak_rounds",
         source=_DEFENCE,
-        origin=Origin.NEW,
         statement="H(R) ≤ log₂(N − ⌈N/(K + 1)⌉ + 1), the rounds of N tokens, whatever drafts match",
-        relation=Relation.LE,
         lhs=_rounds_entropy,
         rhs=_rounds_bound,
         attained=Attained(_COINS),
@@ -200,7 +196,6 @@ LEAK_CLAIMS = (
         source=_DEFENCE,
         origin=Origin.IMPLIED,
         statement="H(R) ≤ 0: messages of one size leak nothing about the text",
-        relation=Relation.LE,
         lhs=_rounds_entropy,
         rhs=_nothing,
         refuted=_COINS,
@@ -208,9 +203,7 @@ LEAK_CLAIMS = (
     Claim(
         id="channel.leak_classes",
         source=_DEFENCE,
-        origin=Origin.NEW,
         statement="the least mean of m classes ≤ Σ w s̄/Σ w of any m classes that hold every message",
-        relation=Relation.LE,
         lhs=_by_program,
         rhs=_by_competitor,
         condition=_roundings,

@@ -168,34 +168,11 @@ class TraceLink:
         return float(total[-1] / edges[-1])
 
     def delivered_bits(self, until_s: Array) -> Array:
-        """Return the bits that the link carries from time 0 to a given time.
-
-        Parameters
-        ----------
-        until_s : array, shape (...)
-            In seconds, 0 or more.
-
-        Returns
-        -------
-        float64 array, shape (...)
-        """
+        """Return the bits that the link carries from time 0 to ``until_s`` (...), float64."""
         return self._through(self._delivered, until_s=until_s)
 
     def transfer_time(self, bits: Array, start_s: Array) -> Array:
-        """Return the transfer time T: the smallest T such that the link carries B bits in [start, start + T].
-
-        Parameters
-        ----------
-        bits : array, shape (...)
-            B, in bit; positive.
-        start_s : array, shape (...)
-            Start of the transfer, in seconds after the beginning of the trace; 0 or more.
-
-        Returns
-        -------
-        float64 array, shape (...)
-            In seconds.
-        """
+        """Return the smallest T in seconds such that the link carries ``bits`` in [``start_s``, ``start_s`` + T]."""
         return self._through(self._transfer, bits=bits, start_s=start_s)
 
     def _edges(self) -> tuple[Any, Any]:

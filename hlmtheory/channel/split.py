@@ -1,9 +1,4 @@
-"""Split verification: the server accepts, and the device replaces a rejected draft (ning2025dssd).
-
-The device sends each draft and its probability. The server sends p at the first rejected draft; if all are
-accepted, it sends no distribution. The device knows q and draws from (p - q)⁺. Read from the abstract and from public
-code for Algorithm 2.
-"""
+"""Split verification: the server accepts, and the device replaces a rejected draft (ning2025dssd, abstract)."""
 
 from __future__ import annotations
 
@@ -32,16 +27,7 @@ _BITS = positive("a distribution has some bits")
 
 
 def downlink_bits(acceptances: Array, row_bits: Array) -> Array:
-    """Return the mean bits of distributions down in a round of K drafts: (1 - α_1 … α_K) V b.
-
-    One goes down if a draft is rejected. ``acceptances`` (..., K) are those of each draft given those before,
-    ``row_bits`` the bits of one distribution.
-
-    Examples
-    --------
-    >>> float(downlink_bits([0.5, 0.5], 4096 * 32.0))
-    98304.0
-    """
+    """Return the mean bits of distributions down in a round of K drafts: (1 - α_1 … α_K) V b, α (..., K)."""
     xp, alpha, bits = arrays(acceptances=acceptances, row_bits=row_bits)
     kind = floating(xp, alpha, bits)[0].dtype
     alpha = _rates(xp, alpha)
@@ -138,7 +124,6 @@ SPLIT_CLAIMS = (
     Claim(
         id="channel.downlink",
         source=_SPLIT,
-        origin=Origin.NEW,
         statement="E[distributions down in a round] = 1 − α_1 ⋯ α_K, α_i = P(accept i | 1..i−1 accepted)",
         relation=Relation.EQ,
         lhs=_rows,
@@ -158,9 +143,7 @@ SPLIT_CLAIMS = (
     Claim(
         id="channel.downlink_floor",
         source=_SPLIT,
-        origin=Origin.NEW,
         statement="1 − ᾱ^K ≤ E[distributions down in a round], ᾱ the mean of α_i, in rounds with one profile",
-        relation=Relation.LE,
         lhs=_by_mean,
         rhs=_rows,
         attained=Attained({"acceptances": [0.5, 0.5]}),
@@ -171,7 +154,6 @@ SPLIT_CLAIMS = (
         source=_SPLIT,
         origin=Origin.PUBLISHED,
         statement="bits of a round, up and down: K(b + ⌈log₂ V⌉) + (1 − Π α_i) V b ≤ K(V b + ⌈log₂ V⌉)",
-        relation=Relation.LE,
         lhs=_split,
         rhs=_whole_rows,
         assumptions=(Assumption("K ≥ 2 and V ≥ 2: there are several distributions to replace", _drafts),),
@@ -180,9 +162,7 @@ SPLIT_CLAIMS = (
     Claim(
         id="channel.downlink_truncated",
         source=_ROW,
-        origin=Origin.NEW,
         statement="TV(law, p) ≤ TV(p, p̂) if p̂ is sent down and the device draws from (p̂ − q)⁺",
-        relation=Relation.LE,
         lhs=_received_bias,
         rhs=_received_error,
         attained=Attained(_MOVED),

@@ -1,25 +1,7 @@
-"""How many tokens to draft in a round: throughput as a function of the draft length, and its maximiser.
+"""How many tokens to draft in a round: throughput ETGR(K) = E(K)/T(K), T(K) = F + K M, and its maximiser.
 
-Papers: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6; sun2026delay for the delay.
-
-========== =============================================== ========= ===========
-symbol     name                                            unit      shape
-========== =============================================== ========= ===========
-γ          ``acceptance``, of a draft given those before   1         (...)
-K          ``draft_length``                                tokens    (...)
-K_max      ``max_draft_length``                            tokens    (...)
-F          ``fixed``, T_fixed: cost of a round's start     s         (...)
-M          ``marginal``, T_marginal: what each draft adds  s         (...)
-T(K)       F + K M                                         s         (...)
-τ          ``accepted`` drafts of a round                  tokens    (...)
-E(K)       expected tokens of a round, with the server's:  tokens    (...)
-           (1 - γ^{K+1})/(1 - γ)
-ETGR(K)    E(K)/T(K), effective token generation rate      tokens/s  (...)
-μ          ``step`` of a tracker                           1         (...)
-========== =============================================== ========= ===========
-
-F and M may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum of them. The same
-maximiser then gives the most tokens per unit of that cost.
+Papers: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6; sun2026delay for the delay. F and M
+may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum of them.
 """
 
 from __future__ import annotations

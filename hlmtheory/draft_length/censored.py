@@ -1,22 +1,7 @@
-"""Acceptance by depth from counts n[k][i]: k tokens were drafted in a round, i of them accepted.
+"""Acceptance by depth from counts n[k][i] of rounds that drafted k tokens and accepted i (kaplan1958nonparametric).
 
-Part of the module ``draft_length``. A round that drafts k tokens says nothing about depths beyond k, so its outcome is
-censored at k. The estimate is that of Kaplan and Meier (kaplan1958nonparametric): at depth d it divides the rounds that
-accepted draft d by those that examined it, k ≥ d and i ≥ d - 1. It is right if k is independent of what would be
-accepted in its round. It is not enough that k is chosen before the outcome (``draft_length.censored_before``).
-
-An engine that chooses k from past outcomes may stop examining a depth when the estimate there is low. The exact
-interval of a binomial share does not allow for that; ``method="anytime"`` does (``draft_length.adaptive_depths``).
-
-=========== ==================================================== ========= ================
-symbol      name                                                 unit      shape
-=========== ==================================================== ========= ================
-n[k][i]     ``counts`` of rounds                                 1         (..., K+1, K+1)
-α_d         ``acceptances``, of draft d after d - 1 accepted     1         (..., K)
-r_d, a_d    ``examined`` and ``accepted`` at depth d             1         (..., K)
-S(d)        Π_{e≤d} α_e, probability that d are accepted         1         (..., K)
-E(K)        1 + Σ_{d≤K} S(d), ``tokens`` of a round              tokens    (..., K)
-=========== ==================================================== ========= ================
+Depth d was examined by the r_d rounds with k ≥ d and i ≥ d - 1; a_d of them accepted it. a_d/r_d is right if k is
+independent of what would be accepted; ``method="anytime"`` holds for a k chosen from past outcomes.
 """
 
 from __future__ import annotations
@@ -43,37 +28,18 @@ _DEPTH_METHODS = ("exact", "anytime", "clustered")
 
 @dataclass(frozen=True, slots=True)
 class DepthAcceptance:
-    """Acceptance by depth with intervals: :func:`acceptance_by_depth`.
+    """Acceptance by depth with intervals, float64 (..., K): :func:`acceptance_by_depth`."""
 
-    Attributes
-    ----------
-    examined, accepted : float64 array, shape (..., K)
-        r_d, the rounds with k ≥ d and i ≥ d - 1, and a_d, those of them with i ≥ d.
-    acceptances : float64 array, shape (..., K)
-        a_d/r_d; NaN where no round examined the depth.
-    low, high : float64 array, shape (..., K)
-        Interval of each α_d; 0 and 1 where no round examined the depth.
-    """
-
-    examined: Array
-    accepted: Array
-    acceptances: Array
-    low: Array
-    high: Array
+    examined: Array  # r_d, rounds with k ≥ d and i ≥ d - 1
+    accepted: Array  # a_d, those of them with i ≥ d
+    acceptances: Array  # a_d/r_d; NaN where no round examined the depth
+    low: Array  # of each α_d; 0 where no round examined it
+    high: Array  # 1 where no round examined it
 
 
 @dataclass(frozen=True, slots=True)
 class TokensByLength:
-    """Expected tokens of a round for every draft length: :func:`tokens_by_length`.
-
-    Attributes
-    ----------
-    tokens : float64 array, shape (..., K)
-        E(1), ..., E(K), including the server's own token; NaN from the first depth that no round examined, unless a
-        smaller depth has acceptance 0.
-    low, high : float64 array, shape (..., K)
-        Interval of each E.
-    """
+    """Expected tokens E(1..K) of a round, with the server's own, and intervals: :func:`tokens_by_length`."""
 
     tokens: Array
     low: Array
@@ -141,7 +107,7 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
         In (0, 1).
     method : {"band", "anytime", "delta", "clustered"}
         "band" holds for all draft lengths together at any one number of rounds. It multiplies the Clopper-Pearson
-        limits of the depths, each at the level confidence^{1/K} (``draft_length.censored_band``); k must be
+        limits of the depths, each at the level confidence^{1/K}; k must be
         independent of all outcomes, past ones too. "anytime" holds for all draft lengths and all numbers of rounds
         together, for every k that is chosen from past outcomes: depth d has the error (1 - confidence)/(d(d + 1)), so
         the errors sum to less than 1 - confidence for any K (``draft_length.adaptive_depths``). "delta" uses

@@ -238,11 +238,7 @@ _ERROR = open_unit("δ_d is the probability that the interval of depth d ever mi
 
 
 def engine_miss(acceptances: Array, errors: Array) -> Array:
-    """Return the largest P(the interval of some depth misses after the last round) over all engines.
-
-    An engine chooses the draft length of each of 8 rounds, 0 to K, from all past outcomes. Dynamic programming over
-    the examined and accepted drafts of each depth, from the last round back.
-    """
+    """Return the largest P(some depth's interval misses after the last of 8 rounds) over all rules for k."""
     xp, alphas, deltas = _depths_and_errors(acceptances, errors)
     depth = alphas.shape[-1]
     size = _ENGINE_ROUNDS + 1
@@ -351,7 +347,6 @@ CLAIMS = (
     Claim(
         id="draft_length.censored",
         source=Source(_KM, "the product-limit estimate, for draft lengths"),
-        origin=Origin.NEW,
         statement="Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d if k is independent of what would be accepted",
         relation=Relation.EQ,
         lhs=censored_estimate,
@@ -389,9 +384,7 @@ CLAIMS = (
     Claim(
         id="draft_length.position_floor",
         source=Source(_KM, "accepted drafts by position and the mean draft length"),
-        origin=Origin.NEW,
         statement="P(i ≥ d)/P(i ≥ d−1) over the largest P(k ≥ d | k ≥ d−1) that the rates and E k allow ≤ α_d",
-        relation=Relation.LE,
         lhs=position_low,
         rhs=true_acceptance,
         assumptions=(Assumption(_SEEN, is_examined),),
@@ -401,9 +394,7 @@ CLAIMS = (
     Claim(
         id="draft_length.mean_floor",
         source=Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
-        origin=Origin.NEW,
         statement="1 + m min(1, K/k) ≤ E(K), m the mean of the accepted drafts in rounds of k",
-        relation=Relation.LE,
         lhs=mean_low,
         rhs=tokens_at_other,
         attained=Attained({"acceptances": [0.25, 1.0, 1.0], "draft_length": 3, "other_length": 1}),
@@ -411,9 +402,7 @@ CLAIMS = (
     Claim(
         id="draft_length.split",
         source=Source("leviathan2023fast", "rounds of another length over the same text"),
-        origin=Origin.NEW,
         statement="rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted",
-        relation=Relation.LE,
         lhs=rounds_of_text,
         rhs=split_rounds,
         assumptions=(Assumption("one token later at most one draft fewer is accepted", goes_on),),
@@ -422,9 +411,7 @@ CLAIMS = (
     Claim(
         id="draft_length.adaptive_depths",
         source=Source("robbins1970statistical", "the mixture of likelihood ratios, at each depth"),
-        origin=Origin.NEW,
         statement="P(∃t, d: P(Binomial(r_d, α_d) = a_d) ≤ δ_d/(r_d + 1)) ≤ Σ_d δ_d for any k_t chosen by past rounds",
-        relation=Relation.LE,
         lhs=engine_miss,
         rhs=summed_errors,
         attained=Attained({"acceptances": [0.4561], "errors": [2 * 0.4561 * (1.0 + 1e-9)]}, ratio=0.8826616276651047),

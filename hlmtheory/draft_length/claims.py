@@ -202,7 +202,6 @@ CLAIMS = (
     Claim(
         id="draft_length.unimodal",
         source=Source(_PAPER, "(11)"),
-        origin=Origin.NEW,
         statement="max_K ETGR(K) = ETGR at the first K whose successor is no better, whatever the acceptance profile",
         relation=Relation.EQ,
         lhs=_best_of_profile,
@@ -212,7 +211,6 @@ CLAIMS = (
     Claim(
         id="draft_length.stationary",
         source=Source(_PAPER, "(11)"),
-        origin=Origin.NEW,
         statement="certificate: at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost",
         relation=Relation.EQ,
         lhs=_gain_of_a_draft,
@@ -224,9 +222,7 @@ CLAIMS = (
     Claim(
         id="draft_length.optimal",
         source=Source(_PAPER, "(11)"),
-        origin=Origin.NEW,
         statement="ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped",
-        relation=Relation.LE,
         lhs=etgr,
         rhs=_best_rate,
         assumptions=(_IN_RANGE,),
@@ -237,7 +233,6 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), and on Fig. 2"),
         origin=Origin.PUBLISHED,
         statement="a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R)",
-        relation=Relation.LE,
         lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: slow),
         rhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: fast),
         refuted=_HEADER,
@@ -247,7 +242,6 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), from (8)"),
         origin=Origin.CORRECTED,
         statement="a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent",
-        relation=Relation.LE,
         lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: etgr(acceptance, slow, fixed, marginal)),
         rhs=_of_two_links(
             lambda acceptance, xp, slow, fast, fixed, marginal: etgr(
@@ -260,9 +254,7 @@ CLAIMS = (
     Claim(
         id="draft_length.linear_bonus",
         source=Source(_PAPER, "Algorithm 2"),
-        origin=Origin.NEW,
         statement="with E ≈ 1 + γK the best is K_max if γF > M, 1 if less, and every K ties at equality",
-        relation=Relation.LE,
         lhs=_surrogate_rate(bonus=True),
         rhs=_surrogate_peak(bonus=True),
         assumptions=(_IN_RANGE,),
@@ -273,7 +265,6 @@ CLAIMS = (
         source=Source(_PAPER, "Algorithm 2, were its approximation of (11) to lose nothing"),
         origin=Origin.IMPLIED,
         statement="max_K ETGR(K) ≤ ETGR at the length of Algorithm 2, argmax (1 + γK)/T(K)",
-        relation=Relation.LE,
         lhs=_best_rate,
         rhs=_rate_of_algorithm_2,
         refuted={**_CASE, "max_draft_length": 16},
@@ -283,7 +274,6 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), with E ≈ γK"),
         origin=Origin.PUBLISHED,
         statement="a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*",
-        relation=Relation.LE,
         lhs=_surrogate_when_dearer,
         rhs=_surrogate,
         assumptions=(Assumption("the best draft gets shorter", _shrinks),),
@@ -292,9 +282,7 @@ CLAIMS = (
     Claim(
         id="draft_length.regret",
         source=Source(_PAPER, "Algorithm 2"),
-        origin=Origin.NEW,
         statement="a length chosen for γ̂ keeps at least inf_{F/M} ETGR(K̂)/ETGR(K*), the least over the ties of lengths",
-        relation=Relation.LE,
         lhs=least_kept,
         rhs=kept,
         attained=Attained(

@@ -1,22 +1,6 @@
-"""From which delay on a longer draft is worth it: the best length is a threshold in the delay.
+"""From which delay on a longer draft is worth it: the best length is a threshold in the delay (sun2026delay, abstract).
 
-Paper: sun2026delay. Its body was not at hand: the statements are those of its abstract, and the formula of the critical
-delay is that of its authors' public experiments.
-
-========== =============================================== ========= ================
-symbol     name                                            unit      shape
-========== =============================================== ========= ================
-α_d        ``acceptances``, of draft d after d - 1         1         (..., K_max)
-S(d)       Π_{e≤d} α_e, all d drafts are accepted          1         (..., K_max)
-E(K)       1 + Σ_{d≤K} S(d), tokens of a round             tokens    (..., K_max)
-F          ``fixed``, of a round without the delay         s         (...)
-M          ``marginal``, what each draft adds              s         (...)
-x          (F + delay)/M
-c_K        E(K)/S(K + 1) - K; K and K + 1 tie at x = c_K   1         (..., K_max)
-L(γ)       ln(1 + (1 - γ) x)/ln(1/γ)                       1
-========== =============================================== ========= ================
-
-Only the mean of a random delay matters for a fixed length, since rounds repeat: tokens over time tend to E(K)/T(K).
+With x = (F + delay)/M, lengths K and K + 1 tie at x = c_K = E(K)/S(K + 1) - K. Only the mean of a delay matters.
 """
 
 from __future__ import annotations
@@ -135,7 +119,6 @@ CLAIMS = (
     Claim(
         id="draft_length.delay_threshold",
         source=Source(_PAPER, "abstract: a finite delay-monotone threshold"),
-        origin=Origin.NEW,
         statement=(
             "the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile"
         ),
@@ -149,7 +132,6 @@ CLAIMS = (
         source=Source(_PAPER, "abstract: the critical delay; its formula by the authors' experiments"),
         origin=Origin.PUBLISHED,
         statement="ETGR(K) ≤ ETGR(1) for every K ≥ 1 if F + delay ≤ M ((1 + γ)/γ² − 1)",
-        relation=Relation.LE,
         lhs=_at_any,
         rhs=_at_one,
         assumptions=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", _below_critical),),

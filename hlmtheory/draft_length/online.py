@@ -1,22 +1,7 @@
 """Learn the best draft length on line, and what that costs: an optimistic choice with a proved regret.
 
-Paper: sun2026delay (UCB-SpecStop), whose body was not at hand. Its abstract says O(L √(K_max T log(K_max T))), with an
-estimate for each length. Here all lengths share the estimates of the depths.
-
-========== ======================================================================= ========= ==============
-symbol     name                                                                    unit      shape
-========== ======================================================================= ========= ==============
-S(d)       probability that drafts 1..d are accepted                               1         (..., K_max)
-E(K)       1 + Σ_{d≤K} S(d), tokens of a round                                     tokens
-T(K)       F + K M, mean seconds of a round; F is the mean of a random delay       s
-N_d        ``examined``, rounds with K ≥ d                                         1         (..., K_max)
-Ŝ(d)       share of the N_d rounds whose drafts 1..d were accepted                 1         (..., K_max)
-δ          ``error``, of all intervals at all times together                       1         (...)
-m          number of unknown means: K_max, and 1 for the delay
-r(n)       √(ln(2 m n (n + 1)/δ)/(2 n)), radius of an interval after n values
-W(N)       Σ_{n<N} min(1, 2 r(n))
-X*         max_K E(K)/T(K), tokens a second of the best length                     tokens/s
-========== ======================================================================= ========= ==============
+After sun2026delay (UCB-SpecStop), with estimates Ŝ(d) of N_d rounds that all lengths share. Of m unknown means each has
+an interval of radius r(n) = √(ln(2 m n (n + 1)/δ)/(2 n)); W(N) = Σ_{n<N} min(1, 2 r(n)).
 """
 
 from __future__ import annotations
@@ -85,15 +70,8 @@ def optimistic_draft_length(examined: Array, accepted: Array, fixed: Array, marg
 def online_regret_bound(examined: Array, *, error: Array, rounds: Array = 0, range_tokens: Array = 0.0) -> Array:
     """Return how many tokens the optimistic choices lose at most, against the best length in the same time.
 
-    Σ_d W(N_d) + v W(T). If all intervals hold, which has probability 1 - δ, the T rounds write on average at least X*
-    times their mean seconds less this many tokens. Σ_d W(N_d) ≤ K_max + 2 √(2 ln(2 m T (T + 1)/δ) K_max Σ_d N_d), and
-    Σ_d N_d is the number of drafts. ``rounds`` T and ``range_tokens`` v = (largest - smallest delay) · max_K (K +
-    1)/T(K) at the smallest delay count if the delay is learnt too. Counts are in 0..1,000,000, δ in (0, 1).
-
-    Examples
-    --------
-    >>> [round(float(online_regret_bound([n, n, n], error=0.05))) for n in (100, 10_000, 1_000_000)]
-    [229, 3683, 45289]
+    Σ_d W(N_d) + v W(T) over T rounds with probability 1 - δ; ``rounds`` and v = ``range_tokens``, the tokens of the
+    fastest length in the range of the delay, count if the delay is learnt too.
     """
     xp, seen, count, delta, tokens = arrays(
         "examined", "rounds", examined=examined, rounds=rounds, error=error, range_tokens=range_tokens

@@ -9,7 +9,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import positive
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 from hlmtheory.draft_length.online import ERROR, online_regret_bound, optimistic, radius
 from hlmtheory.draft_length.rates import FACTOR
 
@@ -37,11 +37,7 @@ def _instance(
     waits: Array,
     error: Array,
 ) -> tuple[Any, ...]:
-    """Return the namespace and the checked arguments in float64.
-
-    A round takes ``verify_s`` with the smallest delay and c times as long with the largest. Round t has the part
-    ``waits`` of this range, whose mean is ``expected``.
-    """
+    """Return the namespace and the checked arguments; a round takes ``verify_s`` to ``rise`` times as long."""
     given = {"acceptances": acceptances, "draft_s": draft_s, "verify_s": verify_s, "rise": rise}
     given |= {"expected": expected, "luck": luck, "waits": waits, "error": error}
     xp, *values = arrays(**given)
@@ -113,12 +109,10 @@ CLAIMS = (
     Claim(
         id="draft_length.online_regret",
         source=_PAPER,
-        origin=Origin.NEW,
         statement=(
             "Σ_t (X* T(K_t) − E(K_t)) ≤ Σ_d W(N_d) + v W(T) for optimistic K_t as long as all intervals hold, "
             "that of the mean delay too"
         ),
-        relation=Relation.LE,
         lhs=_side(lambda **instance: _played(True, **instance)[0]),
         rhs=_side(lambda **instance: _bound(True, **instance)),
         assumptions=(_HELD,),
@@ -129,7 +123,6 @@ CLAIMS = (
         source=_PAPER,
         origin=Origin.IMPLIED,
         statement="the bound holds for the length with the best estimate, in place of the best upper end",
-        relation=Relation.LE,
         lhs=_side(lambda **instance: _played(False, **instance)[0]),
         rhs=_side(lambda **instance: _bound(False, **instance)),
         assumptions=(Assumption("all intervals hold", _side(lambda **instance: _played(False, **instance)[2])),),

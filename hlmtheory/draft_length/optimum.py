@@ -18,11 +18,8 @@ _TERMS = 20  # of the series of e^v - 1 - v below 1: the next is 1/22! of the su
 def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) -> Array:
     """Return the real K at which ETGR is stationary: v/a - 1 with a = -ln γ and e^v - 1 - v = a(F/M - 1).
 
-    ETGR(K) ∝ (1 - e^{-a u})/(u + F/M - 1) with u = K + 1. Its derivative has the sign of
-    a(u + F/M - 1) + 1 - e^{au}, positive below one zero and negative above it; v = a u there. In closed form
-    v = -c - 1 - W₋₁(-e^{-c-1}), but its argument underflows. So Newton's method is used: the equation's left side is
-    convex, and the start is above v. The answer is infinite where a longer draft is always better (γ = 1 or M = 0, with
-    F > M), and -1 where a shorter one is.
+    By Newton's method, as Lambert's argument underflows; infinite where a longer draft is always better, -1 where a
+    shorter.
     """
     xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     inner = (gamma > 0) & (gamma < 1) & (cost > slope) & (slope > 0)
@@ -90,15 +87,7 @@ def optimal_draft_length_profile(
 ) -> Array:
     """Return the draft length in [1, K_max] with the highest ETGR, for α_i (..., K_max) given the drafts before; int64.
 
-    The first K whose successor is not better: ETGR is unimodal for every profile. Ties go to the shorter length.
-    ``min_draft_length`` 0 lets the server decode alone, with a round of length F; 1 draft is better if α₁ F > M.
-
-    Examples
-    --------
-    >>> int(optimal_draft_length_profile([0.9, 0.8, 0.1, 0.9], 0.1, 0.02))
-    2
-    >>> int(optimal_draft_length_profile([0.1, 0.8], 0.1, 0.02, min_draft_length=0))
-    0
+    Ties go to the shorter length. ``min_draft_length`` 0 lets the server decode alone, with a round of length F.
     """
     _check_least(min_draft_length)
     xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
@@ -116,16 +105,7 @@ def _check_least(min_draft_length: int) -> None:
 def surrogate_draft_length(
     acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, bonus: bool = True
 ) -> Array:
-    """Return the draft length that flexspec's linear surrogate chooses, always 1 or K_max; 1 where every K ties.
-
-    As for :func:`optimal_draft_length`; ``bonus`` takes E ≈ 1 + γK as in Algorithm 2 (K_max where γF > M), else E ≈ γK
-    as in the text below (11) (K_max where γF > 0).
-
-    Examples
-    --------
-    >>> surrogate_draft_length(0.8, 0.1, [0.02, 0.07, 0.09], 16).tolist()
-    [16, 16, 1]
-    """
+    """Return the length of flexspec's linear surrogate, 1 or K_max: E ≈ 1 + γK (Algorithm 2), or γK."""
     xp, gamma, cost, slope, k_max = arrays(
         acceptance=acceptance, fixed=fixed, marginal=marginal, max_draft_length=max_draft_length
     )

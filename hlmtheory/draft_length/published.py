@@ -1,21 +1,7 @@
 """Sharp intervals of acceptance by depth from published counters: all values that are compatible with them.
 
-Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
-position hold the same numbers: H(d), the share of rounds with i ≥ d. They identify the acceptance of rounds that begin
-at the same tokens as the recorded rounds. Rounds of another draft length begin at other tokens, so their acceptance
-can differ; ``split_tokens`` allows for that.
-
-==================================================== =========================================== ======================
-published                                            identified                                  function
-==================================================== =========================================== ======================
-counts n[k][i]; accepted and drafted of each round   α_d to the longest draft, if k is           acceptance_by_depth
-                                                     independent of the round's outcome
-accepted by position (or histogram of i), all k = K  α_d and E(d) for all d ≤ K                  position_interval
-the same, k varied, Σ k known                        α_1; deeper within an interval              position_interval
-the same, k varied, nothing else                     α_1; deeper only α_d ≥ H(d)/H(d - 1)        position_interval
-accepted, drafted, rounds, all k equal               E(k); at other lengths within an interval   mean_interval
-histogram of i, any k, drafts that go on (n-grams)   a lower bound on tokens at every K          split_tokens
-==================================================== =========================================== ======================
+Counters by position and a histogram hold the same H(d), the share of rounds with i ≥ d. Rounds of another length begin
+at other tokens; :func:`split_tokens` allows for that.
 """
 
 from __future__ import annotations
@@ -35,19 +21,10 @@ _SLACK = 1e-9
 
 
 def position_interval(position_rates: Array, mean_draft_length: Array) -> tuple[Array, Array]:
-    """Return the sharp interval of each α_d from accepted drafts by position and the mean draft length.
+    """Return the sharp interval of each α_d from accepted drafts by position, H(1..K), and the mean draft length κ.
 
-    With k independent of the outcome H(d) = S(d) P(k ≥ d), and only this product is published. With H(d)/H(d-1) = h_d
-    and P(k ≥ d)/P(k ≥ d-1) = g_d in [h_d, 1], α_d = h_d/g_d. The mean length κ = Σ_d Π_{e≤d} g_e restricts g_d.
-    ``position_rates`` (..., K) are H(1..K), accepted at each position over rounds; ``mean_draft_length`` is κ, drafted
-    tokens over rounds that drafted, at least 1 + Σ_{d>1} H(d)/H(1) and at most K. Each end is attained by a law of
-    acceptance and a law of lengths that give the published values; (0, 1) at a depth that may never have been examined.
-    Raises a ValueError if a rate is outside [0, 1] or above the one before, or the mean is out of range.
-
-    Examples
-    --------
-    >>> [end.round(3).tolist() for end in position_interval([0.6, 0.3, 0.15], 2.5)]
-    [[0.6, 0.5, 0.5], [0.6, 0.667, 1.0]]
+    H(d) = S(d) P(k ≥ d) for k independent of the outcome, so α_d = h_d/g_d with h_d = H(d)/H(d-1), and κ = Σ_d Π_{e≤d}
+    g_e restricts g_d. (0, 1) at a depth that may never have been examined.
     """
     xp, rates, mean = arrays(position_rates=position_rates, mean_draft_length=mean_draft_length)
     UNIT_INTERVAL.check(xp, "position_rates", rates)
@@ -105,14 +82,7 @@ def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
 def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array) -> tuple[Array, Array]:
     """Return the sharp interval of E(K) at another length, from the mean accepted drafts m of rounds of k drafts.
 
-    Only accepted tokens over rounds is published; the acceptance by depth is assumed to be the same at both lengths.
-    S(1) ≥ S(2) ≥ ..., and the first k of them sum to m. So E(K) lies in [1 + mK/k, 1 + min(m, K)] for K ≤ k, and in
-    [1 + m, 1 + mK/k] for K ≥ k.
-
-    Examples
-    --------
-    >>> [round(float(end), 3) for end in mean_interval(1.5, 3, 1)]
-    [1.5, 2.0]
+    [1 + mK/k, 1 + min(m, K)] for K ≤ k, [1 + m, 1 + mK/k] for K ≥ k, if both have the same acceptance by depth.
     """
     xp, mean, length, other = arrays(mean_accepted=mean_accepted, draft_length=draft_length, other_length=other_length)
     kind, mean, length, other = _mean_and_lengths(xp, mean, length, other)
@@ -167,15 +137,7 @@ def split_tokens(histogram: Array, draft_length: Array) -> Array:
 
 
 def single_rate(mean_accepted: Array, draft_length: Array) -> Array:
-    """Return the single rate α in [0, 1] whose rounds of k drafts accept m on average: α + α² + ... + α^k = m.
-
-    At k it gives the correct tokens of a round; at other lengths :func:`mean_interval` gives the possible error.
-
-    Examples
-    --------
-    >>> round(float(single_rate(0.875, 3)), 12)
-    0.5
-    """
+    """Return the single rate α in [0, 1] whose rounds of k drafts accept m on average: α + α² + ... + α^k = m."""
     xp, mean, given = arrays(mean_accepted=mean_accepted, draft_length=draft_length)
     kind, mean, length, _ = _mean_and_lengths(xp, mean, given, given)
     low, high = xp.zeros_like(mean * length), xp.ones_like(mean * length)

@@ -60,13 +60,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
 
 @finite_answer
 def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Return T(K)/E(K), what a token costs in the long run, in the unit of the costs (s, J or bytes); as :func:`etgr`.
-
-    Examples
-    --------
-    >>> round(float(cost_per_token(0.5, 3, 40.0, 2.0)), 3)  # bytes: a header of 40, drafts of 2
-    24.533
-    """
+    """Return T(K)/E(K), what a token costs in the long run, in the unit of the costs (s, J or bytes)."""
     return 1.0 / etgr(acceptance, draft_length, fixed, marginal)
 
 

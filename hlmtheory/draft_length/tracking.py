@@ -35,8 +35,8 @@ class AcceptanceTracker:
     """A running estimate of γ from past rounds: flexspec's moving average as printed, or a consistent estimate.
 
     "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
-    accepted at this K. So 1 + γ̂K is right at the K in use. For K > 1 the estimate is below γ and depends on K, so it is
-    wrong at other lengths.
+    accepted at this K. So 1 + γ̂K is right at the K in use. For K > 1 the estimate is below γ and depends on K, so it
+    is wrong at other lengths.
 
     "consistent" is the number of accepted drafts over the number of examined drafts, min(τ + 1, K) per round, both
     with forgetting rate μ. E[τ] = γ E[min(τ + 1, K)] for every K, even a K that was chosen from the past. With μ = 0
@@ -82,13 +82,7 @@ class AcceptanceTracker:
         return self.accepted / self.examined
 
     def update(self, accepted: int, draft_length: int) -> AcceptanceTracker:
-        """The tracker after one more round, in which τ of K drafts were accepted.
-
-        Raises
-        ------
-        ValueError
-            If K is below 1 or not an integer, or τ is not in 0..K.
-        """
+        """The tracker after one more round, in which τ of K drafts were accepted."""
         draft_length = number(_LENGTH, "draft_length", draft_length)
         accepted = number(_up_to(draft_length), "accepted", accepted)
         keep = 1.0 - self.step

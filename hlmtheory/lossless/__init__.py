@@ -16,13 +16,9 @@ a          ``event``, P f of an event                           1
 τ, T       ``step_distance``, ``tokens`` of a text              1         (...)
 ========== ==================================================== ========= ===========
 
-A wealth of 1/δ shows that the law is not kept (law_wealth), and gives a lower bound on the mean distance of the draws
-so far (distance_bound); LawTest computes both as draws arrive. They hold at all times at once, for test functions that
-are chosen from earlier draws, and they need no independence. An upper bound needs independent draws, and cells of known
-probability (distance_ceiling). power_to_find, smallest_found and draws_to_find say what a number of draws can show, and
-text_distance what a distance of one step means for a text.
-
-The module :mod:`hlmtheory.skipping.audit` is about another question: what a system loses that skips verification.
+A wealth of 1/δ shows that the law is not kept (law_wealth), and gives a lower bound on the mean distance so far
+(distance_bound), at all times at once and without independence; an upper bound needs independent draws and cells of
+known probability (distance_ceiling).
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, is_array, upward, widest
+from hlmtheory._array import Array, arrays, in_kind, is_array, widest
+from hlmtheory._betting import SLACK, checked_bets, crossing, down, mean_wealth, running_down
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, entry_for_each, leading_dimensions, number
 from hlmtheory._quantities import open_unit
 
@@ -33,40 +34,13 @@ DOMAINS = {
         "a bet is a factor of f - P f, such as 0.1",
     ),
 }
-_STEPS = 40  # of Newton's method, whose every iterate is a valid bound
-_SLACK = 2.0**-40  # relative; covers the rounding of sums of logarithms
 
 
 def law_wealth(outcome: Array, expected: Array, bets: Array = BETS) -> Array:
-    """Return the logarithm of the wealth after each draw; at log(1/δ) or above, the sampler's law is not the target's.
+    """Return log W_t (..., T), rounded down; at log(1/δ) or above, the sampler's law is not the target's.
 
-    If every draw has the target's law given the earlier draws, the probability that the wealth ever reaches 1/δ is at
-    most δ. The test functions may be chosen from earlier draws.
-
-    Parameters
-    ----------
-    outcome : array, shape (..., K, T)
-        f(x) in [0, 1] of K test functions at T draws; 0 or 1 if the function is an event.
-    expected : array, shape (..., K, T)
-        The mean of each test function under the target's law.
-    bets : array, shape (..., J)
-        Values of λ, fixed before the first draw. The wealth is the mean of those of the K functions and J bets.
-
-    Returns
-    -------
-    array, shape (..., T)
-        log W_t, rounded down.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its range, there are no draws, functions or bets, or the shapes do not match.
-
-    Examples
-    --------
-    >>> wealth = law_wealth([[1.0] * 40], [[0.5] * 40])  # forty times the same side of a fair coin
-    >>> int((wealth < math.log(1 / 0.001)).sum())  # draws before it is shown at δ = 0.1%
-    11
+    ``outcome`` and ``expected`` (..., K, T) are f(x) and P f of K test functions; the mean is over K and the bets (...,
+    J).
     """
     xp, kind, seen, mean, _, shares = _inputs(outcome, expected, bets)
     gains = running_down(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
@@ -74,33 +48,9 @@ def law_wealth(outcome: Array, expected: Array, bets: Array = BETS) -> Array:
 
 
 def distance_bound(outcome: Array, expected: Array, error: Array, bets: Array = BETS) -> Array:
-    """Return a lower bound on the mean of TV(Q_1, P_1), ..., TV(Q_t, P_t) for every t, valid at all t at once.
+    """Return a lower bound (..., T) on the mean of TV(Q_1, P_1), ..., TV(Q_t, P_t), valid at all t; rounded down.
 
-    The bound on the sum is the S at which the mean over functions and bets of W_t exp(-λS) is 1/δ. The probability
-    that the bound ever exceeds the mean is at most δ, whatever the sampler does, and however its law changes.
-
-    Parameters
-    ----------
-    outcome, expected, bets
-        See :func:`law_wealth`.
-    error : array, shape (...)
-        δ in (0, 1).
-
-    Returns
-    -------
-    array, shape (..., T)
-        In [0, 1], rounded down; 0 where nothing is shown.
-
-    Raises
-    ------
-    ValueError
-        See :func:`law_wealth`.
-
-    Examples
-    --------
-    >>> bound = distance_bound([[1.0] * 2000], [[0.5] * 2000], error=0.001)
-    >>> round(float(bound[-1]), 2)  # the distance is 1/2
-    0.45
+    The bound on the sum is the S at which the mean over functions and bets of W_t exp(-λS) is 1/δ.
     """
     xp, kind, seen, mean, delta, shares = _inputs(outcome, expected, bets, error=error)
     gains = running_down(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
@@ -147,9 +97,7 @@ class LawTest:
         self._tests = number(_TESTS, "tests", tests)
         self._error = number(DOMAINS["error"], "error", error)
         xp, given = arrays(bets=bets)
-        given = _shares(xp, given)
-        if given.ndim > 1:
-            raise DomainError(f"bets must have one dimension; got shape {tuple(given.shape)}; give a list")
+        given = checked_bets(xp, DOMAINS["bets"], given, one_list=True)
         self._bets: Any = given if is_array(bets) else given.tolist()  # numbers go with arrays of every library
         self.draws = 0
         self._gain: Any = None
@@ -207,7 +155,7 @@ def _inputs(outcome: Array, expected: Array, bets: Array, **other: Array) -> tup
     )
     for label, one in (("outcome", seen), ("expected", mean), *zip(other, level, strict=True)):
         DOMAINS[label].check(xp, label, one)
-    kind, shares = widest(xp, seen), _shares(xp, shares)
+    kind, shares = widest(xp, seen), checked_bets(xp, DOMAINS["bets"], shares)
     for label, one in (("outcome", seen), ("expected", mean)):
         entry_for_each("draw", **{label: tuple(one.shape)})
         if one.ndim < 2 or one.shape[-2] == 0:
@@ -224,12 +172,6 @@ def _inputs(outcome: Array, expected: Array, bets: Array, **other: Array) -> tup
     return (xp, kind, wide[0], wide[1], wide[2] if level else None, shares)
 
 
-def _shares(xp: Any, bets: Array) -> Array:
-    """Check the bets, and return them in float64."""
-    entry_for_each("bet", bets=tuple(bets.shape))
-    return in_kind(xp, DOMAINS["bets"].check(xp, "bets", bets), xp.float64)
-
-
 def _gains(xp: Any, seen: Array, mean: Array, bets: Array) -> Array:
     """Return log(1 + λ_i D_i) with λ_i = min(λ, 0.9/P f)."""
     capped = mean * bets > SHARE
@@ -237,41 +179,8 @@ def _gains(xp: Any, seen: Array, mean: Array, bets: Array) -> Array:
     return xp.log1p(used * (seen - mean))
 
 
-def running_down(xp: Any, gains: Array) -> Array:
-    """Return the sums over draws, axis -2, less a bound on their rounding: t + 8 roundings of the sum of |gain|."""
-    draws = xp.arange(1, gains.shape[-2] + 1, dtype=xp.float64, device=gains.device)[:, None]
-    rounding = 2.0**-52 * (draws + 8.0) * xp.cumulative_sum(xp.abs(gains), axis=-2)
-    return xp.cumulative_sum(gains, axis=-2) - rounding
-
-
-def mean_wealth(xp: Any, gains: Array, axes: tuple[int, ...]) -> Array:
-    """Return the logarithm of the mean wealth over functions and bets, less a bound on its rounding."""
-    top = xp.max(gains, axis=axes, keepdims=True)
-    found = xp.squeeze(top + xp.log(xp.mean(xp.exp(gains - top), axis=axes, keepdims=True)), axis=axes)
-    terms = math.prod(gains.shape[axis] for axis in axes)
-    return found - 2.0**-52 * (terms + 8.0) * (1.0 + xp.abs(found))
-
-
 def _least_sum(xp: Any, gains: Array, bets: Array, error: Array) -> Array:
-    """Return the S of :func:`distance_bound`, at least 0, from log W (..., K, J), λ (..., J) and δ (...).
-
-    log Σ exp(gain - λS) is convex in S and falls, so Newton's method from the left stays left of its root.
-    """
-    limit = -xp.log(error) * (1.0 + _SLACK)
-    bets = bets[..., None, :]
-    count = gains.shape[-1] * gains.shape[-2]
-    alone = (gains - math.log(count) - limit[..., None, None]) / bets  # where one term alone is enough
-    total = xp.clip(xp.max(alone, axis=(-2, -1)), min=0.0)
-    for _ in range(_STEPS):
-        powers = gains - bets * total[..., None, None]
-        top = xp.max(powers, axis=(-2, -1), keepdims=True)
-        weights = xp.exp(powers - top)
-        value = top[..., 0, 0] + xp.log(xp.mean(weights, axis=(-2, -1)))
-        slope = xp.sum(weights * bets, axis=(-2, -1)) / xp.sum(weights, axis=(-2, -1))
-        total = total + xp.clip((value - limit) / slope, min=0.0)
-    return total * (1.0 - _SLACK)
-
-
-def down(xp: Any, value: Array, kind: Any) -> Array:
-    """Return a value in another type, rounded down."""
-    return -upward(xp, -value, kind)
+    """Return the S of :func:`distance_bound`, at least 0, from log W (..., K, J), λ (..., J) and δ (...)."""
+    shape = (*gains.shape[:-2], gains.shape[-2] * gains.shape[-1])
+    stakes = xp.reshape(xp.broadcast_to(bets[..., None, :], gains.shape), shape)
+    return xp.clip(-crossing(xp, xp.reshape(gains, shape), stakes, error), min=0.0) * (1.0 - SLACK)

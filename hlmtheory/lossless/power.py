@@ -7,8 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array
-from hlmtheory._domains import DomainError, entry_for_each, number, numbers
+from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._betting import checked_bets
+from hlmtheory._domains import DomainError, number
 from hlmtheory._quantities import open_unit, whole_from_one
 from hlmtheory.lossless.evidence import BETS, DOMAINS, SHARE
 
@@ -27,41 +28,10 @@ OPEN = {
 def power_to_find(
     draws: int, distance: float, error: float, tests: int = 1, event: float = 0.5, bets: Array = BETS
 ) -> float:
-    """Return a lower bound on the probability that a distance is found within a number of draws.
+    """Return a lower bound on P(a distance is found within n draws) for one of K tested events, of probability a.
 
-    The sampler's law differs from the target's on one of the K events that are tested: the event has probability a
-    under the target's law and a + TV under the sampler's. The wealth of that event and one λ, divided by the number K J
-    of wealths in the mean, reaches 1/δ from some number of successes on, which is binomial.
-
-    Parameters
-    ----------
-    draws : int
-        n.
-    distance : float
-        TV in (0, 1), with a + TV < 1.
-    error : float
-        δ in (0, 1).
-    tests : int
-        K, the number of test functions.
-    event : float
-        a in (0, 1).
-    bets : array, shape (J,)
-        See :func:`law_wealth`.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its range, or the event would have a probability of 1 or more.
-
-    Examples
-    --------
-    >>> round(power_to_find(10_000, 0.05, error=0.001), 2)
-    1.0
+    Under the sampler's law it has a + TV. The wealth of that event and one λ, over the K J in the mean, reaches 1/δ
+    from some number of successes on, which is binomial.
     """
     n, count = (number(_WHOLE[name], name, value) for name, value in (("draws", draws), ("tests", tests)))
     given = (("distance", distance), ("error", error), ("event", event))
@@ -74,30 +44,7 @@ def power_to_find(
 def smallest_found(
     draws: int, error: float, tests: int = 1, power: float = 0.9, event: float = 0.5, bets: Array = BETS
 ) -> float:
-    """Return the smallest distance that a number of draws finds with a given probability.
-
-    Parameters
-    ----------
-    draws, error, tests, event, bets
-        See :func:`power_to_find`.
-    power : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        In (0, 1 - a], rounded up to 1e-6 relative; 1 - a if these draws are too few for any distance.
-
-    Raises
-    ------
-    ValueError
-        See :func:`power_to_find`.
-
-    Examples
-    --------
-    >>> round(smallest_found(100_000, error=0.001), 4)
-    0.0091
-    """
+    """Return the smallest distance that n draws find with a given power, rounded up to 1e-6; 1 - a if none is."""
     n, count = (number(_WHOLE[name], name, value) for name, value in (("draws", draws), ("tests", tests)))
     given = (("error", error), ("power", power), ("event", event))
     delta, wanted, mean = (number(OPEN[name], name, value) for name, value in given)
@@ -149,11 +96,8 @@ def draws_to_find(
 
 def _shares(bets: Array) -> NDArray[np.float64]:
     """Return the checked bets."""
-    found: NDArray[np.float64] = numbers(DOMAINS["bets"], "bets", bets)
-    entry_for_each("bet", bets=found.shape)
-    if found.ndim > 1:
-        raise DomainError(f"bets must have one dimension; got shape {found.shape}; give a list")
-    return found
+    xp, given = arrays(bets=bets)
+    return np.asarray(to_numpy(checked_bets(xp, DOMAINS["bets"], given, one_list=True)))
 
 
 def _needed(n: int, mean: float, limit: float, bets: NDArray[np.float64]) -> int:

@@ -10,33 +10,7 @@ STEP = {"step_distance": UNIT_INTERVAL, "tokens": whole_from_one("count the toke
 
 
 def text_distance(step_distance: Array, tokens: Array) -> Array:
-    """Return the largest total variation of a text's law if no step is further from the target's than a number.
-
-    With TV(Q(.|x), P(.|x)) ≤ τ behind every prefix x, the laws of texts of T tokens are at most 1 - (1 - τ)^T apart,
-    and that is attained.
-
-    Parameters
-    ----------
-    step_distance : array, shape (...)
-        τ in [0, 1].
-    tokens : integer array, shape (...)
-        T, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1], rounded up.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its range.
-
-    Examples
-    --------
-    >>> round(float(text_distance(0.001, 200)), 3)
-    0.181
-    """
+    """Return the largest TV of texts of T tokens with steps of at most τ, rounded up: 1 - (1 - τ)^T."""
     xp, tau, count = checked(STEP, step_distance=step_distance, tokens=tokens)
     kind = tau.dtype
     wide, many = xp.astype(tau, xp.float64), xp.astype(count, xp.float64)

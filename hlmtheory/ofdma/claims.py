@@ -98,7 +98,6 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(26), (27)"),
         origin=Origin.PUBLISHED,
         statement="at a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k",
-        relation=Relation.LE,
         lhs=latency_of,
         rhs=_last_finish,
         attained=Attained({**_CELL, "weights": [0.8, 0.2], "bandwidth_hz": 100.0}),
@@ -116,7 +115,6 @@ CLAIMS = (
     Claim(
         id="ofdma.minmax_kkt",
         source=Source("zhu2025edgesd", "(26)"),
-        origin=Origin.NEW,
         statement="at a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0",
         relation=Relation.EQ,
         lhs=_certificate("minmax"),
@@ -129,7 +127,6 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "Remark 1, from (27)"),
         origin=Origin.PUBLISHED,
         statement="at a fixed SNR, a user's share never rises with its own power or gain",
-        relation=Relation.LE,
         lhs=_first_share,
         rhs=_first_share_before,
         attained=Attained({"bits": [100.0, 100.0], "snr": [1.0, 3.0], "boost": 1.0}),
@@ -138,9 +135,7 @@ CLAIMS = (
     Claim(
         id="ofdma.sum",
         source=Source("zhu2025edgesd", "(26), for the sum in place of the maximum"),
-        origin=Origin.NEW,
         statement="at a fixed SNR, (Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k)",
-        relation=Relation.LE,
         lhs=sum_latency,
         rhs=_summed_finish,
         attained=Attained({**_CELL, "weights": [2.0, 1.0], "bandwidth_hz": 100.0}),

@@ -38,15 +38,7 @@ def finish_times(
     shares: Array,
     bandwidth_hz: Array,
 ) -> Array:
-    """Return the finish time of each user's upload in seconds: t_k = λI_k/(w_k B η_k), edge-sd (15).
-
-    As :func:`minmax_latency`, at given ``shares`` w_k (..., K), whose sum is not checked.
-
-    Examples
-    --------
-    >>> finish_times([100.0, 100.0], snr=[1.0, 15.0], shares=[0.5, 0.5], bandwidth_hz=100.0).tolist()
-    [2.0, 0.5]
-    """
+    """Return the finish time of each user's upload in seconds: t_k = λI_k/(w_k B η_k), edge-sd (15)."""
     return times_of(bits, _efficiency(bits, snr, spectral_efficiency), shares, bandwidth_hz)
 
 
@@ -130,10 +122,7 @@ def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) ->
 def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, objective: str = "minmax") -> Array:
     """Return by how much given shares violate the optimality conditions: 0 exactly at the optimum, which is unique.
 
-    "minmax": t_k ≤ t and Σw = 1 with multipliers μ_k ≥ 0, Σμ = 1. Stationarity in w_k, ν = μ_k c_k/w_k²,
-    makes every μ_k positive, so complementary slackness requires equal finish times.
-    "sum": stationarity is c_k/w_k² = ν for all k. Both problems are convex, so the conditions suffice. It is the larger
-    of |Σw - 1| and 1 - min/max over the users of t_k ("minmax") or of c_k/w_k² ("sum").
+    The larger of |Σw - 1| and 1 - min/max over the users of t_k ("minmax") or of c_k/w_k² ("sum"); both are convex.
     """
     option("objective", objective, _OBJECTIVES)
     xp, sent, rate, w = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, shares=shares)

@@ -1,10 +1,6 @@
 """The bytes of a server's answer: how many drafts are accepted, then a token, or p at the rejected draft.
 
-What follows the count is known from the policy and the count itself, so it is not said. The count takes as many bits as
-that of the drafts, a token ⌈log₂ V⌉, both together in whole bytes; p takes V numbers in float32. Rounding p to them
-moves the law of a token by 2^-24 at most. Under :class:`CertifiedAnswers` a truncated message of
-:mod:`hlmtheory.codec` takes the place of p. Under a policy that pads its messages every answer has the bytes of one to
-K drafts.
+The policy and the count tell what follows the count. p takes V float32 numbers, which moves a law by 2^-24 at most.
 """
 
 from __future__ import annotations

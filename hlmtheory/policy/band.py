@@ -1,12 +1,7 @@
 """Several users of one band: drafts, messages and shares together, and a bound that no plan exceeds.
 
-A share w of the band makes a bit take z = s/w seconds. Of each plan of a user, X = E/(A + bits · z) is convex in z, and
-so is the best rate X*(z), the maximum of such functions; log X* is convex, too. So between two values of z the straight
-line is an upper bound. For a price ν of the band each user is bounded alone:
-
-    Σ_u ω_u U(X_u) ≤ g(ν) = ν + Σ_u max_w [ω_u U(X*_u(s_u/w)) - ν w].
-
-For a few users a second bound adds the best rates over a fine grid of shares, each with the cost of the share before.
+At z = s/w seconds a bit the best rate X*(z) is convex, so chords bound it. For a price ν of the band
+Σ_u ω_u U(X_u) ≤ g(ν) = ν + Σ_u max_w [ω_u U(X*_u(s_u/w)) - ν w]. Few users have a second bound, by a grid of shares.
 """
 
 from __future__ import annotations
@@ -102,24 +97,11 @@ class BandUser:
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:
-    """Plans and shares of several users, and a bound that no others exceed.
+    """Plans and shares of several users, and an upper bound on the value of any plans and shares, rounded up."""
 
-    Attributes
-    ----------
-    users : tuple of UserPlan
-        Each at its share: its rate and its air time are those of the share.
-    shares : float64 array, shape (U,)
-        Of the band; their sum is 1.
-    value : float
-        Σ ω X for "linear", Σ ω log X for "log".
-    upper_bound : float
-        No plans and shares have a higher value; rounded up.
-    utility : str
-    """
-
-    users: tuple[UserPlan, ...]
-    shares: Numbers
-    value: float
+    users: tuple[UserPlan, ...]  # each at its share, as are its rate and its air time
+    shares: Numbers  # (U,), of the band; their sum is 1
+    value: float  # Σ ω X, or Σ ω log X
     upper_bound: float
     utility: str
 

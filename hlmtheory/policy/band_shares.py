@@ -23,25 +23,16 @@ _ALTERNATIONS = 8
 
 
 class Curve(NamedTuple):
-    """The best rate of a user by z, the seconds a bit takes.
+    """The best rate of a user by z, the seconds a bit takes."""
 
-    Attributes
-    ----------
-    z : ascending, shape (n,)
-    upper : upper bounds on X*(z), shape (n,)
-    tokens, fixed, bits : E, A and the bits of a round of each plan found, shape (m,)
-    plans, starts : the plans found, and their prices
-    slow : s of this user, the seconds a bit takes on the whole band
-    """
-
-    z: Numbers
-    upper: Numbers
-    tokens: Numbers
-    fixed: Numbers
-    bits: Numbers
+    z: Numbers  # (n,), ascending
+    upper: Numbers  # (n,), upper bounds on X*(z)
+    tokens: Numbers  # (m,), E of each plan found
+    fixed: Numbers  # (m,), A
+    bits: Numbers  # (m,), of a round
     plans: tuple[UserPlan, ...]
     starts: tuple[Start, ...]
-    slow: float
+    slow: float  # s of this user, the seconds a bit takes on the whole band
 
     def rates(self, shares: Numbers) -> Numbers:
         """The best rate of the plans found, for each share."""

@@ -1,18 +1,7 @@
 """One server for all users: how much of it a round takes, and the best rates that it can serve.
 
-A pass of the server reads the messages of at most B waiting rounds. It takes a constant time and a time for each token:
-K + 1 for a round of K drafts. So a round takes at least σ = s/B + (K + 1) s' seconds of the server, and d = σ/E for
-each token. Whatever the order and the times of arrival, Σ X d ≤ 1.
-
-========= =================================================================== ============ ===========
-symbol    name                                                                unit         shape
-========= =================================================================== ============ ===========
-s, s'     ``pass_s`` and ``token_s``                                          s
-B         ``batch``, rounds that one pass serves at most
-d         ``load_s``, seconds of the server for a token                       s            (..., U)
-x         ``most``, tokens a second of each user if the server is free        tokens/s     (..., U)
-η         price of the server's time: utility for a share of it
-========= =================================================================== ============ ===========
+A pass over at most B rounds takes s + s' seconds a token, K + 1 tokens a round. So a round of K drafts takes at least
+σ = s/B + (K + 1) s' of the server, a token d = σ/E, and Σ X d ≤ 1.
 """
 
 from __future__ import annotations
@@ -84,14 +73,6 @@ def server_rates(most: Array, load_s: Array, weights: Array = 1.0, *, utility: s
     """Return the tokens per second X (..., U) with the most Σ ω X, or Σ ω log X, that one server can serve.
 
     X ≤ ``most``, the rates with a free server, and Σ X d ≤ 1 with d = ``load_s``, seconds of the server for a token.
-    "linear": the users with the largest ω/d first. "log": X = min(most, ω/(η d)), where η fills the server if it can.
-
-    Examples
-    --------
-    >>> server_rates([2.0, 2.0], [0.25, 0.5]).tolist()
-    [2.0, 1.0]
-    >>> server_rates([2.0, 2.0], [0.5, 0.5], [1.0, 3.0], utility="log").tolist()
-    [0.5, 1.5]
     """
     option("utility", utility, UTILITIES)
     xp, top, load, weight = checked_users(most=most, load_s=load_s, weights=weights)
@@ -118,8 +99,7 @@ def _greedy(xp: Any, top: Array, load: Array, worth: Array) -> Array:
 def _level(xp: Any, caps: Array, slopes: Array) -> Array:
     """Return the t with Σ min(cap, slope t) = 1; the largest that changes anything if the sum of caps is below 1.
 
-    Each set S of users whose caps hold gives a line Σ_S cap + t Σ_rest slope, and the sum is the lowest of all lines.
-    So t is the largest (1 - Σ_S cap)/Σ_rest slope, and the best set has the users with the least cap/slope.
+    It is the largest (1 - Σ_S cap)/Σ_rest slope over sets S whose caps hold: those with the least cap/slope.
     """
     some = slopes > 0
     full = xp.where(some, caps / xp.where(some, slopes, xp.ones_like(slopes)), xp.zeros_like(caps))

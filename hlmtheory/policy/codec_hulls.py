@@ -1,8 +1,6 @@
 """The lower hulls of certified messages of many draft rows: a small menu, computed for all rows together.
 
-:func:`hlmtheory.codec.cheapest_codec` finds the fewest bits for one tolerance of one row. A plan needs the whole
-trade-off of bits against risk, of thousands of rows. So the menu here is coarse, and each of its entries is rounded
-exactly, by the arithmetic of :mod:`hlmtheory.codec.rounding`. The bits of an entry are the same for all rows.
+Each entry is rounded exactly, by the arithmetic of :mod:`hlmtheory.codec.rounding`; its bits are the same for all rows.
 """
 
 from __future__ import annotations

@@ -1,18 +1,6 @@
 """A server with a draft model of its own: what a device must beat, and how many more users it lets a server carry.
 
-The server may run a copy of the draft model itself. A round of K drafts then takes K t_s + V(K) seconds, and its tokens
-are streamed, so that no message and no round trip is part of it. A device needs K t_d + R + b/C + V(K), with round trip
-R and b bits at C bit/s.
-
-========= =================================================================== ============ ===========
-symbol    name                                                                unit         shape
-========= =================================================================== ============ ===========
-α_i       ``acceptances``, of draft i given that drafts 1..i-1 were accepted  1            (K_max,)
-t_s       ``server_draft_s``, time of a draft token on the server             s
-V(K)      time of a pass with one round: ``SharedServer.alone_s``             s
-σ(K)      time of the server for a round: ``SharedServer.load_s``             s
-E(K)      1 + α_1 + α_1 α_2 + ..., mean tokens of a round of K drafts         tokens
-========= =================================================================== ============ ===========
+A round of K drafts takes the server K t_s + V(K) seconds and no message; a device needs K t_d + R + b/C + V(K).
 """
 
 from __future__ import annotations
@@ -33,35 +21,16 @@ _ROUND_UP = 1.0 + 1e-12
 
 @dataclass(frozen=True, slots=True)
 class ColocatedPlan:
-    """The fastest rounds of a server that drafts for itself.
+    """The fastest rounds of a server that drafts for itself, in tokens a second, rounded up."""
 
-    Attributes
-    ----------
-    draft_length : int
-        K; 0 if drafts do not pay.
-    rate : float
-        E(K)/(K t_s + V(K)), in tokens a second; rounded up. The most if K is independent of what would be accepted.
-    ceiling : float
-        Tokens a second that no plan of up to K_max drafts exceeds, whatever it knows of its drafts; rounded up.
-    """
-
-    draft_length: int
-    rate: float
-    ceiling: float
+    draft_length: int  # K; 0 if drafts do not pay
+    rate: float  # E(K)/(K t_s + V(K)): the most if K is independent of what would be accepted
+    ceiling: float  # of every plan of up to K_max drafts, whatever it knows of its drafts
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityGain:
-    """What a full server gains if its users' devices draft.
-
-    Attributes
-    ----------
-    gain : float
-        Tokens a second of a full server that only verifies, over those of one that also drafts. Each has its own best
-        draft length. With the same speed for each user it is the ratio of the users.
-    device_length, server_length : int
-        The best K if devices draft, and if the server does.
-    """
+    """What a full server gains if its users' devices draft: a ratio of tokens a second, and each side's best K."""
 
     gain: float
     device_length: int
@@ -118,7 +87,7 @@ def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServe
 
     At the same K the gain is 1 + K t_s/(B σ(K)), which is 1 + K t_s/V(K) for one round a pass
     (``policy.colocated_capacity``). Each side prefers its own K. So the gain is at least that at the server's K, and at
-    most that at the devices' (``policy.colocated_gain_floor``, ``policy.colocated_gain``). Passes of the draft model
+    most that at the devices' (``policy.colocated_gain_floor``). Passes of the draft model
     have the same batch as those of the target model.
 
     Parameters

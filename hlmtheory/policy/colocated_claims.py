@@ -164,13 +164,11 @@ COLOCATED_CLAIMS = (
     Claim(
         id="policy.colocated_speed",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "tokens a second of a device that drafts, sends and waits in turn, loses nothing and draws K independently "
             "of what would be accepted ≤ max over K of E(K)/(K t_s + V(K)), those of a server that drafts itself and "
             "streams"
         ),
-        relation=Relation.LE,
         lhs=_side(_device_rate, *_DEVICE),
         rhs=_side(lambda one: _server_plan(one).rate, *_CONTEXTS[:2], *_OWN),
         assumptions=(
@@ -198,7 +196,6 @@ COLOCATED_CLAIMS = (
         source=_SOURCE,
         origin=Origin.IMPLIED,
         statement="the same for a device that ends a round where its draft model is unsure, and a server that does not",
-        relation=Relation.LE,
         lhs=_side(_device_rate, *_DEVICE),
         rhs=_side(lambda one: _server_plan(one).rate, *_CONTEXTS[:2], *_OWN),
         assumptions=(_FAST_SERVER,),
@@ -207,12 +204,10 @@ COLOCATED_CLAIMS = (
     Claim(
         id="policy.colocated_speed_looks",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "tokens a second of a device that drafts, sends and waits in turn and loses nothing, with any rule for K ≤ "
             "those of a server that drafts itself, streams, and looks at its draft model as the device does"
         ),
-        relation=Relation.LE,
         lhs=_side(_device_rate, *_DEVICE),
         rhs=_side(_looking_rate, *_CONTEXTS, *_OWN),
         assumptions=(_FAST_SERVER,),
@@ -221,12 +216,10 @@ COLOCATED_CLAIMS = (
     Claim(
         id="policy.colocated_speed_most",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of "
             "1/V(0) and E/((E − 1) t_s + s + s' E), E = E(K): the most that a look adds to max E(K)/(K t_s + V(K))"
         ),
-        relation=Relation.LE,
         lhs=_side(_looking_rate, *_CONTEXTS, *_OWN),
         rhs=_side(lambda one: _server_plan(one).ceiling, *_CONTEXTS[:2], *_OWN),
         attained=Attained(_SURE_OR_NOT),
@@ -234,7 +227,6 @@ COLOCATED_CLAIMS = (
     Claim(
         id="policy.colocated_capacity",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="a full server verifies 1 + K t_s/V(K) times as many rounds of K drafts if devices draft them",
         relation=Relation.EQ,
         lhs=_side(_simulated, *_QUEUE),
@@ -259,9 +251,7 @@ COLOCATED_CLAIMS = (
     Claim(
         id="policy.colocated_gain_floor",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="1 + K t_s/(B σ(K)), K the server's best, ≤ users of a full server if devices draft, over without",
-        relation=Relation.LE,
         lhs=_side(lambda one: _at_length(one, _best_length(one, drafting=True)), *_LOADS),
         rhs=_side(_gain, *_LOADS),
         attained=Attained({"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1}),

@@ -1,8 +1,7 @@
 """Column generation for one user over all draft lengths: the best mixture of the decisions seen, and its prices.
 
-A mixture takes each of its parts in a share of the rounds. At common prices θ and μ no mixture, of any lengths, is
-worth more a round than the best decisions at the best length; so its rate is at most θ + max_K V_K⁺/T_K, where T_K is
-the mean time of the shortest rounds.
+At prices θ and μ no mixture, of any lengths, has a rate above θ + max_K V_K⁺/T_K, with T_K the mean time of the
+shortest rounds of K drafts.
 """
 
 from __future__ import annotations
@@ -51,10 +50,9 @@ def certificate(rate: float, value: float, model: Rounds) -> float:
 
 
 def solve(models: Sequence[Rounds], limit: float, near: Prices, *, charged: bool) -> Solved:
-    """Column generation: the best mixture of the decisions seen, its prices, the best decisions there, and so on.
+    """Alternate between the best mixture of the decisions seen, its prices, and the best decisions there.
 
-    Lengths whose decisions were no better at the last prices wait until the others have nothing better. Without
-    ``charged`` skipped rows are not charged for their messages; the bound holds for both charges.
+    Lengths that were no better at the last prices wait. The bound holds for both charges.
     """
     columns: list[Column] = []
     if limit < math.inf:
@@ -85,11 +83,7 @@ def column_of(model: Rounds, limit: float, prices: Prices, *, charged: bool) -> 
 
 
 def best_mixture(columns: Sequence[Column], limit: float) -> Mixture | None:
-    """The fastest mixture of the columns within the limit: of two at most.
-
-    A mixture lies on its limit, where the last digits decide. So it keeps limits that are smaller by ever larger
-    roundings, until its means keep the limit itself.
-    """
+    """The fastest mixture of the columns within the limit, of two at most; the last digits decide."""
     over = _over(columns, limit) / (max(limit, 1e-6) if limit < math.inf else 1.0)
     if over.min() > 0.0:
         return None

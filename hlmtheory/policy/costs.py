@@ -84,33 +84,16 @@ class StageCosts:
 class DeviceRule:
     """What a device must know of a plan: prices, and from when on the first draft of a round is skipped.
 
-    The message of a row is the corner of its hull with the least ``bit_price`` · bits + y · risk, with y
-    ``first_risk_price`` for the first draft of a round and the entry of ``later_risk_prices`` for the others; of equal
-    ones that with the fewest bits. It does not depend on the drafted token. Let m be ``bit_price`` times the bits of
-    the first draft's message, and β̂ its estimated rejection probability. The device keeps the first draft without
-    verification if ``skips`` and ``skip_slope`` · β̂ - m ≤ ``skip_level``.
-
-    Attributes
-    ----------
-    draft_length : int
-        K; 0 if the server decodes alone.
-    skips : bool
-        Whether any draft may be skipped.
-    bit_price, first_risk_price : float
-        In tokens, for each bit or unit of risk.
-    later_risk_prices : tuple of float
-        Of places 2 to K, in tokens for each unit of risk: later places are reached less often. Places without an entry
-        have the price of the one before.
-    skip_slope, skip_level : float
-        In tokens.
+    The message is the hull's corner with the least ``bit_price`` · bits + y · risk. With m its bits' price, the device
+    keeps the first draft without verification if ``skips`` and ``skip_slope`` · β̂ - m ≤ ``skip_level``.
     """
 
-    draft_length: int
-    skips: bool
-    bit_price: float
-    first_risk_price: float
-    later_risk_prices: tuple[float, ...]
-    skip_slope: float
+    draft_length: int  # K; 0 if the server decodes alone
+    skips: bool  # whether any draft may be skipped
+    bit_price: float  # tokens a bit
+    first_risk_price: float  # tokens a unit of risk
+    later_risk_prices: tuple[float, ...]  # of places 2 to K; without an entry as the place before
+    skip_slope: float  # in tokens, as skip_level
     skip_level: float
 
     def risk_price(self, place: int) -> float:
@@ -121,15 +104,7 @@ class DeviceRule:
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """Decisions that a mixture takes in some of the rounds.
-
-    Attributes
-    ----------
-    share : float
-        Of the rounds.
-    draft_length, rule, skip, first, later, tokens, skip_share
-        See :class:`UserPlan`.
-    """
+    """Decisions that a mixture takes in a share of the rounds; fields as in :class:`UserPlan`."""
 
     share: float
     draft_length: int
@@ -143,53 +118,25 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True)
 class UserPlan:
-    """The best decisions of one user, what they give, and a bound that no others exceed.
+    """The best decisions of one user, what they give, and a bound that no others within the limit exceed, rounded up.
 
-    Attributes
-    ----------
-    draft_length : int
-        K of a round that is sent; 0 if the server decodes alone.
-    rule : DeviceRule
-        The decisions by prices, for rows that the plan has not seen.
-    skip : bool array, shape (N,)
-        Where the first draft of a round is kept without verification.
-    first : int64 array, shape (N,)
-        The corner of the hulls that a row is sent with if it is the first draft of a round. A skipped row has one, too:
-        that of the other drafts of its position.
-    later : int64 array, shape (max(K - 1, 0), N)
-        The same for places 2 to K of a round.
-    tokens : float
-        E, the mean tokens of a round.
-    fixed_s, band_s : float
-        A and c, the mean time of a round without its air time, and its air time on the whole band, in seconds.
-    bits, risk : float
-        For each emitted token.
-    skip_share : float
-        Share of the rounds that are one skipped draft.
-    rate : float
-        E/(A + c), in tokens a second.
-    upper_bound : float
-        No plan within the limit has a higher rate; rounded up. See :func:`plan_user` for which plans.
-    mixture : tuple of PlanPart
-        Empty if all rounds have the decisions above. Otherwise each part has its share of the rounds, whatever their
-        rows are; the numbers above are means over all rounds, and ``draft_length``, ``rule``, ``skip``, ``first`` and
-        ``later`` are those of the largest part, which alone may break the limit.
+    A mixture's numbers are means over all rounds; its decisions are its largest part's, which may break the limit.
     """
 
-    draft_length: int
-    rule: DeviceRule
-    skip: NDArray[np.bool_]
-    first: Integers
-    later: Integers
-    tokens: float
-    fixed_s: float
-    band_s: float
-    bits: float
-    risk: float
-    skip_share: float
-    rate: float
+    draft_length: int  # K of a round that is sent; 0 if the server decodes alone
+    rule: DeviceRule  # the decisions by prices, for rows that the plan has not seen
+    skip: NDArray[np.bool_]  # (N,), where the first draft of a round is kept unverified
+    first: Integers  # (N,), the corner that a row is sent with as first draft, also if it is skipped
+    later: Integers  # (max(K - 1, 0), N), the same for places 2 to K
+    tokens: float  # E, mean of a round
+    fixed_s: float  # A, mean time of a round without air time
+    band_s: float  # c, mean air time of a round on the whole band
+    bits: float  # for each emitted token
+    risk: float  # for each emitted token
+    skip_share: float  # of the rounds that are one skipped draft
+    rate: float  # E/(A + c), tokens a second
     upper_bound: float
-    mixture: tuple[PlanPart, ...] = ()
+    mixture: tuple[PlanPart, ...] = ()  # empty if all rounds have the decisions above
 
     @property
     def gap(self) -> float:

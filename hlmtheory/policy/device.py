@@ -1,8 +1,6 @@
-"""The policy that a device runs: keep a draft without verification, or send it as the plan says.
+"""The policy that a device runs, with numpy alone: keep a draft without verification, or send it as the plan says.
 
-A :class:`DevicePolicy` needs numpy alone. It turns a row of the draft model's logits into a token, and either keeps the
-token without verification or adds it, coded, to the message of the round. The server's side is
-:class:`hlmtheory.policy.server.ServerPolicy`. ``policy.json`` is the text of :meth:`DevicePolicy.to_json`.
+``policy.json`` is the text of :meth:`DevicePolicy.to_json`; the server's side is :class:`ServerPolicy`.
 """
 
 from __future__ import annotations
@@ -100,40 +98,23 @@ class DevicePolicy:
 
     Parameters
     ----------
-    vocabulary : int
-        V.
-    temperature : float
-        Of both models; 0 takes the likeliest token.
-    rule : DeviceRule
-        Its prices choose among :class:`CertifiedRows`; other messages have no choice, and cost nothing in the rule.
-    messages : CertifiedRows, LatticeRows, DraftProbabilities, CertifiedAnswers, SeededTokens or StreamedTokens
-        What is sent of a draft.
-    line : UncertaintyLine, optional
-        Estimates β̂. None only if the rule never skips.
+    vocabulary, temperature : int, float
+        V, and the temperature of both models; 0 takes the likeliest token.
+    rule, messages, line
+        When to skip, what is sent of a draft, and the estimate β̂; None only if the rule never skips.
     planned_for : str, optional
-        A mark of the models that it was planned for. None if they are not known.
+        A mark of the models that it was planned for.
     bonus : bool
         Whether the server adds a token if it accepts all drafts of a round.
     bits_limit : int, optional
-        The most bits of a certified row in a message, from a limit on the latency of a round. A first draft without
-        such a row is skipped if the rule skips any; otherwise it is sent with the fewest bits.
+        The most bits of a certified row. Without such a row a first draft is skipped if the rule skips any.
     guarantees : sequence of Guarantee
-        What the plan promises.
     alone : bool
-        Whether a device may go on with its draft model alone while its server is away. No guarantee is of such tokens:
-        they have the draft model's law.
+        Whether a device may go on by itself while its server is away; no guarantee is of such tokens.
     message_sizes : tuple of int
-        The bytes that a message may have, ascending: it is padded to the smallest that holds it and one byte more. All
-        answers then have one size. Empty: nothing is padded. For a rule that never skips, and messages whose answers
-        hold no distribution.
+        Bytes to which messages are padded, ascending; empty: none. For a rule that never skips.
     block : bool
-        Whether the server verifies the drafts of a round together (:mod:`hlmtheory.verification.block`). It needs the
-        distribution of each draft, so the messages are :class:`LatticeRows`, and a rule that does not skip.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of range, or the rule skips and there is no line.
+        Whether the server verifies the drafts of a round together: for :class:`LatticeRows` without skips.
 
     Examples
     --------
@@ -143,8 +124,6 @@ class DevicePolicy:
     >>> sure, unsure = policy.draft([99.0, 0.0, 0.0, 0.0], rng=rng), policy.draft([0.0, 0.5, 0.0, 0.5], rng=rng)
     >>> sure.skip, unsure.skip, len(policy.message([unsure]))
     (True, False, 15)
-    >>> DevicePolicy.from_json(policy.to_json()) == policy
-    True
     """
 
     vocabulary: int
@@ -222,10 +201,7 @@ class DevicePolicy:
         return text_of({field.name: getattr(self, field.name) for field in fields(self)})
 
     def distribution(self, logits: Array) -> Numbers:
-        """Return what a token is drawn from, float64 (V,): q at the policy's temperature, or the quantised q̂.
-
-        Raises a ValueError unless ``logits`` are V numbers, none NaN or +inf, and not all -inf.
-        """
+        """Return what a token is drawn from, float64 (V,): q at the policy's temperature, or the quantised q̂."""
         row = one_row(logits)
         if len(row) != self.vocabulary:
             raise DomainError(f"logits must have V = {self.vocabulary} entries; got {len(row)}; cut padded heads")
@@ -246,12 +222,10 @@ class DevicePolicy:
         seed: int | None = None,
         position: int | None = None,
     ) -> DeviceDraft:
-        """Return a drawn token, and whether it is skipped or how it is sent.
+        """Return a drawn token, and whether it is skipped or how it is sent, from the draft model's ``logits`` (V,).
 
-        ``logits`` (V,) are the draft model's, ``place`` that of the draft in its round, from 1; none after the first is
-        skipped. ``rng`` draws the token, then the samples of the uncertainty, if any. Under :class:`SeededTokens` the
-        token is drawn by ``seed``, of the text, and ``position``, its index in it, prompt included. Raises a ValueError
-        as :meth:`distribution`; or if the rule drafts nothing (K = 0), or seed or position are missing.
+        Only ``place`` 1 may be skipped. Under :class:`SeededTokens` the token is drawn by ``seed``, of the text, and
+        ``position``, its index in it, prompt included; else by ``rng``, which also draws the uncertainty's samples.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         where = stream_place(self.messages, seed, position)
@@ -259,10 +233,7 @@ class DevicePolicy:
         return self._decide(row, logits, token, place, rng)
 
     def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
-        """Return how a token that was drawn from :meth:`distribution` is sent, or that it is skipped; as :meth:`draft`.
-
-        Raises a ValueError, too, if the token is not one of the vocabulary, or has probability 0.
-        """
+        """Return how a token drawn from :meth:`distribution` is sent, or that it is skipped; as :meth:`draft`."""
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         token = number(token_of(self.vocabulary), "token", token)
         if not row[token] > 0:
@@ -270,10 +241,7 @@ class DevicePolicy:
         return self._decide(row, logits, token, place, rng)
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
-        """Return the bytes of a round: of its drafts that are sent, K or fewer; of none for a request of one token.
-
-        Raises a ValueError if a message has more than K drafts, or holds a skipped one.
-        """
+        """Return the bytes of a round: of its drafts that are sent, K or fewer; of none for a request of one token."""
         given = instances("drafts", drafts, DeviceDraft)
         if len(given) > self.rule.draft_length:
             raise DomainError(f"drafts must be at most K = {self.rule.draft_length}; got {len(given)}; send a round")
@@ -283,22 +251,14 @@ class DevicePolicy:
         return padded(encode(self._batch(coded)) if coded else REQUEST, self.message_sizes)
 
     def server_row(self, draft: DeviceDraft) -> Numbers | None:
-        """Return the distribution q̂, float64 (V,), by which a rejected draft is replaced, as the server decodes it.
-
-        The device's own q for :class:`DraftProbabilities`; None for a skipped draft, and under :class:`SeededTokens`,
-        where the server's token is drawn from p.
-        """
+        """Return the q̂ (V,) by which a rejected draft is replaced; None if it is skipped or sent by a shared seed."""
         coded = instance("draft", draft, DeviceDraft).coded
         if coded is None or isinstance(coded, TokenDraft):
             return None
         return draft.distribution if isinstance(self.messages, DraftProbabilities) else row_of(coded, self.vocabulary)
 
     def tokens(self, drafts: Sequence[DeviceDraft], answer: ServerAnswer, *, rng: np.random.Generator) -> list[int]:
-        """Return the tokens of a round: the accepted drafts, and the token that follows.
-
-        ``drafts`` are those of the message; ``rng`` draws the replacement of a rejected draft of
-        :class:`DraftProbabilities`. Raises a ValueError if the answer does not fit the drafts or the vocabulary.
-        """
+        """Return the tokens of a round: the accepted ``drafts`` of the message, and the token that follows."""
         rng, given = generator("rng", rng), instances("drafts", drafts, DeviceDraft)
         accepted = number(COUNT, "answer", instance("answer", answer, ServerAnswer).accepted)
         if accepted + (answer.target is not None) > len(given):

@@ -49,32 +49,12 @@ _RESOLUTION = Domain(
 
 @dataclass(frozen=True, slots=True)
 class UncertaintyLine:
-    """The line by which a device estimates the rejection probability of a draft: β̂ = a u + b, clipped to [0, 1].
+    """The line by which a device estimates the rejection probability of a draft: β̂ = a u + b, clipped to [0, 1]."""
 
-    Parameters
-    ----------
-    slope, intercept : float
-        a and b, such as those of :func:`hlmtheory.uncertainty.fit_linear`.
-    max_temperature : float
-        θmax of the uncertainty.
-    draws : int, optional
-        M, the number of perturbed samples. None takes their mean (:func:`hlmtheory.uncertainty.expected_uncertainty`).
-
-    Raises
-    ------
-    ValueError
-        If a number is out of its range.
-
-    Examples
-    --------
-    >>> round(UncertaintyLine(1.25, -0.125).rejection([0.0, 0.0], 1, rng=np.random.default_rng(0)), 9)
-    0.5
-    """
-
-    slope: float
-    intercept: float
-    max_temperature: float = MAX_TEMPERATURE
-    draws: int | None = None
+    slope: float  # a
+    intercept: float  # b
+    max_temperature: float = MAX_TEMPERATURE  # θmax of the uncertainty
+    draws: int | None = None  # M, perturbed samples; None takes their mean
 
     def __post_init__(self) -> None:
         for name in ("slope", "intercept"):
@@ -85,10 +65,7 @@ class UncertaintyLine:
             object.__setattr__(self, "draws", number(UNCERTAINTY["draws"], "draws", self.draws))
 
     def rejection(self, logits: Array, token: int, *, rng: np.random.Generator) -> float:
-        """Return β̂ of a draft ``token`` of the draft model's ``logits`` (V,), without the run's temperature.
-
-        ``rng`` draws the M samples. Raises a ValueError if a logit is NaN or +inf, all are -inf, or the token is none.
-        """
+        """Return β̂ of a draft ``token`` of the draft model's ``logits`` (V,); ``rng`` draws the M samples."""
         warmest = self.max_temperature
         rng, row = generator("rng", rng), one_row(logits)
         index = number(token_of(len(row)), "token", token)
@@ -101,23 +78,12 @@ class UncertaintyLine:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """A number that a plan promises, and on what it is based.
+    """A number that a plan promises, and on what it is based."""
 
-    Parameters
-    ----------
-    quantity : str
-        What the number bounds, such as "total variation of a verified token".
-    value : float
-    basis : str
-        "proved", "calibrated" or "measured".
-    prompts : int or None
-        The number of prompts of a calibrated or measured value; None for a proved one.
-    """
-
-    quantity: str
+    quantity: str  # what the number bounds, such as "total variation of a verified token"
     value: float
-    basis: str
-    prompts: int | None
+    basis: str  # "proved", "calibrated" or "measured"
+    prompts: int | None  # of a calibrated or measured value; None for a proved one
 
     def __post_init__(self) -> None:
         a_text("quantity", self.quantity)
@@ -136,11 +102,7 @@ class Guarantee:
 class CertifiedRows:
     """Drafts are drawn from q; the message is a coded row with a certified bias, chosen by the rule's prices.
 
-    Parameters
-    ----------
-    menu : CodecMenu, optional
-        The codes that may be chosen, without entropy coding, which needs more than numpy. None: those of
-        :func:`codec_hulls`.
+    ``menu`` has the codes to choose from, without entropy coding. None: those of :func:`codec_hulls`.
     """
 
     menu: CodecMenu | None = None
@@ -157,23 +119,11 @@ class CertifiedRows:
 
 @dataclass(frozen=True, slots=True)
 class LatticeRows:
-    """Drafts are drawn from the quantised row q̂ = b/ℓ, which is sent whole: verification leaves the target's law.
+    """Drafts are drawn from the quantised q̂ = b/ℓ, which is sent whole: verification leaves the target's law."""
 
-    The most probable token is always kept, and never one of probability 0.
-
-    Parameters
-    ----------
-    resolution : int
-        ℓ.
-    top_k : int, optional
-        The most tokens that are kept. None: any number.
-    threshold : float
-        τ in [0, 1]: tokens with q below it are not kept.
-    """
-
-    resolution: int
-    top_k: int | None = None
-    threshold: float = 0.0
+    resolution: int  # ℓ
+    top_k: int | None = None  # the most tokens that are kept; the likeliest one always is
+    threshold: float = 0.0  # τ: tokens with q below it are not kept
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "resolution", number(_RESOLUTION, "resolution", self.resolution))
@@ -189,10 +139,9 @@ class DraftProbabilities:
 
 @dataclass(frozen=True, slots=True)
 class CertifiedAnswers(DraftProbabilities):
-    """As :class:`DraftProbabilities`, but the server answers with p̂, as few probabilities of p as keep TV(p, p̂) ≤ ε.
+    """As :class:`DraftProbabilities`, but the server answers with p̂, as few entries of p as keep TV(p, p̂) ≤ ``limit``.
 
-    Then each verified token's law is within ε of the target's (claim ``channel.downlink_truncated``). ``limit`` is ε in
-    (0, 1), at least V 2^-24: a probability is sent in 24 bits.
+    Each verified token's law is as close to the target's (``channel.downlink_truncated``). It is at least V 2^-24.
     """
 
     limit: float
@@ -205,8 +154,7 @@ class CertifiedAnswers(DraftProbabilities):
 class SeededTokens:
     """Drafts are drawn from q by a seed that the server has too; only tokens are sent, and nothing is lost.
 
-    The server draws its own token from the same stream, and emits it. A draft is accepted if it is equal. ``stream`` is
-    the name :data:`hlmtheory.shared_seed.stream.STREAM`.
+    The server draws its own token from the same stream, and emits it. A draft is accepted if it is equal.
     """
 
     stream: str = STREAM
@@ -217,11 +165,7 @@ class SeededTokens:
 
 @dataclass(frozen=True, slots=True)
 class StreamedTokens(SeededTokens):
-    """As :class:`SeededTokens`, from a device that drafts on while the server verifies; each draft is a message.
-
-    The rule of such a policy drafts one token a message (K = 1) and skips none, and the server adds no token to
-    accepted drafts. Its sessions are :class:`StreamedDevice` and :class:`StreamedServer`.
-    """
+    """As :class:`SeededTokens`, from a device that drafts on while the server verifies; each draft is a message."""
 
 
 Messages: TypeAlias = CertifiedRows | LatticeRows | DraftProbabilities | SeededTokens
@@ -231,67 +175,30 @@ Coded: TypeAlias = MixedDraft | LatticeDraft | TokenDraft
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeviceDraft:
-    """What the device does with one draft.
-
-    Attributes
-    ----------
-    token : int
-    skip : bool
-        Whether it is kept without verification.
-    coded : MixedDraft, LatticeDraft, TokenDraft or None
-        What is sent of it; None if it is skipped.
-    bias : float or None
-        Certified Σ_v |law_v - p_v| of the token emitted at this position, whatever p is, if every draft of this
-        distribution is sent. A rule that skips some adds at most twice their probability Σ_v s_v q_v, whatever p is,
-        and 2 Σ_v s_v q_v β_v for a known p (``skipping.bill``). None if this draft is skipped.
-    rejection : float or None
-        β̂; None where the rule does not need it.
-    distribution : float64 array, shape (V,)
-        What the token was drawn from.
-    """
+    """What the device does with one draft."""
 
     token: int
-    skip: bool
-    coded: Coded | None
-    bias: float | None
-    rejection: float | None
-    distribution: Numbers
+    skip: bool  # whether it is kept without verification
+    coded: Coded | None  # what is sent of it; None if it is skipped
+    bias: float | None  # certified Σ_v |law_v - p_v| if every draft of the row is sent; see ``skipping.bill``
+    rejection: float | None  # β̂, where the rule needs it
+    distribution: Numbers  # (V,), what the token was drawn from
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ServerAnswer:
-    """The result of a round.
+    """The result of a round."""
 
-    Attributes
-    ----------
-    accepted : int
-        How many drafts are kept, from the first on.
-    token : int or None
-        The token after them: a replacement of the first rejected draft, or, if all were accepted, a bonus token. None
-        if the policy has no bonus, or the device draws the replacement.
-    target : float64 array, shape (V,), or None
-        p at the rejected draft, from which the device draws, or p̂; only under ``DraftProbabilities``.
-    coded : bytes
-        p̂ as it is sent; only under ``CertifiedAnswers``.
-    """
-
-    accepted: int
-    token: int | None
-    target: Numbers | None = None
-    coded: bytes = b""
+    accepted: int  # drafts that are kept, from the first on
+    token: int | None  # the replacement or bonus token; None if there is no bonus, or the device draws
+    target: Numbers | None = None  # (V,), p or p̂ at the rejected draft, under ``DraftProbabilities``
+    coded: bytes = b""  # p̂ as it is sent, under ``CertifiedAnswers``
 
 
 def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:
     """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
 
-    With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty. K = 0: the server decodes alone. A threshold
-    of None skips nothing, one of 1 or more everything. Raises a ValueError unless K is 0 or more and the threshold
-    finite.
-
-    Examples
-    --------
-    >>> threshold_rule(4, 0.25).skip_level
-    0.25
+    K = 0: the server decodes alone. A threshold of None skips nothing, one of 1 or more everything.
     """
     level = 0.0 if threshold is None else float(number(FINITE, "threshold", threshold))
     k = number(COUNT, "draft_length", draft_length)

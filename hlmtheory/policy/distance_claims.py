@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.draft_length import optimal_draft_length
 from hlmtheory.shared_seed import streamed_rate
 from hlmtheory.shared_seed.streamed import DOMAINS
@@ -53,9 +53,7 @@ DISTANCE_CLAIMS = (
     Claim(
         id="policy.colocated_streamed",
         source=Source("lyu2026distance", "abstract, on pipelining, for a device that never stops drafting"),
-        origin=Origin.NEW,
         statement="min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ K t, K the server's best length",
-        relation=Relation.LE,
         lhs=_best_seconds,
         rhs=_streamed_seconds,
         assumptions=(Assumption("R ≥ K t", _far_enough),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays
 from hlmtheory._quantities import checked
 from hlmtheory.channel import Rician
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.policy.fading import DOMAINS, fading_skip
 
 # Proofs, by the last part of the id.
@@ -56,12 +56,10 @@ FADING_CLAIMS = (
     Claim(
         id="policy.fading_cut",
         source=Source("oh2025cuhlm", "(5), with a skip if the SNR is low"),
-        origin=Origin.NEW,
         statement=(
             "mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message "
             "costs its time, a skip μ β̂/θ"
         ),
-        relation=Relation.LE,
         lhs=_least,
         rhs=_at,
         attained=Attained(

@@ -23,37 +23,13 @@ RISK = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give 
 
 @dataclass(frozen=True, slots=True)
 class Hulls:
-    """The corners of the lower hull of (bits, risk) at each of N positions, one position after the other.
+    """The corners of the lower hull of (bits, risk) at each of N positions, one position after the other."""
 
-    Attributes
-    ----------
-    start : int64 array, shape (N + 1,)
-        Position n has the corners ``start[n]`` to ``start[n + 1] - 1``, at least one.
-    bits : float64 array, shape (C,)
-        Bits of the message; ascending within a position.
-    risk : float64 array, shape (C,)
-        Bound on the total variation that the message adds if its draft is verified; descending within a position.
-    entry : int64 array, shape (C,)
-        The column of the candidate that each corner is.
-    codec : CodecChoice or None
-        How each corner is written, arrays of shape (C,), if :func:`codec_hulls` made it.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, the shapes do not match, or the corners are not in order.
-
-    Examples
-    --------
-    >>> Hulls([0, 2], [10.0, 30.0], [0.5, 0.0], [0, 2]).positions
-    1
-    """
-
-    start: Array
-    bits: Array
-    risk: Array
-    entry: Array
-    codec: CodecChoice | None = None
+    start: Array  # (N + 1,); position n has the corners start[n] to start[n + 1] - 1
+    bits: Array  # (C,), ascending within a position
+    risk: Array  # (C,), bound on the TV that the message adds; descending within a position
+    entry: Array  # (C,), the column of the candidate
+    codec: CodecChoice | None = None  # how each corner is written, if :func:`codec_hulls` made it
 
     def __post_init__(self) -> None:
         """Check the arrays: they may come from a file."""

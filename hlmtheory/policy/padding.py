@@ -1,8 +1,4 @@
-"""Messages that are padded to a few sizes, so that their sizes tell little: see :mod:`hlmtheory.channel.leak`.
-
-A padded message is the message, a byte of 0x80, and bytes of 0 up to the smallest size that holds both. The pad tells
-its own length, and is the same whatever the message is.
-"""
+"""Messages padded to a few sizes: the message, 0x80, and bytes of 0 up to the smallest size that holds both."""
 
 from __future__ import annotations
 

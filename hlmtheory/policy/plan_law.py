@@ -1,8 +1,6 @@
 """The exact law of what a plan does, by enumeration: positions, drafted tokens, messages as bytes, places.
 
-It is the other side of the claims on a plan's own numbers, and shares nothing with their accounting. All positions are
-as likely at each place of a round. A draft d is skipped, or sent by the bytes of its row's message; the server accepts
-it with min(1, p_d/q_d), or draws from (p - q̂)⁺ with the distribution q̂ that it decodes.
+The other side of the claims on a plan's own numbers; it shares nothing with their accounting.
 """
 
 from __future__ import annotations

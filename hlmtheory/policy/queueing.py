@@ -1,20 +1,7 @@
 """Users who wait for one server: simulated mean waits, and bounds that hold whatever the times are.
 
-A user is away from the server while it drafts, sends and receives; then its round waits its turn, in the order of
-arrival. When the server is free it starts a pass with the rounds that wait, at most B. It may first wait for company:
-until m rounds are there, or the first of them has waited for τ seconds. The number of users is fixed, so that the queue
-never has more than N rounds: a closed network with one station.
-
-========= =================================================================== ============ ===========
-symbol    name                                                                unit         shape
-========= =================================================================== ============ ===========
-Z         ``away_s``, from the reply to the next round's arrival              s            (U,)
-K         ``draft_lengths`` of the rounds                                     tokens       (U,)
-R         response: from the arrival of a round to the end of its pass        s
-y         rounds a second of a user, 1/(Z + R) in the mean                    1/s          (U,)
-m         ``company``, rounds that a pass waits for
-τ         ``patience_s``, the longest that a round waits for them             s
-========= =================================================================== ============ ===========
+A user is away for Z seconds, then its round waits in the order of arrival. A free server starts a pass with at most B
+rounds, once ``company`` rounds are there or the first has waited for ``patience_s``.
 """
 
 from __future__ import annotations
@@ -58,30 +45,14 @@ _WARM = 4  # a share 1/4 of the rounds is left out at the beginning
 
 @dataclass(frozen=True, slots=True)
 class QueueRates:
-    """How often each user is served, and how long its rounds wait.
+    """How often each user is served, and how long its rounds wait, simulated."""
 
-    Attributes
-    ----------
-    rates : float64 array, shape (U,)
-        Rounds a second of each user, simulated.
-    waits_s : float64 array, shape (U,)
-        Mean time from the arrival of a round to the start of its pass, simulated.
-    busy : float
-        Share of the time in which the server runs a pass, simulated.
-    batch : float
-        Mean rounds of a pass, simulated.
-    least, most : float64 arrays, shape (U,)
-        No times away with these means, and no order of the users, give fewer or more rounds a second in the long run,
-        if rounds are served in the order of arrival. ``least`` is 0 if the server waits without a limit. The sum of
-        ``most`` may exceed what the server can do: :func:`server_rates` has the bound on all users together.
-    """
-
-    rates: Numbers
-    waits_s: Numbers
-    busy: float
-    batch: float
-    least: Numbers
-    most: Numbers
+    rates: Numbers  # (U,), rounds a second
+    waits_s: Numbers  # (U,), mean from the arrival of a round to the start of its pass
+    busy: float  # share of the time in which the server runs a pass
+    batch: float  # mean rounds of a pass
+    least: Numbers  # (U,), no times away with these means and no order of users give fewer in the long run
+    most: Numbers  # (U,), nor more; :func:`server_rates` bounds all users together
 
 
 @finite_answer
@@ -212,12 +183,7 @@ def passes(
 
 
 def longest_response(lengths: Integers, server: SharedServer, patience_s: float = 0.0) -> float:
-    """An upper bound on the time from the arrival of a round to the end of its pass, rounded up.
-
-    When a round arrives, a pass may run, and at most N - 2 other rounds wait before it. So at most 1 + ⌊(N - 2)/B⌋
-    passes end before its own starts. They and its own read each user's round once, but users of the first pass may come
-    again in the last. If its own waits for company, it starts when the round has waited for ``patience_s`` at most.
-    """
+    """Bound on the time from a round's arrival to the end of its pass, rounded up (``policy.server_response``)."""
     tokens = np.sort(lengths + 1)[::-1]
     again = int(tokens[: server.batch - 1].sum()) if len(tokens) > 1 else 0
     runs = 2 + (len(tokens) - 2) // server.batch

@@ -1,13 +1,7 @@
 """The rounds of one user at one draft length: means of any decisions, and the best decisions at given prices.
 
-The charge of a round bounds the total variation of its tokens (``skipping.bill_joint``, ``skipping.bill_round``):
-
-- first place: β̂ of a draft that is skipped, and Δ of the row's message whether the draft is skipped or sent. A device
-  that skips safe drafts sends the doubtful ones, so a message costs more there than the share of drafts that is sent;
-- place i after it: Δ of its message times the probability Σ (1 - β̂) α_2 ... α_{i-1} that the round gets there.
-
-A message is a function of the row's hull and its place, not of the drafted token: rows with equal hulls may be drafts
-of one position, and share their corners. Nothing is charged for messages if every draft is skipped.
+A round is charged β̂ if its first draft is skipped, Δ of its message at the first place, and Δ at a later place times
+the probability of getting there (``skipping.bill_joint``). A message depends on the row's hull and place alone.
 """
 
 from __future__ import annotations
@@ -51,12 +45,9 @@ class Choice(NamedTuple):
 
 
 class Rounds:
-    """Rounds of K drafts that begin at N rows with given weights.
+    """Rounds of K drafts that begin at N rows with given weights; drafts 2 to K are at rows drawn by the weights.
 
-    If the first draft is skipped, the round is over: 1 token, no bits. Otherwise K drafts are sent. Drafts 2 to K are
-    at rows drawn by the weights. Place 2 is reached with probability 1 - β̂ of the row, place i with Π_{1<j<i} α_j
-    times that. With K = 0 the server decodes one token alone. ``toll`` is taken from the tokens of a round that is
-    sent.
+    Place 2 is reached with 1 - β̂ of the row, place i with Π_{1<j<i} α_j times that. K = 0: the server decodes alone.
     """
 
     def __init__(
@@ -102,11 +93,7 @@ class Rounds:
         return Totals(tokens + skipped, fixed, costs.seconds_per_bit * bits, risk, bits, skipped, share * self.toll)
 
     def choices(self, prices: Prices, limit: float, *, charged: bool) -> list[Choice]:
-        """Good decisions at given prices: the best ones, if no draft may be skipped or risk has no price.
-
-        What is skipped and the prices of messages depend on each other: a message of a rare first draft is worth more
-        bits if skipped rows are charged for it. They are found in turn.
-        """
+        """Good decisions at given prices: skipped rows and message prices, found in turn; the best without a skip."""
         x, k = self._bit_price(prices), self.length
         if k == 0:
             unused = self.hulls.start[:-1]  # no message is sent
@@ -143,10 +130,7 @@ class Rounds:
     def value(self, prices: Prices, limit: float) -> float:
         """An upper bound on V, the value of all decisions, even if skipped rows are not charged for their messages.
 
-        The corners of later places follow from one number, the mean acceptance of the rows that are sent. Its range is
-        cut into cells. Within a cell a later place costs a row with the acceptance k at least what it costs with the
-        corners of the price that is nearest to k; the least cost is concave in k, so above its chord. Without skips
-        the number is known, and the bound is V.
+        Later corners follow from the mean acceptance of the sent rows, by cells (proof of ``policy.user_bound``).
         """
         x, worth, costs, k = self._bit_price(prices), self._worth(prices, limit), self.costs, self.length
         paid = prices.rate * self.fixed + x * self.plain_bits

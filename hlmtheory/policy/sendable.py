@@ -1,9 +1,7 @@
 """What the device of a policy can send, as far as a server can tell that does not know the draft model's distribution.
 
-A row is accepted if the device sends it for some distribution q at the policy's temperature. Under ``LatticeRows``,
-``DraftProbabilities`` and ``SeededTokens``, which sends any token, that is all a device decides. Under
-``CertifiedRows`` it also takes the cheapest entry of the menu for its q. The server does not know q, so it accepts
-every entry that the prices do not exclude for all q.
+A row is accepted if the device sends it for some q at the policy's temperature and, under ``CertifiedRows``, at the
+rule's prices.
 """
 
 from __future__ import annotations
@@ -38,26 +36,13 @@ _HEAD = 32
 
 @dataclass(frozen=True, slots=True)
 class Sendable:
-    """What one policy's device can send.
-
-    Attributes
-    ----------
-    policy : DevicePolicy
-    places : tuple of frozenset of Entry
-        The coded rows of each place of a message; the last one also of all places after it.
-    tokens : int
-        The most tokens of a quantised row; 0 if there are none.
-    drafts : int
-        The most drafts of a message; 0 if every first draft is skipped.
-    longest : int
-        The most bytes of a message.
-    """
+    """What one policy's device can send."""
 
     policy: DevicePolicy
-    places: tuple[frozenset[Entry], ...]
-    tokens: int
-    drafts: int
-    longest: int
+    places: tuple[frozenset[Entry], ...]  # coded rows of each place of a message, the last also of later ones
+    tokens: int  # the most tokens of a quantised row; 0 if there are none
+    drafts: int  # the most drafts of a message; 0 if every first draft is skipped
+    longest: int  # the most bytes of a message
 
     @classmethod
     def of(cls, policy: DevicePolicy) -> Sendable:

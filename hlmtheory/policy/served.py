@@ -1,15 +1,7 @@
 """Several users of one band and one server: drafts, messages, shares and rates together, and a bound on all plans.
 
-A round takes σ_K seconds of the server at least (:class:`SharedServer`), so a user with X tokens a second takes X d of
-its time, d = (1 - skipped) σ_K/E, and Σ X d ≤ 1. A busy server makes a pass dear: the price η of its time is one more
-price beside those of seconds and bits. At this price a round that is sent pays the toll η σ_K/ω in tokens, and longer
-drafts, which need fewer passes for a token, become better. For any prices ν of the band and η of the server
-
-    Σ_u ω_u X_u ≤ g(ν, η) = ν + η + Σ_u max_w [ω_u Y_u(w) - ν w],  Y = max (E - η (1 - skipped) σ_K/ω)⁺/(A + c/w).
-
-For a concave utility U the tangent at any rates a gives Σ ω U(X) ≤ Σ ω (U(a) - U'(a) a) + g with the weights ω U'(a).
-This is least at the best mixture of rates, and there it is the best bound by prices: what remains above a plan is what
-users could gain who change their plans from time to time.
+At a price η of the server's time a sent round pays the toll η σ_K/ω in tokens. For any prices ν and η
+Σ ω X ≤ ν + η + Σ_u max_w [ω_u Y_u(w) - ν w], Y the best rate less tolls; a concave utility is bounded by its tangents.
 """
 
 from __future__ import annotations
@@ -37,36 +29,15 @@ _UPDATES = 400  # of the parts of mixed rates
 
 @dataclass(frozen=True, slots=True)
 class ServedPlan:
-    """Plans and shares of several users of one server, their rates, and a bound that no others exceed.
+    """Plans and shares of several users of one server, their rates, and a bound that no others exceed, rounded up."""
 
-    Attributes
-    ----------
-    users : tuple of UserPlan
-        Each at its share. Its rate is that with a free server.
-    shares : float64 array, shape (U,)
-        Of the band; their sum is 1.
-    rates : float64 array, shape (U,)
-        Tokens a second that the server can serve: at most those with a free server, and Σ X d ≤ 1.
-    busy : float
-        Σ X d, the share of the server's time that these rates need; 1 if the server binds.
-    wanted : float
-        The same for the rates with a free server; above 1 if it binds.
-    server_price : float
-        η: what another server in a unit of utility would be worth at most, to first order; 0 if it does not bind.
-    value : float
-        Σ ω X for "linear", Σ ω log X for "log".
-    upper_bound : float
-        No plans, shares and order of service have a higher value; rounded up.
-    utility : str
-    """
-
-    users: tuple[UserPlan, ...]
-    shares: Numbers
-    rates: Numbers
-    busy: float
-    wanted: float
-    server_price: float
-    value: float
+    users: tuple[UserPlan, ...]  # each at its share; its rate is that with a free server
+    shares: Numbers  # (U,), of the band; their sum is 1
+    rates: Numbers  # (U,), tokens a second that the server can serve: Σ X d ≤ 1
+    busy: float  # Σ X d; 1 if the server binds
+    wanted: float  # the same for the rates with a free server
+    server_price: float  # η: the worth of another server, to first order; 0 if it does not bind
+    value: float  # Σ ω X, or Σ ω log X
     upper_bound: float
     utility: str
 
@@ -251,10 +222,7 @@ class _Lowest(NamedTuple):
 def _search(
     users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, tried: list[_Try]
 ) -> tuple[list[Served], float, float, Numbers]:
-    """Minimise g over the price of the server by cutting planes: the next price is where all lines so far are lowest.
-
-    The plans found at each price join those that were tried. The last answer are mixed rates that fill the server.
-    """
+    """Minimise g over the price of the server by cutting planes; the last answer are rates that fill the server."""
     found, bound, at, seen = [], math.inf, 0.0, set()
     for _ in range(_PRICES):
         lowest = _Lowest.of(tried, weights)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.policy.band_shares import Curve, price_bound
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.queueing import Pass, longest_response, passes
@@ -112,9 +112,7 @@ SERVED_CLAIMS = (
     Claim(
         id="policy.band_price",
         source=Source("zhu2025edgesd", "(26), with draft lengths and messages"),
-        origin=Origin.NEW,
         statement="Σ ω X of any plans and shares ≤ g(ν) = ν + Σ max_w [ω X*(w) − ν w], X* bounded by its chords",
-        relation=Relation.LE,
         lhs=_side(lambda one: float(one["weights"] @ _competing_rates(_on_the_band(one))), *_BAND, "parts", "choice"),
         rhs=_side(lambda one: _bound(_on_the_band(one), one["weights"]), *_BAND, "band_price"),
         attained=Attained({name: _ALONE[name] for name in (*_BAND, "parts", "choice", "band_price")}),
@@ -122,9 +120,7 @@ SERVED_CLAIMS = (
     Claim(
         id="policy.served_price",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="Σ ω X of any plans, shares and order of service ≤ g(ν, η) = ν + η + Σ max_w [ω Y(w) − ν w]",
-        relation=Relation.LE,
         lhs=_side(lambda one: float(one["weights"] @ _competing_rates(one)), *_SHARED, "weights"),
         rhs=_side(lambda one: _bound(one, one["weights"]), *_PRICED),
         attained=Attained(_ALONE),
@@ -132,9 +128,7 @@ SERVED_CLAIMS = (
     Claim(
         id="policy.server_response",
         source=_QUEUE_SOURCE,
-        origin=Origin.NEW,
         statement="a round's wait and pass ≤ (2 + ⌊(N − 2)/B⌋) s + s′ (Σ (K + 1) + the B − 1 largest K + 1)",
-        relation=Relation.LE,
         lhs=_side(_response, *_QUEUE),
         rhs=_side(_longest, *_QUEUE),
         attained=Attained({**_WAIT, "away_s": [[0.0, 0.0], [0.0, 0.0]]}),

@@ -33,10 +33,6 @@ from hlmtheory.verification.block import block_acceptance, block_weights
 class ServerPolicy:
     """The server of devices that run one policy.
 
-    Parameters
-    ----------
-    policy : DevicePolicy
-
     Examples
     --------
     >>> from hlmtheory.policy import LatticeRows, threshold_rule
@@ -60,11 +56,9 @@ class ServerPolicy:
         return max(self._sendable.longest, *self.policy.message_sizes, 0)
 
     def received(self, message: bytes) -> tuple[Coded, ...]:
-        """Return the drafts of a round from the bytes of :meth:`DevicePolicy.message`; empty if one token is requested.
+        """Return the drafts of a message; empty if one token is requested.
 
-        Raises a ValueError if the bytes are damaged, or not a message that the policy's device sends for some
-        distribution of the draft model. Kind, length, V, K and the size of each row are checked before the row is
-        decoded.
+        Bytes that the policy's device sends for no distribution are refused, the plain ones before decoding.
         """
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent")
@@ -98,17 +92,8 @@ class ServerPolicy:
     ) -> ServerAnswer:
         """Return how many drafts are accepted, and the token that follows.
 
-        A draft is accepted with the probability min(1, p_d/q_d). The first rejected one is replaced from the residual
-        (p - q̂)⁺, with q̂ as it was decoded, or from p if the residual is 0. Under :class:`SeededTokens` the server
-        draws its own token at each place from the shared stream; the drafts before the first that differs are accepted,
-        and the server's token follows. If the policy verifies by block, the longest block of drafts that passes is
-        accepted, and the token after it is drawn from (w p - q̂)⁺ with the block's weight w.
-
-        ``target`` (n + 1, V) has the target model's distributions at each draft and after the last, at the policy's
-        temperature. ``rng`` draws one number for each draft that is verified (by block, for each of the message), then
-        the token. ``seed``, of the text, and ``position``, the index in it, prompt included, of the round's first
-        token, are read under :class:`SeededTokens` alone. Raises a ValueError as :meth:`received`, for other rows, or
-        without these.
+        ``target`` (n + 1, V) has p at each draft and after the last. ``rng`` draws a number for each verified draft,
+        then the token. ``seed``, and ``position`` of the round's first token, are for :class:`SeededTokens` alone.
         """
         rng = generator("rng", rng)
         return self._answer(self.received(message), target, rng, seed, position)

@@ -1,8 +1,6 @@
 """A device and its server over one text: every message and answer carries its round, the policy, and proof of both.
 
-The two sides share a policy, a session's name, a key if messages must come from them alone, and a seed if the policy
-drafts by one. Each round is one message and its answer. A refused message changes nothing, so that the right one may
-still come.
+The two sides share a policy, a session's name, perhaps a key, and a seed if the policy drafts by one.
 """
 
 from __future__ import annotations
@@ -26,16 +24,7 @@ _LEAST, _MOST = {"session": 8, "key": 16}, 64  # bytes
 
 
 def envelope_bits(rounds: int, *, authenticated: bool) -> int:
-    """Return the bits that the envelope adds to a message, and to its answer, in a text of 1 to 2^32 rounds.
-
-    For ``header_bits`` of :class:`StageCosts`; the answer's take ``fixed_s``. ``authenticated``: whether there is a
-    key.
-
-    Examples
-    --------
-    >>> envelope_bits(128, authenticated=False), envelope_bits(128, authenticated=True)
-    (72, 168)
-    """
+    """Return the bits that the envelope adds to a message, and to its answer, in a text of 1 to 2^32 rounds."""
     last = number(COUNT, "rounds", rounds) - 1
     if not 0 <= last < MOST_ROUNDS:
         raise DomainError(f"rounds must be in 1..{MOST_ROUNDS}; got {rounds}; give those of one text")
@@ -45,21 +34,8 @@ def envelope_bits(rounds: int, *, authenticated: bool) -> int:
 class DeviceSession:
     """The device's side of a session.
 
-    Parameters
-    ----------
-    policy : DevicePolicy
-    session : bytes
-        The session's name, 8 to 64 bytes, such as 16 random ones that the server drew: one for each text.
-    key : bytes, optional
-        16 to 64 secret bytes that the two sides share. None: messages are checked for damage alone.
-    seed : int, optional
-        Of the text, in 0..2^63 - 1, such as one of ``secrets.randbits(63)``. A policy of :class:`SeededTokens` needs
-        it; others do not read it.
-
-    Raises
-    ------
-    ValueError
-        If the session or the key has another length, or the seed is missing or none.
+    ``session`` is its name, 8 to 64 bytes, one for each text; ``key`` 16 to 64 secret bytes, or None: messages are
+    checked for damage alone; ``seed`` the text's, in 0..2^63 - 1, for :class:`SeededTokens`.
 
     Examples
     --------
@@ -82,10 +58,7 @@ class DeviceSession:
         self._sent: tuple[DeviceDraft, ...] | None = None  # drafts that wait for their answer
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
-        """Return the bytes of the next round; ``drafts`` as for :meth:`DevicePolicy.message`.
-
-        Raises a ValueError as that; or if the last message has no answer yet, or the rounds are used up.
-        """
+        """Return the bytes of the next round; ``drafts`` as for :meth:`DevicePolicy.message`."""
         if self._sent is not None:
             raise DomainError(f"drafts must follow the answer to round {self._round}; got others; wait for the answer")
         body, given = self._policy.message(drafts), tuple(drafts)
@@ -97,8 +70,7 @@ class DeviceSession:
     def tokens(self, answer: bytes, *, rng: np.random.Generator) -> list[int]:
         """Return the tokens of the round that is answered; ``rng`` as for :meth:`DevicePolicy.tokens`.
 
-        Raises a ForeignError, AuthenticationError, ReplayedError or OutOfOrderError if the answer is of another policy,
-        session, sender or round, and another ValueError if it is damaged, too long, or not one to the waiting drafts.
+        Wrong answers raise a ForeignError, AuthenticationError, ReplayedError, OutOfOrderError or ValueError.
         """
         rng, data, sent = generator("rng", rng), _bytes("answer", answer), self._sent
         if sent is None:
@@ -111,33 +83,10 @@ class DeviceSession:
 
 
 class ServerSession:
-    """The server's side of a session.
+    """The server's side of a session; a refused message changes nothing, so that the right one may still come.
 
-    Parameters
-    ----------
-    policy, session, key, seed
-        As for :class:`DeviceSession`, the same on both sides.
-    used : mutable set of int, optional
-        The seeds of earlier texts, which the server keeps; a policy of :class:`SeededTokens` needs them. This one is
-        added. A repeated seed is refused, because two texts with one seed are not independent; another set allows it.
-
-    Raises
-    ------
-    ValueError
-        If the session or the key has another length, the seed is missing or none, or it was used.
-
-    Examples
-    --------
-    >>> from hlmtheory.policy import LatticeRows, threshold_rule
-    >>> policy = DevicePolicy(4, 1.0, threshold_rule(1), LatticeRows(100, top_k=2))
-    >>> message = DeviceSession(policy, session=b"text 0001").message([])
-    >>> ServerSession(policy, session=b"text 0001").received(message)
-    ()
-    >>> try:
-    ...     ServerSession(policy, session=b"text 0002").received(message)
-    ... except ValueError as error:
-    ...     print(type(error).__name__)
-    ForeignError
+    ``used`` holds the seeds of earlier texts, for :class:`SeededTokens`: a repeated one is refused, since two texts
+    with one seed are not independent; this one is added.
     """
 
     def __init__(

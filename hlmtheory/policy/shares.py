@@ -1,9 +1,4 @@
-"""Shares of a band among users whose rounds also take a fixed time: throughput, its best shares, their certificate.
-
-User u gets E_u tokens from a round of A_u + c_u/w_u seconds, so X_u(w) = E_u w/(A_u w + c_u). X_u is concave in w. So
-the conditions of Karush, Kuhn and Tucker suffice for the sum of ω_u X_u and for that of ω_u log X_u. The shares of
-:mod:`hlmtheory.ofdma` are the case A = 0, with other objectives.
-"""
+"""Shares of a band among users whose rounds also take a fixed time: X_u(w) = E_u w/(A_u w + c_u), concave in w."""
 
 from __future__ import annotations
 

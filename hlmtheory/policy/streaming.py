@@ -1,20 +1,7 @@
 """A device that drafts on by a shared seed while the server verifies: each draft is a message, each pass an answer.
 
-The device never waits. Draft by draft it sends the token that it expects at the next position, and behind the server's
-last answer it goes on. When it learns that a draft was wrong, it takes the server's token and starts again behind it.
-A message names the number of starts that came before it. Messages of an earlier start, which were on their way when the
-server found the mismatch, are read and dropped. So no draft is verified at a position for which it was not made.
-
-========= ==================================================================================
-message   what
-========= ==================================================================================
-draft     starts so far, LEB128; one token, as in a round of one draft
-answer    drafts that the pass verified, LEB128; how many are accepted; at a mismatch its token
-========= ==================================================================================
-
-Both are sealed as in :mod:`hlmtheory.policy.session`; the envelope counts the messages of each direction. The link must
-deliver in order, as a stream of bytes does; a lost, repeated or reordered message is refused by name. The text is that
-of the target model alone with this seed, whatever the delays and however many drafts a pass verifies.
+A draft's message is the number of starts so far and one token; an answer the drafts of its pass, how many are accepted,
+and at a mismatch the server's token. Messages of an earlier start are dropped. The link must deliver in order.
 """
 
 from __future__ import annotations
@@ -82,21 +69,7 @@ class _Side:
 
 
 class StreamedDevice(_Side):
-    """The device's side of a session whose drafts never stop.
-
-    Parameters
-    ----------
-    policy : DevicePolicy
-        Of :class:`StreamedTokens`.
-    session, key, seed
-        As for :class:`DeviceSession`.
-    position : int
-        Index of the text's first token, prompt included: the length of the prompt in tokens.
-
-    Raises
-    ------
-    ValueError
-        As for :class:`DeviceSession`; or if the position is no place in the stream.
+    """The device's side of a session whose drafts never stop; ``position`` is the prompt's length in tokens.
 
     Examples
     --------
@@ -107,18 +80,15 @@ class StreamedDevice(_Side):
     >>> for logits in ([9.0, 0.0, 0.0, 0.0], [0.0, 9.0, 0.0, 0.0], [0.0, 0.0, 9.0, 0.0]):
     ...     token, message = device.draft(logits)
     ...     waits = server.receive(message)
-    >>> server.waiting
-    (0, 1, 2)
     >>> answer = server.verify([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])  # a pass over two of them
     >>> device.tokens(answer), device.waiting
     ([0, 3], ())
     """
 
     def draft(self, logits: Array) -> tuple[int, bytes]:
-        """Return the draft of the next position, and its message.
+        """Return the draft of the next position, and its message; at most 4,096 drafts wait for an answer.
 
-        ``logits`` (V,) are the draft model's behind the prompt, :attr:`text` and :attr:`waiting`. Raises a ValueError
-        as :meth:`DevicePolicy.distribution`; or if 4,096 drafts wait for an answer.
+        ``logits`` (V,) are the draft model's behind the prompt, :attr:`text` and :attr:`waiting`.
         """
         if len(self._waiting) >= LONGEST_BATCH:
             raise DomainError(f"at most {LONGEST_BATCH} drafts may wait; got one more; wait for an answer")
@@ -131,10 +101,7 @@ class StreamedDevice(_Side):
         return token, self._envelope.seal(body, direction=UP, place=place)
 
     def tokens(self, answer: bytes) -> list[int]:
-        """Return the tokens of a pass that is answered; after a mismatch the drafts behind it are dropped.
-
-        Answers come in order; errors are as of :meth:`DeviceSession.tokens`. A refused answer changes nothing.
-        """
+        """Return the tokens of the next answered pass; after a mismatch the drafts behind it are dropped."""
         longest = _NUMBER + answer_length(self._policy, LONGEST_BATCH)
         data = _bytes("answer", answer)
         body = self._envelope.unseal(data, direction=DOWN, place=self._received, longest=longest)
@@ -148,31 +115,7 @@ class StreamedDevice(_Side):
 
 
 class StreamedServer(_Side):
-    """The server's side of a session whose drafts never stop.
-
-    Parameters
-    ----------
-    policy, session, key, seed, position
-        As for :class:`StreamedDevice`, the same on both sides.
-    used : mutable set of int
-        As for :class:`ServerSession`.
-
-    Raises
-    ------
-    ValueError
-        As for :class:`ServerSession`; or if the position is no place in the stream.
-
-    Examples
-    --------
-    >>> from hlmtheory.policy import StreamedTokens, threshold_rule
-    >>> policy = DevicePolicy(4, 1.0, threshold_rule(1), StreamedTokens(), bonus=False)
-    >>> device, server = (
-    ...     side(policy, session=b"text 0001", seed=5, position=3, **used)
-    ...     for side, used in ((StreamedDevice, {}), (StreamedServer, {"used": set()}))
-    ... )
-    >>> server.receive(device.draft([0.0, 9.0, 0.0, 0.0])[1]), server.waiting
-    (True, (1,))
-    """
+    """The server's side of a session whose drafts never stop; arguments as for :class:`StreamedDevice`."""
 
     def __init__(
         self,
@@ -189,11 +132,7 @@ class StreamedServer(_Side):
         _use(self._seed, used)
 
     def receive(self, message: bytes) -> bool:
-        """Read the next message; return whether its draft waits for a pass, or follows a mismatch and is dropped.
-
-        Messages come in order. Errors are as of :meth:`DeviceSession.tokens`; a ValueError also refuses a message of no
-        draft, of a start to come, or of one draft too many. A refused message changes nothing.
-        """
+        """Read the next message; return whether its draft waits for a pass, or follows a mismatch and is dropped."""
         data, longest = _bytes("message", message), _NUMBER + self._server.longest
         body = self._envelope.unseal(data, direction=UP, place=self._received, longest=longest)
         start = Reader(body).varint("the number of starts", 0, MOST_ROUNDS)
@@ -215,10 +154,7 @@ class StreamedServer(_Side):
     def verify(self, target: Array) -> bytes:
         """Return the answer to a pass over the first n drafts that wait.
 
-        ``target`` (n, V) has the target model's distributions at these drafts, at the policy's temperature: behind the
-        prompt, :attr:`text` and the drafts before each. Drafts that arrived during the pass may be left for the next
-        one. Raises a ValueError unless they are n distributions over the vocabulary, 1 ≤ n ≤ the number of drafts that
-        wait.
+        ``target`` (n, V) has p behind the prompt, :attr:`text` and the drafts before each; 1 ≤ n ≤ drafts that wait.
         """
         p: Numbers = canonical("target", target)
         rows, place = len(p) if p.ndim == 2 else 0, self._place(self._sent)

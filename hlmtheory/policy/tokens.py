@@ -24,8 +24,7 @@ def numbers_for(vocabulary: int) -> int:
 def drawn(row: NDArray[np.float64], rng: np.random.Generator) -> int:
     """Draw a token from a row (V,) of non-negative numbers with a positive sum; one of 0 is never drawn.
 
-    First a block of tokens is drawn, then a part of the block, and so on, each with a random number of its own. So a
-    last digit of the row changes the token less often than by one number and the inverse of the distribution function.
+    By blocks of tokens, each with a number of its own, so that a last digit of the row changes the token less often.
     """
     cumulative, size = np.cumsum(row), len(row)
     uniform = rng.random((numbers_for(size),))

@@ -1,9 +1,7 @@
 """The best decisions of one user: skip or send, which message at which place, and how many drafts.
 
-At prices θ and μ of a second and of risk, V_K(θ, μ) bounds the value of all decisions of rounds of K
-drafts. Every plan within the limit, and every mixture of plans, has a rate of at most θ + max_K V_K⁺/T_K, if rounds of
-K drafts take T_K or more in the mean. The prices come from a linear program over the decisions seen so far, of all
-lengths (column generation). Without a limit this is Dinkelbach's method.
+Every plan and mixture within the limit has a rate of at most θ + max_K V_K⁺/T_K. The prices come from a linear program
+over the decisions seen so far (column generation); without a limit this is Dinkelbach's method.
 """
 
 from __future__ import annotations
@@ -59,8 +57,8 @@ def plan_user(
 
     A plan keeps its limit in the mean over rounds. The risk of a round bounds the total variation of its tokens: Δ of
     the row's message at each place that is reached, and at the first place, whether the draft is sent or skipped, with
-    β̂ besides if it is skipped. It is such a bound if rows with equal hulls are the drafts of one position, and if β̂ is
-    right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
+    β̂ besides if it is skipped. It is such a bound if rows with equal hulls are the drafts of one position, and if β̂
+    is right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory._simplex import canonical
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Relation, Source
 from hlmtheory.codec import CodecMenu
 from hlmtheory.codec.menu import LATTICE, MIXTURE, TOP_K
 from hlmtheory.policy.codec_hulls import codec_hulls
@@ -148,11 +148,7 @@ class Rival(NamedTuple):
 def played(
     values: dict[str, Any], length: int, skips: Array, bits: Sequence[Numbers], risk: Sequence[Numbers]
 ) -> tuple[float, float, float]:
-    """Mean tokens, seconds and risk of a round, summed row by row and place by place.
-
-    ``bits`` and ``risk`` have the messages of all rows at each place. A skipped row is charged β̂ alone, the least that
-    any account charges.
-    """
+    """Mean tokens, seconds and risk of a round, row by row and place by place; a skipped row is charged β̂ alone."""
     costs, alpha, rows = _costs(values), values["acceptances"], len(skips)
     tokens = seconds = lost = 0.0
     for n, skip in enumerate(skips):
@@ -290,12 +286,10 @@ USER_CLAIMS = (
     Claim(
         id="policy.user_bound",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose "
             "risk is at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone"
         ),
-        relation=Relation.LE,
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
         rhs=host_side(lambda one: _bound(_plan(one, float(one["limit"]))), *_USER, "limit"),
         assumptions=(_KEEPS,),
@@ -306,9 +300,7 @@ USER_CLAIMS = (
     Claim(
         id="policy.user_optimum",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="tokens per second of every plan ≤ that of the plan found, if the risk has no limit",
-        relation=Relation.LE,
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
         rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
         attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
@@ -316,7 +308,6 @@ USER_CLAIMS = (
     Claim(
         id="policy.user_rate",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states",
         relation=Relation.EQ,
         lhs=host_side(_lawful_rate, *_LAW, rank=_LAW_RANK),
@@ -326,12 +317,10 @@ USER_CLAIMS = (
     Claim(
         id="policy.user_risk",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
             "risk that the plan states, if β̂ = β"
         ),
-        relation=Relation.LE,
         lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
         rhs=host_side(lambda one: _lawful_plan(one)[0].risk, *_LAW, rank=_LAW_RANK),
         attained=Attained(_ONE_POSITION),
@@ -340,12 +329,10 @@ USER_CLAIMS = (
     Claim(
         id="policy.user_limit",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
             "limit, if β̂ = β"
         ),
-        relation=Relation.LE,
         lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
         rhs=host_side(lambda one: float(one["limit"]), *_LAW, rank=_LAW_RANK),
         attained=Attained(_ONE_POSITION),

@@ -99,7 +99,6 @@ _COSTS = (
     Claim(
         id="serving.pipeline",
         source=Source("zhu2025edgesd", "(20), (21)"),
-        origin=Origin.NEW,
         statement="C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i)",
         relation=Relation.EQ,
         lhs=_last_finish,

@@ -14,16 +14,7 @@ from hlmtheory.verification import expected_tokens
 
 @finite_answer
 def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
-    """Return the operations of one forward pass for one task: t new tokens after c cached ones.
-
-    4 J h₁ t (2 h₁ + h₂ + c + t): edge-sd (11) for c = 0, (12) for t = 1, and all cases of (13) and (14). A mean c need
-    not be an integer.
-
-    Examples
-    --------
-    >>> float(forward_flops(ModelShape(1, 2, 3), 5, 10))
-    880.0
-    """
+    """Return the operations of one forward pass for one task: t new tokens after c cached ones, edge-sd (11)-(14)."""
     sizes = instance("model", model, ModelShape).sizes
     new, cached = numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
     broadcast(new_tokens=new.shape, cached_tokens=cached.shape)
@@ -78,11 +69,6 @@ def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array)
     """Return the number of decoding steps n_m = ⌈O_m / L⌉ after which a batch has all its tokens: edge-sd (8), (7).
 
     A quotient within 1e-12 (relative) of a whole number counts as that number, so that rounding cannot add a step.
-
-    Examples
-    --------
-    >>> decoding_steps([3, 4], 0.5, 1).tolist()
-    [2, 3]
     """
     output = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
     tokens = tokens_per_step(acceptance, draft_length)
@@ -134,15 +120,7 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
 
 @finite_answer
 def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> Array:
-    """Return the bits λ I_k that upload a prompt's embeddings for both models: edge-sd below (15).
-
-    λ = 16 (h₁ of the draft model + h₁ of the verify model). For the time see :func:`hlmtheory.ofdma.finish_times`.
-
-    Examples
-    --------
-    >>> float(upload_bits(ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008), 1))
-    77824.0
-    """
+    """Return the bits 16 (h₁ + h₁') I_k that upload a prompt's embeddings for both models: edge-sd below (15)."""
     instance("draft", draft, ModelShape)
     instance("verify", verify, ModelShape)
     return 8.0 * BYTES * (draft.hidden + verify.hidden) * numbers(LENGTH, "input_tokens", input_tokens)
@@ -155,10 +133,7 @@ def tokens_per_step(acceptance: Array, draft_length: Array) -> Array:
 
 
 def operations(layers: Array, hidden: Array, feed_forward: Array, new: Array, cached: Array) -> Array:
-    """Return the operations by (11)-(14): 8 t h₁² + 4 t (c + t) h₁ + 4 t h₁ h₂ in each block.
-
-    The terms are the projections, the attention and the feed-forward layers.
-    """
+    """Return 4 J h₁ t (2 h₁ + h₂ + c + t), (11)-(14)."""
     return 4.0 * layers * hidden * new * (2.0 * hidden + feed_forward + cached + new)
 
 

@@ -17,25 +17,13 @@ CONFIDENCE = open_unit("give the confidence level of the intervals, such as 0.95
 
 @dataclass(frozen=True, slots=True)
 class DeviceFit:
-    """The result of :func:`fit_device`.
-
-    Attributes
-    ----------
-    c1, c2 : float
-        Least-squares estimates. They can be negative; then :attr:`device` raises.
-    c1_interval, c2_interval : tuple of float
-        Confidence intervals, if the errors are independent with equal variance.
-    r_squared : float or None
-        Share of the variance of the times that the line explains; None if the times do not vary.
-    confidence : float
-        Confidence level of the intervals.
-    """
+    """The result of :func:`fit_device`: least-squares estimates, which can be negative, and confidence intervals."""
 
     c1: float
     c2: float
     c1_interval: tuple[float, float]
     c2_interval: tuple[float, float]
-    r_squared: float | None
+    r_squared: float | None  # None if the times do not vary
     confidence: float
 
     @property

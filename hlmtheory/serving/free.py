@@ -61,12 +61,7 @@ def longest_first(draft: Array, verify: Array, steps: Array) -> tuple[Array, Arr
 
 
 def partition_bound(draft: Array, verify: Array, steps: Array) -> float:
-    """Lower bound on the latency of every schedule of these batches, with or without a barrier at each step.
-
-    Let D_m and V_m be the total draft and verify time of batch m. The draft stage works for Σ D_m, and one last
-    verification follows. The verify stage works for Σ V_m, and one first draft precedes it. A batch alternates between
-    the two stages, so it takes at least D_m + V_m by itself.
-    """
+    """The largest of Σ D_m + min v, min d + Σ V_m and max_m (D_m + V_m): no schedule of the two machines is shorter."""
     if not steps.size:
         return 0.0
     active = np.arange(1, len(draft) + 1)[:, None] <= steps

@@ -1,9 +1,7 @@
 """Goodput of speculation under load: an affine pass time, its fit, and the batch from which drafts do not pay.
 
-A pass over B sequences, each with W new tokens and C cached ones, takes a + b·BW + c·BC seconds: 2406.14066 has this
-form. A round of K drafts is one pass of the target model with W = K + 1, K passes of the draft model with W = 1, and
-what the engine adds. So it takes F_K + B·S_K seconds and emits B·E tokens. The K tokens by which the cache grows within
-a round do not count.
+A pass over B sequences with W new and C cached tokens each takes a + b·BW + c·BC seconds (2406.14066), so a round of K
+drafts F_K + B·S_K for B·E tokens.
 """
 
 from __future__ import annotations
@@ -27,38 +25,18 @@ _MEASURED = positive("give the measured seconds of a pass")
 
 @dataclass(frozen=True, slots=True)
 class PassFit:
-    """The result of :func:`fit_passes`.
+    """The result of :func:`fit_passes`."""
 
-    Attributes
-    ----------
-    coefficients : tuple of float
-        a in s, b in s a token of the pass, c in s a cached token; each 0 or more.
-    error_s : float
-        Estimated standard deviation of a pass about the plane, in s.
-    worst : float
-        Largest distance of a measured pass from the plane, relative to the measured time.
-    degrees : int
-        Passes minus positive coefficients.
-    spread : tuple of tuple of float
-        Inverse of XᵀX on the columns of the positive coefficients, 0 elsewhere.
-    confidence : float
-        Level of :meth:`interval`.
-    """
-
-    coefficients: tuple[float, float, float]
-    error_s: float
-    worst: float
-    degrees: int
-    spread: tuple[tuple[float, ...], ...]
-    confidence: float
+    coefficients: tuple[float, float, float]  # a in s, b in s a token, c in s a cached token
+    error_s: float  # estimated standard deviation of a pass, in s
+    worst: float  # largest relative distance of a measured pass
+    degrees: int  # passes minus positive coefficients
+    spread: tuple[tuple[float, ...], ...]  # inverse of XᵀX on the positive coefficients' columns, else 0
+    confidence: float  # level of :meth:`interval`
 
     @finite_answer
     def interval(self, batch_size: Array, width: Array, context: Array) -> tuple[Array, Array]:
-        """Return a prediction interval (low, high) of the seconds of one more pass; low can be negative.
-
-        It holds if the errors are independent and normal with equal variance, the pass is on the plane, and a
-        coefficient of 0 is 0.
-        """
+        """Return a prediction interval (low, high) of the seconds of one more pass, for independent normal errors."""
         from scipy.special import stdtrit
 
         columns = np.stack(np.broadcast_arrays(*_columns(batch_size, width, context)), axis=-1)
@@ -70,18 +48,7 @@ class PassFit:
 
 @finite_answer
 def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, *, confidence: float = 0.95) -> PassFit:
-    """Return the plane a + b·BW + c·BC through measured passes, by non-negative least squares.
-
-    B sequences with W new tokens and C cached ones each took ``seconds``; arrays (n,), or a number for all. C = 0 for
-    all leaves c out. ``confidence`` is the level of the prediction interval. Raises a ValueError if the passes do not
-    determine the plane, or there are no more passes than positive coefficients.
-
-    Examples
-    --------
-    >>> fit = fit_passes([1, 2, 4, 4], [1, 1, 1, 2], 0, [1.5, 2.0, 3.0, 5.0])
-    >>> [round(one, 9) for one in fit.coefficients], fit.degrees
-    ([1.0, 0.5, 0.0], 2)
-    """
+    """Return the plane a + b·BW + c·BC through measured passes, by non-negative least squares; if C = 0, c is 0."""
     from scipy.optimize import nnls
 
     given = _columns(batch_size, width, context)
@@ -127,8 +94,8 @@ def round_line(
 ) -> tuple[Array, Array]:
     """Return F_K in s and S_K in s a sequence: a round of K drafts of a batch of B takes F_K + B·S_K.
 
-    A pass is (a, b, c) of :func:`fit_passes`, ``context`` the mean cached tokens of a sequence, and ``overhead_s`` what
-    a round with drafts takes beside the passes; at K = 0 the target model decodes alone.
+    A pass is (a, b, c), ``context`` the mean cached tokens, ``overhead_s`` what a round with drafts takes beside
+    passes.
     """
     target, draft = _pass("target_pass", target_pass), _pass("draft_pass", draft_pass)
     length, cached = numbers(COUNT, "draft_length", draft_length), numbers(LENGTH, "context", context)
@@ -202,12 +169,7 @@ def crossover_batch(
 
 @finite_answer
 def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
-    """Return the mean number of sequences in the server if requests arrive at random: load·(F + S)/(E - load·S).
-
-    Requests that arrive evenly hold load·F/(E - load·S). At random the batches vary, and a larger one takes longer, so
-    it counts for more of the time. The mean is exact for answers of many rounds, whatever the law of their length
-    (claim ``serving.load_poisson``). ``load`` is in tokens a second, below E/S.
-    """
+    """Return the mean sequences under random arrivals: load·(F + S)/(E - load·S) (``serving.load_poisson``)."""
     made, base, each = _line(tokens, fixed, slope)
     asked = numbers(LOAD, "load", load)
     broadcast(load=asked.shape, tokens=made.shape, fixed=base.shape, slope=each.shape)

@@ -219,7 +219,6 @@ CLAIMS = (
     Claim(
         id="serving.goodput_crossover",
         source=Source(_SMART, "from its batch time"),
-        origin=Origin.NEW,
         statement="at the batch B* = -u/v the goodput with K drafts is that of the target model alone",
         relation=Relation.EQ,
         lhs=_goodput_there,
@@ -232,7 +231,6 @@ CLAIMS = (
         source=Source(_SMART, "a reading of speedups at batch 1"),
         origin=Origin.IMPLIED,
         statement="K drafts that pay at batch 1 pay at every batch: T_K(B) ≤ E T_0(B)",
-        relation=Relation.LE,
         lhs=_drafting_s,
         rhs=_as_many_tokens_alone_s,
         assumptions=(_AT_ONE,),
@@ -241,9 +239,7 @@ CLAIMS = (
     Claim(
         id="serving.goodput_long",
         source=Source(_SMART, "from its batch time"),
-        origin=Origin.NEW,
         statement="K drafts that pay at batch 1 pay at every batch if S_K ≤ E S_0, as over a long context",
-        relation=Relation.LE,
         lhs=_drafting_s,
         rhs=_as_many_tokens_alone_s,
         assumptions=(_AT_ONE, Assumption("S_K ≤ E S_0", _cheap_sequence)),
@@ -254,7 +250,6 @@ CLAIMS = (
     Claim(
         id="serving.load_poisson",
         source=Source("kelly1979reversibility", "symmetric queues; the batch time of liu2024goodput"),
-        origin=Origin.NEW,
         statement=(
             "load·(F + S)/(E - load·S) = the mean number of sequences, Σ n π(n), π(n) ∝ Π_{i≤n} load·T(i)/(i E), if "
             "requests arrive at random (Poisson) and share every round"
@@ -269,12 +264,10 @@ CLAIMS = (
     Claim(
         id="serving.goodput_light",
         source=Source(_LATENCY, "the batch by Little's law"),
-        origin=Origin.NEW,
         statement=(
             "up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more "
             "sequences in the server than no drafts"
         ),
-        relation=Relation.LE,
         lhs=_held_at(1.0, drafting=True),
         rhs=_held_at(1.0, drafting=False),
         assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
@@ -286,7 +279,6 @@ CLAIMS = (
         source=Source(_LATENCY, "the batch by Little's law"),
         origin=Origin.IMPLIED,
         statement="the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way",
-        relation=Relation.LE,
         lhs=_held_at(0.0, drafting=True),
         rhs=_held_at(0.0, drafting=False),
         assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),

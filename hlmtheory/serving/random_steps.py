@@ -1,8 +1,4 @@
-"""Decoding steps of a sequence, and of the slowest of a batch, when acceptance is random.
-
-edge-sd (8) counts ⌈O_m/L⌉ steps, L the mean tokens of a step. The steps of one sequence are random, and a batch runs
-until its slowest sequence is done, so (8) is neither the mean of one sequence nor the mean of the slowest.
-"""
+"""Decoding steps of a sequence, and of the slowest of a batch, if acceptance is random; edge-sd (8) counts ⌈O_m/L⌉."""
 
 from __future__ import annotations
 
@@ -20,35 +16,7 @@ _OUTPUT = Domain(
 
 
 def steps_distribution(output_tokens: int, acceptance: float, draft_length: int) -> Array:
-    """Probability that a sequence has all its tokens after n decoding steps.
-
-    A step makes 1 + min(G, l) tokens, P(G ≥ i) = α^i, independently of the other steps: drafts are accepted with
-    probability α each, as edge-sd (7) assumes. The distribution after n steps is a convolution, computed to the end.
-
-    Parameters
-    ----------
-    output_tokens : int
-        O, 1 to 16,384.
-    acceptance : float
-        α in [0, 1].
-    draft_length : int
-        l ≥ 0.
-
-    Returns
-    -------
-    array, shape (O + 1,)
-        P(N ≤ n) for n = 0..O; O steps always suffice.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain, or an array is given for a single number.
-
-    Examples
-    --------
-    >>> steps_distribution(3, 0.5, 1).tolist()
-    [0.0, 0.0, 0.75, 1.0]
-    """
+    """P(N ≤ n), shape (O + 1,): a sequence has its O tokens after n steps, each draft accepted with probability α."""
     output = number(_OUTPUT, "output_tokens", output_tokens)
     alpha = number(UNIT_INTERVAL, "acceptance", acceptance)
     length = min(number(COUNT, "draft_length", draft_length), output)  # more drafts than tokens change nothing
@@ -63,34 +31,7 @@ def steps_distribution(output_tokens: int, acceptance: float, draft_length: int)
 
 
 def expected_steps(output_tokens: Array, acceptance: float, draft_length: int) -> float:
-    """Expected number of decoding steps of a batch, which runs until its slowest sequence is done.
-
-    E[max_k N_k] = Σ_{n ≥ 0} (1 - Π_k P(N_k ≤ n)) for independent sequences.
-
-    Parameters
-    ----------
-    output_tokens : integer array, shape (b,)
-        O_k of every sequence, 1 to 16,384; one number is one sequence.
-    acceptance : float
-        α in [0, 1].
-    draft_length : int
-        l ≥ 0.
-
-    Returns
-    -------
-    float
-        At least max_k O_k / L (claim ``serving.mean_steps``).
-
-    Raises
-    ------
-    ValueError
-        If there is no sequence, or a value is outside its domain.
-
-    Examples
-    --------
-    >>> round(expected_steps([64] * 25, 0.8, 4), 2), round(expected_steps(64, 0.8, 4), 2)
-    (24.02, 19.5)
-    """
+    """Expected number of decoding steps of a batch, which runs until its slowest sequence is done."""
     return float((1.0 - longest_distribution(output_tokens, acceptance, draft_length)).sum())
 
 

@@ -191,7 +191,6 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(10), were l drafts made at every step, (19); the text ends them at O_m"),
         origin=Origin.IMPLIED,
         statement="the fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step",
-        relation=Relation.LE,
         lhs=_counted_peak,
         rhs=_printed_peak,
         refuted=_PEAK,
@@ -209,9 +208,7 @@ CLAIMS = (
     Claim(
         id="serving.free",
         source=Source("zhu2025edgesd", "(20)-(22), without the barrier"),
-        origin=Origin.NEW,
         statement="batches in turn without a barrier end no later than with a barrier at each step, (22)",
-        relation=Relation.LE,
         lhs=_free_in_turn,
         rhs=_with_barrier,
         attained=Attained({"draft_times": [[1.0], [2.0]], "verify_times": [[3.0], [1.0]], "steps": [2]}),
@@ -219,9 +216,7 @@ CLAIMS = (
     Claim(
         id="serving.free_schedule",
         source=Source("zhu2025edgesd", "(20)-(22), without the barrier"),
-        origin=Origin.NEW,
         statement="max(Σ D_m + min v, min d + Σ V_m, max_m (D_m + V_m)) ≤ T of any schedule of the two machines",
-        relation=Relation.LE,
         lhs=_bound,
         rhs=_appended,
         attained=Attained({**_SQUARE, "turns": [0, 0, 1, 1, 0, 0, 1, 1]}),

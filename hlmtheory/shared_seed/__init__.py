@@ -22,12 +22,9 @@ W          ``wait`` of a draft for the pass in progress    s         (...)
 m          tokens between two mismatches, 1/(1 - α)        tokens    (...)
 ========== =============================================== ========= ===========
 
-The device drafts a, the server draws b from the same E, and b is emitted whether a = b or not. So the text is a
-function of the target model, the prompt and the seed alone: no draft model, draft length, link or update changes a
-token, and another holder of the target model can repeat it. A device that keeps some of its tokens without the server
-changes the text and its law, by at most :func:`skip_mismatch`. What repeats exactly is the stream, bit for bit, and the
-winner of given float64 rows. A model whose logits differ in the last bits on another machine, in another type or batch
-size may change a winner.
+The device drafts a, the server draws b from the same E, and b is emitted whether a = b or not: the text depends on the
+target model, the prompt and the seed alone. A device that keeps tokens without the server changes its law by at most
+:func:`skip_mismatch`. The stream repeats bit for bit; a model whose logits differ in the last bits may change a winner.
 
 The stream is defined in :mod:`hlmtheory.shared_seed.stream`. Of V tokens, its finite numbers move the law of a winner
 by at most V 2^-50. Test vectors:

@@ -21,33 +21,10 @@ STEP, LOWEST, HIGHEST = 0.25, -38.0, 4.0
 
 
 def list_match_probability(target: Array, draft: Array, size: int) -> Array:
-    """Return the probability that the server's token is among the L first tokens of the device's race.
+    """Return P(the server's token is among the L first of the device's race), for V ≤ 4,096.
 
-    Given that b = v wins the server's race at the time τ, token w is ahead of v in the device's race with probability
-    1 - exp(-τ (q_w p_v/q_v - p_w)⁺), independently. So P = Σ_v p_v ∫ e^{-τ} P(fewer than L are ahead) dτ over the
-    tokens with q_v > 0. The integral is a trapezoidal sum over ln τ, right to 1e-13.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Probability rows of at most 4,096 tokens. Tokens of probability 0 are no candidates.
-    size : int
-        L, in 1..V.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1]; :func:`match_probability` for L = 1.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ or are larger, or L is not in 1..V.
-
-    Examples
-    --------
-    >>> round(float(list_match_probability([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], 2)), 12)
-    0.935714285714
+    P = Σ_v p_v ∫ e^{-τ} P(fewer than L are ahead of v) dτ, where w is ahead with 1 - exp(-τ (q_w p_v/q_v - p_w)⁺); a
+    trapezoidal sum over ln τ, right to 1e-13.
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     size = list_size("size", size, q.shape[-1])
@@ -82,32 +59,7 @@ def _mean_of_rank(xp: Any, p: Array, q: Array, size: int) -> Array:
 
 
 def list_match_bound(target: Array, draft: Array, size: Array) -> Array:
-    """Return a lower bound of :func:`list_match_probability` at the cost of a sort, for any vocabulary.
-
-    Σ_v p_v (1 - (1 - t_v/p_v)^L) with t_v = P(a = b = v): the number of tokens ahead of v is at most a Poisson number.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Probability rows.
-    size : int or array of int, shape (...)
-        L, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1], rounded down.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, or L is no positive integer.
-
-    Examples
-    --------
-    >>> round(float(list_match_bound([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], 2)), 12)
-    0.865
-    """
+    """Return a lower bound of :func:`list_match_probability` by a sort, rounded down: Σ_v p_v (1 - (1 - t_v/p_v)^L)."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     size = SIZE.check(xp, "size", arrays(draft=q, size=size)[2])
     leading_dimensions(draft=tuple(q.shape[:-1]), target=tuple(p.shape[:-1]), size=tuple(size.shape))

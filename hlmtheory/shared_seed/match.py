@@ -20,15 +20,10 @@ SIZE = Domain(
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """Probability that a draft is accepted, by rule; each an array of shape (...).
+    """Probability that a draft is accepted, by rule; each of shape (...).
 
-    Attributes
-    ----------
-    greedy_draft : p(argmax q): the draft is the most probable token, the target's token is sampled.
-    apart : Σ p q: draft and target's token are sampled by random numbers of their own.
-    both_greedy : 1 if argmax q = argmax p, else 0: temperature 0 on both sides.
-    shared_seed : both are sampled from one stream: :func:`match_probability`.
-    rejection : 1 - TV(q, p): the draft's distribution is sent, and the draft accepted with probability min(1, p/q).
+    ``greedy_draft``: p(argmax q). ``apart``: Σ p q. ``both_greedy``: 1 if the argmaxes agree. ``shared_seed``:
+    :func:`match_probability`. ``rejection``: 1 - TV(q, p), if q is sent.
     """
 
     greedy_draft: Array
@@ -90,56 +85,12 @@ def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array]:
 
 
 def match_floor(total_variation: Array) -> Array:
-    """Return the least probability of a match for all rows at a distance: (1 - T)/(1 + T).
-
-    Parameters
-    ----------
-    total_variation : array, shape (...)
-        T = TV(q, p), in [0, 1].
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1], rounded down; daliri2025coupling.
-
-    Raises
-    ------
-    ValueError
-        If T is outside [0, 1].
-
-    Examples
-    --------
-    >>> round(float(match_floor(0.5)), 12)
-    0.333333333333
-    """
+    """Return the least probability of a match at a distance T, rounded down: (1 - T)/(1 + T), daliri2025coupling."""
     return list_match_floor(total_variation, 1)
 
 
 def list_match_floor(total_variation: Array, size: Array) -> Array:
-    """Return a lower bound of the probability that a list holds the server's token: (1 - T)(1 - (T/(1 + T))^L).
-
-    Parameters
-    ----------
-    total_variation : array, shape (...)
-        T = TV(q, p), in [0, 1].
-    size : int or array of int, shape (...)
-        L, the number of candidates of one position, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1], rounded down. (1 - T)/(1 + T) for L = 1, and 1 - T for L → ∞.
-
-    Raises
-    ------
-    ValueError
-        If T is outside [0, 1], or L is no positive integer.
-
-    Examples
-    --------
-    >>> [round(float(list_match_floor(0.5, size)), 12) for size in (1, 2)]
-    [0.333333333333, 0.444444444444]
-    """
+    """Return a lower bound of P(a list of L holds the server's token), rounded down: (1 - T)(1 - (T/(1 + T))^L)."""
     xp, value, size = arrays("size", total_variation=total_variation, size=size)
     UNIT_INTERVAL.check(xp, "total_variation", value)
     size = SIZE.check(xp, "size", size)
@@ -151,29 +102,10 @@ def list_match_floor(total_variation: Array, size: Array) -> Array:
 
 
 def message_value(total_variation: Array) -> Array:
-    """Return the most acceptance that a message about q adds to a shared seed for drafts from q: T(1 - T)/(1 + T).
+    """Return the most that a message about q adds to a shared seed for drafts from q, rounded up: T(1 - T)/(1 + T).
 
-    Parameters
-    ----------
-    total_variation : array, shape (...)
-        T = TV(q, p), in [0, 1].
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 3 - 2√2], rounded up: no scheme whose drafts are drawn from q accepts more than 1 - T, and a shared seed
-        accepts :func:`match_floor`. Drafts that are not drawn from q may be accepted more often: with p = (1, 0) and
-        q = (.75, .25) the argmax of q always is, and 1 - T = .75 (``shared_seed.greedy_below``).
-
-    Raises
-    ------
-    ValueError
-        If T is outside [0, 1].
-
-    Examples
-    --------
-    >>> round(float(message_value(0.5)), 12)
-    0.166666666667
+    Drafts that are not drawn from q may gain more: with p = (1, 0) and q = (.75, .25) the argmax of q is always
+    accepted.
     """
     xp, value = arrays(total_variation=total_variation)
     UNIT_INTERVAL.check(xp, "total_variation", value)
@@ -183,31 +115,7 @@ def message_value(total_variation: Array) -> Array:
 
 
 def match_rules(target: Array, draft: Array) -> MatchRules:
-    """Return the probability that a draft is accepted, for the rules that engines use.
-
-    Where only tokens go up and down, the server emits its own token, so the law of the text is the target model's for
-    all rules; only the number of accepted drafts differs.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Probability rows. Of equal largest entries the lowest token counts.
-
-    Returns
-    -------
-    MatchRules
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or the vocabularies differ.
-
-    Examples
-    --------
-    >>> rules = match_rules([0.5, 0.25, 0.25], [0.25, 0.5, 0.25])
-    >>> float(rules.greedy_draft), float(rules.apart), float(rules.both_greedy), float(rules.rejection)
-    (0.25, 0.3125, 0.0, 0.75)
-    """
+    """Return the probability that a draft is accepted, for the rules of engines where only tokens are sent."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     p, q = xp.broadcast_arrays(p, q)
     q_top, p_top = (_first_largest(xp, rows) for rows in (q, p))

@@ -268,24 +268,17 @@ def _alone(target: np.ndarray[Any, Any], seed: int) -> list[int]:
     return text
 
 
-def _with_drafts(
-    target: np.ndarray[Any, Any], draft: np.ndarray[Any, Any], seed: int, length: int, *, by_count: bool = False
-) -> list[int]:
-    """Return the text with rounds of drafts; ``by_count`` keys a draw by the number of draws before it."""
+def _with_drafts(target: np.ndarray[Any, Any], draft: np.ndarray[Any, Any], seed: int, length: int) -> list[int]:
+    """Return the text with rounds of drafts."""
     text: list[int] = []
-    draws = 0
     while len(text) < LENGTH:
         start, drafted = len(text), [text[-1] if text else 0]
         for ahead in range(length):
-            key = draws + ahead if by_count else start + ahead
-            drafted.append(int(race_winner(draft[drafted[-1]], seed, key)))
+            drafted.append(int(race_winner(draft[drafted[-1]], seed, start + ahead)))
         for ahead in range(length + 1):
-            key = draws + ahead if by_count else start + ahead
-            token = int(race_winner(target[drafted[ahead]], seed, key))
-            text.append(token)
-            if ahead == length or token != drafted[ahead + 1]:
+            text.append(int(race_winner(target[drafted[ahead]], seed, start + ahead)))
+            if ahead == length or text[-1] != drafted[ahead + 1]:
                 break
-        draws += length + 1
     return text[:LENGTH]
 
 
@@ -295,23 +288,12 @@ def text_length(target_chain: Array, draft_chain: Array, seed: Array, draft_leng
     return xp.full(batch, float(LENGTH)) if p.size else xp.zeros(batch)
 
 
-def _same(by_count: bool, *given: Array) -> Array:
-    xp, batch, p, q, seeds, lengths = _chains(*given)
-    same = [
-        sum(
-            a == b
-            for a, b in zip(
-                _alone(p[i], seed), _with_drafts(p[i], q[i], seed, lengths[i], by_count=by_count), strict=True
-            )
-        )
-        for i, seed in enumerate(seeds)
-    ]
-    return xp.asarray(np.reshape(np.array(same, dtype=np.float64), batch))
-
-
 def same_tokens(target_chain: Array, draft_chain: Array, seed: Array, draft_length: Array) -> Array:
     """Return how many tokens of the text with drafts are those of the target model alone."""
-    return _same(False, target_chain, draft_chain, seed, draft_length)
+    xp, batch, p, q, seeds, lengths = _chains(target_chain, draft_chain, seed, draft_length)
+    texts = [(_alone(p[i], one), _with_drafts(p[i], q[i], one, lengths[i])) for i, one in enumerate(seeds)]
+    same = [float(sum(a == b for a, b in zip(*pair, strict=True))) for pair in texts]
+    return xp.asarray(np.reshape(np.array(same), batch))
 
 
 # ---------------------------------------------------------------------------------------------------------- streaming

@@ -47,30 +47,9 @@ PROMPT = Domain(_WHOLE, lambda xp, value: value >= 0, "give the prompt's number"
 
 
 def stream_key(seed: Array, prompt: Array) -> Array:
-    """Return the seed of one prompt's stream, by which prompts have random numbers of their own.
+    """Return the seed of one prompt's stream, 63 bits: words 0 and 1 of Philox4x32-10 with key ``seed``.
 
-    It has 63 bits: some two of n prompts share one with probability about n²/2^64, 5e-8 for a million. It is words 0
-    and 1 of Philox4x32-10 with key ``seed`` and counter (prompt mod 2^32, ⌊prompt / 2^32⌋, 0, 1), without the highest
-    bit.
-
-    Parameters
-    ----------
-    seed, prompt : int or array of int, shape (...)
-        In 0..2^63 - 1.
-
-    Returns
-    -------
-    array of int64, shape (...)
-
-    Raises
-    ------
-    ValueError
-        If a number is no integer or negative.
-
-    Examples
-    --------
-    >>> int(stream_key(1, 0)), int(stream_key(1, 1))
-    (2162981848819166785, 2982308759571556196)
+    The counter is (prompt mod 2^32, ⌊prompt / 2^32⌋, 0, 1). Of n prompts two share a key with about n²/2^64.
     """
     xp, seed, prompt = arrays(seed=seed, prompt=prompt)
     seed, prompt = SEED.check(xp, "seed", seed), PROMPT.check(xp, "prompt", prompt)
@@ -82,30 +61,7 @@ def stream_key(seed: Array, prompt: Array) -> Array:
 
 
 def exponentials(seed: Array, position: Array, vocabulary: int) -> Array:
-    """Return the numbers E_v of a position, one for each token.
-
-    Parameters
-    ----------
-    seed, position : int or array of int, shape (...)
-        In 0..2^63 - 1. The position is the token's index in the whole text.
-    vocabulary : int
-        V, 1 or more.
-
-    Returns
-    -------
-    array of float64, shape (..., V)
-        Positive: at least 2^-54 and at most 36.8.
-
-    Raises
-    ------
-    ValueError
-        If a number is no integer or outside its range.
-
-    Examples
-    --------
-    >>> exponentials(1, 0, 3).tolist()
-    [0.11624265305738374, 0.534903263674765, 0.3974995145109024]
-    """
+    """Return E_v (..., V) of a position, float64 in [2^-54, 36.8]; seed and position are in 0..2^63 - 1."""
     xp, seed, position = arrays(seed=seed, position=position)
     vocabulary = int(number(VOCABULARY, "vocabulary", vocabulary))
     seed, position = SEED.check(xp, "seed", seed), POSITION.check(xp, "position", position)
@@ -114,32 +70,10 @@ def exponentials(seed: Array, position: Array, vocabulary: int) -> Array:
 
 
 def race(probabilities: Array, seed: Array, position: Array) -> Array:
-    """Return the times E_v / p_v of the tokens of each row; the token with the least is a draw from the row.
+    """Return the times E_v / p_v of the tokens of each row, infinite where p_v = 0; the least is a draw from the row.
 
-    The rows are not divided by their sum, which would depend on the order of the summation; the winner's law is the
-    row over its sum.
-
-    Parameters
-    ----------
-    probabilities : array, shape (..., V)
-        Probability rows.
-    seed, position : int or array of int, shape (...)
-        In 0..2^63 - 1. The position is the token's index in the whole text.
-
-    Returns
-    -------
-    array of float64, shape (..., V)
-        Infinite where the probability is 0.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or a number is no integer or negative.
-
-    Examples
-    --------
-    >>> race([0.5, 0.5, 0.0], 1, 0).tolist()
-    [0.23248530611476748, 1.06980652734953, inf]
+    Rows are not divided by their sum, which depends on the order of summation; the winner's law is the row over its
+    sum.
     """
     xp, rows, seed, position = arrays(probabilities=probabilities, seed=seed, position=position)
     p = in_kind(xp, SIMPLEX.check(xp, "probabilities", rows), xp.float64)
@@ -180,31 +114,7 @@ def race_winner(probabilities: Array, seed: Array, position: Array) -> Array:
 
 
 def race_list(probabilities: Array, seed: Array, position: Array, size: int) -> Array:
-    """Return the L tokens with the least times of :func:`race`, the fastest first, of equal ones the lowest first.
-
-    Parameters
-    ----------
-    probabilities : array, shape (..., V)
-        Probability rows. Tokens of probability 0 come last, in the order of their ids.
-    seed, position : int or array of int, shape (...)
-        In 0..2^63 - 1. The position is the token's index in the whole text.
-    size : int
-        L, in 1..V.
-
-    Returns
-    -------
-    array of int64, shape (..., L)
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, a number is no integer or negative, or L is not in 1..V.
-
-    Examples
-    --------
-    >>> race_list([0.5, 0.25, 0.25], 1, 0, size=2).tolist()
-    [0, 2]
-    """
+    """Return the L tokens (..., L) with the least times of :func:`race`, the fastest first, ties by lowest id."""
     xp, times = arrays(times=race(probabilities, seed, position))
     size = list_size("size", size, times.shape[-1])
     return xp.argsort(times, axis=-1, stable=True)[..., :size]

@@ -24,14 +24,7 @@ DOMAINS = {
 
 @dataclass(frozen=True, slots=True)
 class StreamedRate:
-    """What continuous drafting gives; each an array of shape (...).
-
-    Attributes
-    ----------
-    rate : tokens per second.
-    wait : mean time in seconds that the draft which fails waits for the pass in progress to end.
-    passes : passes of the server per token of the text.
-    """
+    """Tokens per second, the mean wait in seconds of the draft that fails, and passes per token of the text."""
 
     rate: Array
     wait: Array

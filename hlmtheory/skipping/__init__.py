@@ -18,18 +18,8 @@ k(v), r̂    ``top_k``, entries sent for draft v; the residual    tokens    (...
 ε, B       ``risk`` wanted on average; largest loss ``bound``   1         (...)
 ========== ==================================================== ========= ===========
 
-The change that skipping makes to the distribution has an exact form. A skipped draft is emitted without verification,
-so
-
-    TV(law of the emitted token, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
-
-The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
-bounds the total variation of the whole text (sequence_risk). One bill holds for skipped, truncated and quantised drafts
-with a bonus token (position_bill, round_bill). Conformal risk control keeps the risk of skipping below ε (calibrate,
-calibrate_threshold). The papers' R is a surrogate for the sum: it replaces
-β by the line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would
-be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound,
-SkipAudit).
+A skipped draft is emitted unverified, so TV(law of the emitted token, p) = Σ_v q_v s_v β_v (one_step_risk); its sum
+along texts bounds the TV of whole texts. The papers' R replaces β by a u + b and omits u < -b/a (surrogate_gap).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
@@ -42,21 +32,18 @@ from hlmtheory.skipping.calibration import Calibration, calibrate, calibrate_thr
 from hlmtheory.skipping.claims import CLAIMS
 from hlmtheory.skipping.confident import ConfidentThreshold, confident_threshold
 from hlmtheory.skipping.holder import (
-    BestBound,
     Thresholds,
-    best_holder_bound,
     holder_bound,
     holder_bound_discrete,
     rejection_risk,
     rejection_risk_discrete,
     skip_thresholds,
 )
-from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, sequence_risk, surrogate_gap
+from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, surrogate_gap
 from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
 __all__ = [
     "CLAIMS",
-    "BestBound",
     "Calibration",
     "ConfidentThreshold",
     "SkipAudit",
@@ -65,7 +52,6 @@ __all__ = [
     "Thresholds",
     "audit_bound",
     "audit_wealth",
-    "best_holder_bound",
     "bill_bound",
     "calibrate",
     "calibrate_threshold",
@@ -79,7 +65,6 @@ __all__ = [
     "position_bill",
     "rejection_risk",
     "rejection_risk_discrete",
-    "sequence_risk",
     "skip_thresholds",
     "surrogate_gap",
     "text_risk",

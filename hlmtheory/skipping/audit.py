@@ -15,17 +15,16 @@ import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating, in_kind, is_array, upward, widest
+from hlmtheory._betting import SLACK, checked_bets, crossing, down, mean_wealth, running_down
 from hlmtheory._domains import (
     UNIT_INTERVAL,
     Domain,
-    DomainError,
     entry_for_each,
     finite_answer,
     leading_dimensions,
     number,
 )
 from hlmtheory._quantities import open_unit
-from hlmtheory.lossless.evidence import down, mean_wealth, running_down
 
 BETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the largest λ that keeps the wealth positive. For losses of 0 or 1 the best one is 1 - μ/ε."""
@@ -43,43 +42,12 @@ DOMAINS = {
         "a bet is a share of the largest λ, such as 0.8",
     ),
 }
-_STEPS = 40  # of Newton's method, whose every iterate is a valid bound
-_SLACK = 2.0**-40  # relative; covers the rounding of sums of logarithms
 
 
 def audit_wealth(audited_rejection: Array, audit_probability: Array, risk: Array, bets: Array = BETS) -> Array:
-    """Return the logarithm of the wealth after each token; at log(1/δ) or above, it certifies the risk.
+    """Return log M_t, rounded down, after each token of losses (..., T); at log(1/δ) or above it certifies the risk.
 
-    Where it is at least log(1/δ) after t tokens, the mean of the risks of tokens 1, ..., t is below ε. The probability
-    that this is ever wrong is at most δ. The wealth can fall again; the certificate is then for the earlier t.
-
-    Parameters
-    ----------
-    audited_rejection : array, shape (..., T)
-        β_d of the draft at an audited token, in [0, 1]. 0 at every other token: its draft was sent anyway, or it was
-        skipped without an audit.
-    audit_probability : array, shape (...)
-        π in (0, 1].
-    risk : array, shape (...)
-        ε in (0, 1).
-    bets : array, shape (..., J)
-        In [0.000001, 1), fixed before the first token. The wealth is the mean of those of the J bets.
-
-    Returns
-    -------
-    array, shape (..., T)
-        log M_t, rounded down.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its range, there are no tokens or no bets, or the shapes do not match.
-
-    Examples
-    --------
-    >>> wealth = audit_wealth([0.0] * 300, audit_probability=0.5, risk=0.05)
-    >>> int((wealth < math.log(1 / 0.05)).sum())  # tokens without any loss before a certificate at δ = 5%
-    178
+    A loss is β_d at an audited token, and 0 at every other one. The wealth is the mean over the fixed bets (..., J).
     """
     xp, kind, loss, rate, wanted, shares = _inputs(audited_rejection, audit_probability, bets, risk=risk)
     gains = _gains(xp, loss[..., None], rate[..., None, None], wanted[..., None, None], shares[..., None, :])
@@ -87,34 +55,9 @@ def audit_wealth(audited_rejection: Array, audit_probability: Array, risk: Array
 
 
 def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array, bets: Array = BETS) -> Array:
-    """Return an upper bound on the mean risk of the tokens so far, valid after every token at once.
+    """Return an upper bound on the mean risk after each token (..., T), valid at all of them at once; rounded up.
 
-    With λ = bet · π, so that λX = bet · β, the bound on μ_1 + ... + μ_t is the S at which the mean over the bets of
-    exp(λS) Π (1 - λX_i) is 1/δ. The probability that the mean risk ever exceeds the bound is at most δ, however the
-    risks vary.
-
-    Parameters
-    ----------
-    audited_rejection, audit_probability, bets
-        See :func:`audit_wealth`.
-    error : array, shape (...)
-        δ in (0, 1).
-
-    Returns
-    -------
-    array, shape (..., T)
-        In [0, 1], rounded up. Without any loss about log(1/δ)/(πt).
-
-    Raises
-    ------
-    ValueError
-        See :func:`audit_wealth`.
-
-    Examples
-    --------
-    >>> bound = audit_bound([0.0] * 2000, audit_probability=0.5, error=0.05)
-    >>> round(float(bound[-1]), 4)
-    0.0045
+    The bound on Σ μ is the S at which the mean over the bets of exp(λS) Π (1 - λX_i) is 1/δ, with λ = bet · π.
     """
     xp, kind, loss, rate, delta, shares = _inputs(audited_rejection, audit_probability, bets, error=error)
     drops = running_down(xp, _drops(xp, loss[..., None], shares[..., None, :]))
@@ -126,28 +69,7 @@ def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array
 def fewest_tokens_to_certify(audit_probability: Array, risk: Array, error: Array) -> Array:
     """Return how many tokens without a loss any test needs to certify the risk: log(1/δ)/(-log(1 - πε)).
 
-    If the risk is ε at every token and every loss is 0 or 1, an audit finds nothing in t tokens with probability
-    (1 - πε)^t. A test that is sure to certify then is wrong with that probability, which must not exceed δ.
-
-    Parameters
-    ----------
-    audit_probability, risk, error : array, shape (...)
-        π in (0, 1], ε and δ in (0, 1).
-
-    Returns
-    -------
-    array, shape (...)
-        In tokens, near log(1/δ)/(πε); :func:`audit_wealth` comes near it with a bet near 1.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its range, or the shapes do not match.
-
-    Examples
-    --------
-    >>> round(float(fewest_tokens_to_certify(0.1, 0.02, 0.05)))
-    1496
+    If every risk is ε and every loss 0 or 1, an audit finds nothing in t tokens with probability (1 - πε)^t.
     """
     xp, *given = arrays(
         "audit_probability", "risk", "error", audit_probability=audit_probability, risk=risk, error=error
@@ -199,74 +121,54 @@ class SkipAudit:
             for name, value in (("audit_probability", audit_probability), ("risk", risk), ("error", error))
         )
         xp, given = arrays(bets=bets)
-        self._bets = _shares(xp, given)
-        if self._bets.ndim > 1:
-            raise DomainError(f"bets must have one dimension; got shape {tuple(self._bets.shape)}; give a list")
+        given = checked_bets(xp, DOMAINS["bets"], given, one_list=True)
+        self._bets: Any = given if is_array(bets) else given.tolist()  # numbers go with arrays of every library
         self.tokens = 0
-        self._plain = not is_array(bets)
-        self._gain = self._drop = 0.0 * self._bets
-        self._kind: Any = xp.float64
+        self._gain: Any = 0.0
+        self._drop: Any = 0.0
+        self._kind: Any = None
 
     def update(self, audited_rejection: Array) -> Array:
-        """Take the next token of each stream, and return whether the mean risk so far is certified.
-
-        Parameters
-        ----------
-        audited_rejection : array, shape (...)
-            β_d if the token is audited, else 0.
-
-        Returns
-        -------
-        bool array, shape (...)
-            :attr:`certified`.
-
-        Raises
-        ------
-        ValueError
-            If a value is outside [0, 1], or the shape does not match that of earlier tokens.
-        """
-        if self._plain and is_array(audited_rejection):
-            self._join(audited_rejection)
-        xp, bets, loss = arrays(bets=self._bets, audited_rejection=audited_rejection)
+        """Take the next token of each stream, β_d (...) if it is audited, else 0; return :attr:`certified`."""
+        xp, loss, bets, gain, drop = arrays(
+            *("bets", "gain", "drop"),
+            audited_rejection=audited_rejection,
+            bets=self._bets,
+            gain=self._gain,
+            drop=self._drop,
+        )
         self._kind = widest(xp, DOMAINS["audited_rejection"].check(xp, "audited_rejection", loss))
         loss = in_kind(xp, loss, xp.float64)
         if self.tokens:
-            leading_dimensions(audited_rejection=tuple(loss.shape), streams=tuple(self._gain.shape[:-1]))
+            leading_dimensions(audited_rejection=tuple(loss.shape), streams=tuple(gain.shape[:-1]))
         rate, wanted = (xp.asarray(value, dtype=xp.float64, device=loss.device) for value in (self._rate, self._risk))
-        self._gain = _added(xp, self._gain, _gains(xp, loss[..., None], rate, wanted, bets))
-        self._drop = _added(xp, self._drop, _drops(xp, loss[..., None], bets))
+        self._gain = _added(xp, gain, _gains(xp, loss[..., None], rate, wanted, bets))
+        self._drop = _added(xp, drop, _drops(xp, loss[..., None], bets))
         self.tokens += 1
         return self.certified
 
     @property
     def log_wealth(self) -> Array:
         """Return log M_t, 0 before the first token."""
+        if not self.tokens:
+            return 0.0
         xp, gain = arrays(gain=self._gain)
-        found = down(xp, mean_wealth(xp, gain, (-1,)), self._kind)
-        return found if self.tokens else xp.zeros_like(found)
+        return down(xp, mean_wealth(xp, gain, (-1,)), self._kind)
 
     @property
     def certified(self) -> Array:
         """Return whether the wealth is at least 1/δ."""
-        return self.log_wealth >= -math.log(self._error) * (1.0 + _SLACK)
+        return self.log_wealth >= -math.log(self._error) * (1.0 + SLACK)
 
     @property
     def bound(self) -> Array:
         """Return the upper bound on the mean risk of the tokens so far, 1 before the first."""
+        if not self.tokens:
+            return 1.0
         xp, drop, bets = arrays(drop=self._drop, bets=self._bets)
-        settings = (self._rate, self._error, [float(max(self.tokens, 1))])
+        settings = (self._rate, self._error, [float(self.tokens)])
         rate, error, tokens = (xp.asarray(value, dtype=xp.float64, device=drop.device) for value in settings)
-        found = _mean_bound(xp, drop[..., None, :], bets, rate, error, tokens, self._kind)[..., 0]
-        return found if self.tokens else xp.ones_like(found)
-
-    def _join(self, values: Array) -> None:
-        """Move the state, made of plain numbers, to the library and the device of the first array."""
-        xp, _ = arrays(audited_rejection=values)
-        self._bets, self._gain, self._drop = (
-            xp.asarray(value.tolist(), dtype=xp.float64, device=values.device)
-            for value in (self._bets, self._gain, self._drop)
-        )
-        self._plain = False
+        return _mean_bound(xp, drop[..., None, :], bets, rate, error, tokens, self._kind)[..., 0]
 
 
 def _inputs(loss: Array, rate: Array, bets: Array, **other: Array) -> tuple[Any, ...]:
@@ -277,7 +179,7 @@ def _inputs(loss: Array, rate: Array, bets: Array, **other: Array) -> tuple[Any,
     )
     for label, one in (("audited_rejection", given), ("audit_probability", pi), (name, level)):
         DOMAINS[label].check(xp, label, one)
-    shares = _shares(xp, shares)
+    shares = checked_bets(xp, DOMAINS["bets"], shares)
     entry_for_each("token", audited_rejection=tuple(given.shape))
     leading_dimensions(
         audited_rejection=tuple(given.shape[:-1]),
@@ -286,12 +188,6 @@ def _inputs(loss: Array, rate: Array, bets: Array, **other: Array) -> tuple[Any,
         **{name: tuple(level.shape)},
     )
     return (xp, widest(xp, given), *(in_kind(xp, one, xp.float64) for one in (given, pi, level)), shares)
-
-
-def _shares(xp: Any, bets: Array) -> Array:
-    """Check the bets, and return them in float64."""
-    entry_for_each("bet", bets=tuple(bets.shape))
-    return in_kind(xp, DOMAINS["bets"].check(xp, "bets", bets), xp.float64)
 
 
 def _gains(xp: Any, loss: Array, rate: Array, risk: Array, bets: Array) -> Array:
@@ -316,20 +212,8 @@ def _added(xp: Any, before: Array, step: Array) -> Array:
 
 
 def _mean_bound(xp: Any, drops: Array, bets: Array, rate: Array, error: Array, tokens: Array, kind: Any) -> Array:
-    """Return S/t with the S of :func:`audit_bound`, from Σ log(1 - bet · loss) (..., T, J).
-
-    In U = πS, log Σ exp(bet · U + drop) is convex and rises, so Newton's method from the right stays right of its root.
-    """
-    limit = (-xp.log(error) * (1.0 + _SLACK))[..., None]
-    bets, count = bets[..., None, :], drops.shape[-1]
-    total = xp.min((limit[..., None] + math.log(count) - drops) / bets, axis=-1)
-    for _ in range(_STEPS):
-        powers = bets * total[..., None] + drops
-        top = xp.max(powers, axis=-1, keepdims=True)
-        weights = xp.exp(powers - top)
-        value = top[..., 0] + xp.log(xp.mean(weights, axis=-1))
-        slope = xp.sum(weights * bets, axis=-1) / xp.sum(weights, axis=-1)
-        total = total - (value - limit) / slope
-    total, audited = total * (1.0 + _SLACK), rate[..., None] * tokens
+    """Return S/t with the S of :func:`audit_bound`, from Σ log(1 - bet · loss) (..., T, J), in U = πS."""
+    total = crossing(xp, drops, bets[..., None, :], error[..., None]) * (1.0 + SLACK)
+    audited = rate[..., None] * tokens
     below = total < audited
     return upward(xp, xp.where(below, total / xp.where(below, audited, 1.0), 1.0), kind)

@@ -1,21 +1,8 @@
 """One bill for a position, and for a whole round: what skipping and distorted messages add to the distance from p.
 
-A draft d is skipped with probability s_d. Otherwise the server accepts it by the exact q_d. It replaces a rejected
-draft from r̂⁽ᵈ⁾ = (p - q̂⁽ᵈ⁾)⁺, normalised, where q̂⁽ᵈ⁾ is what the server decoded: truncated, quantised, or both.
-
-======== ==================================================================== ====
-symbol   name                                                                 unit
-======== ==================================================================== ====
-q̂⁽ᵈ⁾     ``decoded``, what the server knows of q if the draft is d            1
-Δ⁽ᵈ⁾     ``deviation``, TV(q, q̂⁽ᵈ⁾): the device knows it                      1
-T        TV(q, p), the probability that a draft is rejected if all are sent   1
-S        Σ_d q_d (1 - s_d) β_d, the probability that a draft is rejected      1
-A        Σ_d q_d s_d, the probability that a draft is skipped                 1
-======== ==================================================================== ====
-
-The bill of a position is Σ_d q_d s_d β_d + Σ_d q_d (1 - s_d) β_d TV(r, r̂⁽ᵈ⁾). A bonus token is drawn from p and costs
-0. The bills of the positions of a text, with the prefixes that the system itself reaches, bound the total variation of
-the whole text: see the claims ``skipping.bill*``.
+A draft d is skipped with probability s_d, else verified with q_d and replaced from r̂⁽ᵈ⁾ = (p - q̂⁽ᵈ⁾)⁺, normalised.
+q̂⁽ᵈ⁾ is ``decoded``, Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾) ``deviation``, T = TV(q, p), S = Σ q (1 - s) β and A = Σ q s. The bonus costs
+0.
 """
 
 from __future__ import annotations
@@ -30,37 +17,9 @@ from hlmtheory.truncation.reconstruction import NOISE
 
 
 def position_bill(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return the bill of a position: a bound on the total variation between the emitted token's law and p.
+    """Return the bill, a bound on TV(law, p), rounded up: Σ_d q_d s_d β_d + Σ_d q_d (1 - s_d) β_d TV(r, r̂⁽ᵈ⁾).
 
-    The bill, which is new, is Σ_d q_d s_d β_d + Σ_d q_d (1 - s_d) β_d TV(r, r̂⁽ᵈ⁾). :func:`truncated_step_risk` is its
-    value where q̂⁽ᵈ⁾ is truncated as in cu-hlm (15). It is the total variation itself if nothing is
-    distorted, or if nothing is skipped at a loss and the server decodes the same q̂ for every draft.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    skip : array, shape (..., V) or broadcastable to it
-        Probability s_d in [0, 1] that draft d skips verification, or true and false.
-    decoded : array, shape (..., V, V) or (..., 1, V)
-        q̂⁽ᵈ⁾ in row d, or one row for all drafts.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, TV(q, p)], rounded up to the caller's type. Where r̂⁽ᵈ⁾ is 0/0 (TV(q̂⁽ᵈ⁾, p) ≤ 2^-44), any token may be
-        drawn, so TV(r, r̂⁽ᵈ⁾) is taken as 1.
-
-    Raises
-    ------
-    ValueError
-        If a row is no distribution, a skip probability is outside [0, 1], or the shapes do not match.
-
-    Examples
-    --------
-    >>> p, q = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
-    >>> float(position_bill(p, q, skip=0.5, decoded=[[0.625, 0.1875, 0.1875]]))
-    0.09375
+    ``decoded`` has a row (..., V, V) for each draft, or one (..., 1, V). Where r̂⁽ᵈ⁾ is 0/0, TV(r, r̂⁽ᵈ⁾) counts as 1.
     """
     xp, kind, p, q, s, known = position_arrays(target, draft, skip, decoded)
     lost = excess(xp, q, p)  # q β
@@ -70,34 +29,7 @@ def position_bill(target: Array, draft: Array, skip: Array, decoded: Array) -> A
 
 
 def bill_bound(target: Array, draft: Array, skip: Array, deviation: Array) -> Array:
-    """Return an upper bound on the bill of a position from Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾) in place of q̂⁽ᵈ⁾.
-
-    The bound, which is new, is Σ_d q_d s_d β_d + Σ_d q_d (1 - s_d) β_d min(1, Δ⁽ᵈ⁾/T). With the largest Δ of the drafts
-    that may be sent it is at most Σ q s β + min(S, (S/T) max_d Δ⁽ᵈ⁾).
-
-    Parameters
-    ----------
-    target, draft, skip
-        See :func:`position_bill`.
-    deviation : array, shape (..., V) or broadcastable to it
-        Δ⁽ᵈ⁾ in [0, 1] for each draft, or one for all; 0 for a distribution that is sent in full.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, TV(q, p)], rounded up to the caller's type.
-
-    Raises
-    ------
-    ValueError
-        If a row is no distribution, a probability is outside [0, 1], or the shapes do not match.
-
-    Examples
-    --------
-    >>> p, q = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
-    >>> float(bill_bound(p, q, skip=0.5, deviation=0.0625))
-    0.09375
-    """
+    """Return an upper bound on the bill, rounded up: Σ_d q_d s_d β_d + Σ_d q_d (1 - s_d) β_d min(1, Δ⁽ᵈ⁾/T)."""
     xp, kind, p, q, s = pair_and_skip(target, draft, skip)
     lost = excess(xp, q, p)
     delta = _deviation(xp, deviation, lost)

@@ -1,11 +1,7 @@
-"""A skip threshold by conformal risk control: held-out prompts guarantee E[risk of the next prompt] ≤ ε.
+"""A skip threshold by conformal risk control (angelopoulos2022crc): E[risk of the next prompt] ≤ ε.
 
-The rule is that of angelopoulos2022crc. The losses L_i(λ) must not decrease as the threshold λ rises, and must be at
-most B. The rule takes the largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε. The held-out prompts and the next
-prompt must be exchangeable. The tokens of one prompt may depend on each other in any way, and no line is fitted.
-
-Texts of one prompt are not exchangeable with those of the next one, so n counts prompts: the loss of a prompt with
-several texts is the mean of their losses, which does not decrease as λ rises and is at most B.
+The rule takes the largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε; L_i must not fall as λ rises, nor exceed B.
+Prompts must be exchangeable; tokens of a prompt may depend on each other, and its texts count once, by their mean.
 """
 
 from __future__ import annotations
@@ -36,18 +32,9 @@ _PROMPT = Domain(
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A calibrated threshold.
+    """A calibrated threshold λ̂: skip where u ≤ λ̂; -inf if no threshold is safe.
 
-    Attributes
-    ----------
-    threshold : float
-        λ̂: skip verification if the uncertainty is at most λ̂. -inf (skip nothing) if no threshold of the grid is safe.
-    empirical_risk : float
-        Mean loss of the held-out prompts at λ̂; 0 if nothing is skipped.
-    corrected_risk : float
-        (Σ L_i(λ̂) + B)/(n + 1), at most the allowed risk.
-    prompts : int
-        n, the number of held-out prompts.
+    ``corrected_risk`` = (Σ L_i(λ̂) + B)/(n + 1), at most the allowed risk; ``prompts`` is n.
     """
 
     threshold: float
@@ -121,38 +108,11 @@ def _tokens(name: str, tokens: Array) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: Array) -> Array:
-    """Return the loss of each prompt at each threshold: Σ_t β_t 1{u_t ≤ λ} over its tokens.
+    """Return the loss (n, L) of each prompt at each threshold, Σ_t β_t 1{u_t ≤ λ}, in [0, T].
 
-    Take u and β at every position of a sequence of the *target* model. Then the threshold enters the losses through
-    the indicator alone, so the losses never decrease as the threshold rises. Along the sequences of the hybrid system
-    they could decrease. The mean loss is the sum of the one-step total variations, which bounds the total variation
-    of whole responses (claim ``skipping.sequence``).
-
-    Parameters
-    ----------
-    uncertainty : array, shape (n, T)
-        u of each token. Any finite score works, if a smaller score means that the draft is skipped first.
-    rejection_by_token : array, shape (n, T)
-        β of each token, in [0, 1]; 0 beyond the end of a shorter sequence.
-    thresholds : array, shape (L,)
-        Finite and rising, also after rounding to the floating dtype of the uncertainty. The comparison uses that dtype,
-        as ``u <= λ`` with a Python number λ does. So a u equal to a threshold is treated here as it is in use.
-
-    Returns
-    -------
-    array, shape (n, L)
-        In [0, T]. Pass ``bound=T`` to :func:`calibrate_threshold`, however small the losses of these prompts are.
-        Losses divided by T are risks per token; for these pass ``bound=1``.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain or the shapes do not match.
-
-    Examples
-    --------
-    >>> threshold_losses([[0.1, 0.4]], [[0.25, 0.5]], [0.0, 0.2, 0.4]).tolist()
-    [[0.0, 0.25, 0.75]]
+    Take u and β (n, T) along texts of the *target* model; a shorter text has β = 0 beyond its end. Thresholds are
+    compared in the type of u, as in use. The mean loss bounds the total variation of whole texts
+    (``skipping.sequence``).
     """
     xp, u, beta, grid = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
@@ -173,46 +133,11 @@ def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: 
 def calibrate_threshold(
     losses: Array, thresholds: Array, *, risk: float, bound: float, prompt: Array | None = None
 ) -> Calibration:
-    """Return the largest threshold for which the expected loss of the next prompt is at most ``risk``.
+    """Return the largest threshold with E[loss of the next prompt] ≤ ``risk``, from losses (n, L) in [0, ``bound``].
 
-    Parameters
-    ----------
-    losses : array, shape (n, L)
-        Loss of each held-out prompt at each threshold, in [0, B] and not decreasing along a row; see
-        :func:`threshold_losses`. If nothing is skipped, the loss is 0. With ``prompt`` there may be several rows for
-        one prompt.
-    thresholds : array, shape (L,)
-        Finite and rising. Choose them without using the losses.
-    risk : float
-        ε > 0.
-    bound : float
-        B, an upper bound on the loss of every prompt, the next one included. It follows from the definition of the
-        loss, not from the observed losses: a sum over T tokens has B = T. Do not clip the sum to 1, because the mean
-        of the clipped sum does not bound the total variation.
-    prompt : integer array, shape (n,), optional
-        The prompt of each row. Needed where a prompt has several texts: n is then the number of prompts, and the loss
-        of a prompt is the mean over its rows. Without it each row is a prompt of its own.
-
-    Returns
-    -------
-    Calibration
-        E[L_{n+1}(λ̂)] ≤ ε, in expectation over the held-out prompts and the next prompt; claim ``skipping.calibrated``.
-
-    Raises
-    ------
-    ValueError
-        If n + 1 < B/ε: then even losses of 0 do not suffice; the message gives the smallest sufficient n. Also if a
-        loss is outside [0, B], the losses decrease along a row, the thresholds do not rise, ε or B is not positive,
-        ``prompt`` is not whole numbers, or the shapes do not match.
-
-    Examples
-    --------
-    >>> losses = [[0.0, 0.5], [0.0, 0.25], [0.0, 0.0]]  # means over tokens, so at most 1
-    >>> found = calibrate_threshold(losses, [0.1, 0.2], risk=0.25, bound=1.0)
-    >>> found.threshold, found.corrected_risk
-    (0.1, 0.25)
-    >>> calibrate_threshold(losses, [0.1, 0.2], risk=0.5, bound=1.0, prompt=[7, 7, 8]).prompts
-    2
+    ``bound`` follows from the loss's definition, not from what was seen: a sum over T tokens has T. With ``prompt``
+    (n,) a prompt may have several rows, which count as their mean. Raises if n + 1 < bound/risk
+    (``skipping.calibrated``).
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
@@ -239,30 +164,7 @@ def calibrate_threshold(
 
 
 def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
-    """Return the leave-one-out risk: the mean loss of a prompt at the threshold calibrated on the other n prompts.
-
-    Parameters
-    ----------
-    losses : array, shape (..., n + 1, L)
-        See :func:`calibrate_threshold`.
-    risk, bound : array, shape (...)
-        ε and B.
-
-    Returns
-    -------
-    array, shape (...)
-        (1/(n+1)) Σ_i L_i(λ̂ without prompt i), at most ε.
-
-    Raises
-    ------
-    ValueError
-        If a loss is outside [0, B], the losses decrease along a row, or ε or B is not positive.
-
-    Examples
-    --------
-    >>> float(held_out_risk([[0.0, 0.5], [0.0, 0.25]], 0.75, 1.0))
-    0.375
-    """
+    """Return (1/(n+1)) Σ_i L_i(λ̂ of the other n prompts), from losses (..., n + 1, L); at most ε."""
     xp, table, wanted, most = arrays("risk", "bound", losses=losses, risk=risk, bound=bound)
     TARGET.check(xp, "risk", wanted)
     LARGEST.check(xp, "bound", most)

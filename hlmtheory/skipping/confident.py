@@ -1,9 +1,7 @@
-"""A skip threshold whose mean loss is at most ε with confidence 1 - δ over the calibration prompts.
+"""A skip threshold whose mean loss is at most ε with confidence 1 - δ over the calibration prompts (bates2021rcps).
 
-:func:`hlmtheory.skipping.calibrate_threshold` bounds the mean over all calibrations, of which many may be above ε.
-Here a calibration is above ε with probability δ at most, as in the risk-controlling prediction sets of bates2021rcps.
-The evidence at a threshold is the wealth Π (1 + λ(ε - L_i)) of :func:`audit_wealth` without audits, averaged over
-fixed bets. It does not depend on the order of the prompts, and uses that most losses are far below 1.
+The evidence at a threshold is the wealth Π (1 + λ(ε - L_i)) of :func:`audit_wealth` without audits, the mean over fixed
+bets: it does not depend on the order of the prompts, and uses that most losses are far below 1.
 """
 
 from __future__ import annotations
@@ -41,19 +39,9 @@ PROMPTS = 4
 
 @dataclass(frozen=True, slots=True)
 class ConfidentThreshold:
-    """A threshold that was calibrated with confidence.
+    """A threshold that was calibrated with confidence; -inf if no threshold has enough evidence.
 
-    Attributes
-    ----------
-    threshold : float
-        λ̂: skip verification if the uncertainty is at most λ̂. -inf (skip nothing) if no threshold has enough evidence.
-    empirical_risk : float
-        Mean loss of the calibration prompts at λ̂; 0 if nothing is skipped.
-    prompts : int
-        n.
-    prompts_needed : float
-        About how many prompts with losses like those at the lowest threshold give enough evidence for it; infinite if
-        no number does. At least what any rule needs without a loss, log(1/δ)/(-log(1 - ε)).
+    ``prompts_needed`` is about how many prompts with losses like those at the lowest threshold give evidence for it.
     """
 
     threshold: float
@@ -65,39 +53,9 @@ class ConfidentThreshold:
 def confident_threshold(
     losses: Array, thresholds: Array, *, risk: float, error: float = 0.05, prompt: Array | None = None
 ) -> ConfidentThreshold:
-    """Return the largest threshold whose mean loss is at most ``risk`` with confidence 1 - ``error``.
+    """Return the largest threshold with P(E[L(λ̂)] ≥ risk) ≤ error (``skipping.confident``).
 
-    Parameters
-    ----------
-    losses : array, shape (n, L)
-        Loss in [0, 1] of each calibration prompt at each threshold, not decreasing along a row; see
-        :func:`threshold_losses`. The prompts are independent draws of the prompts to come.
-    thresholds : array, shape (L,)
-        Finite and rising. Choose them without using the losses.
-    risk : float
-        ε in (0, 1).
-    error : float
-        δ in (0, 1).
-    prompt : integer array, shape (n,), optional
-        The prompt of each row, where a prompt has several texts; see :func:`calibrate_threshold`. Texts of one prompt
-        are not independent, so their mean counts once.
-
-    Returns
-    -------
-    ConfidentThreshold
-        P(E[L(λ̂)] ≥ ε) ≤ δ over the calibration prompts; claim ``skipping.confident``.
-
-    Raises
-    ------
-    ValueError
-        If a loss is outside [0, 1], the losses decrease along a row, the thresholds do not rise, there is no prompt,
-        ``prompt`` is not a whole number for each row, or ε or δ is not in (0, 1).
-
-    Examples
-    --------
-    >>> found = confident_threshold([[0.0, 0.5]] * 20, [0.1, 0.2], risk=0.25)
-    >>> found.threshold, found.empirical_risk, found.prompts
-    (0.1, 0.0, 20)
+    ``losses`` (n, L) lie in [0, 1] and do not fall along a row; ``prompt`` is as in :func:`calibrate_threshold`.
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, upward, widest
-from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, Domain, flag, leading_dimensions
+from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, Domain, leading_dimensions
 from hlmtheory._quantities import positive
 from hlmtheory._simplex import quotient
 
-_SEARCH = 40  # steps of the ternary search in 1/s; the last interval is 1e-7 long, and the minimum is flat
 _EDGES = {64: 1e-12, 32: 1e-6}  # by bits: a grid point this close to an end of I counts as the end
 
 LINE = {
@@ -27,13 +26,6 @@ class Thresholds(NamedTuple):
 
     risk_averse: Array
     risk_prone: Array
-
-
-class BestBound(NamedTuple):
-    """The smallest Hölder bound and its exponent s."""
-
-    bound: Array
-    exponent: Array
 
 
 def skip_thresholds(slope: Array, intercept: Array, *, non_acceptance: Array) -> Thresholds:
@@ -105,29 +97,9 @@ def rejection_risk(cell_probabilities: Array, slope: Array, intercept: Array, *,
 
 
 def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, *, non_acceptance: Array) -> Array:
-    """Return the papers' R as a sum over the points 0, 1/M, …, 1, the possible values of a sampled u.
+    """Return the papers' R as a sum over u = 0, 1/M, …, 1 with probabilities ``mass`` (..., M + 1).
 
-    Parameters
-    ----------
-    mass : array, shape (..., M + 1)
-        Probabilities of u = 0, 1/M, …, 1; M is 1 or more.
-    slope, intercept, non_acceptance : array, shape (...)
-        a > 0, b and Δ.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, Δ]. A point within 1e-12 of an end of I, measured in β, counts as inside (1e-6 if an input is float32).
-
-    Raises
-    ------
-    ValueError
-        If ``mass`` is not a distribution or has one entry, or a, b or Δ is outside its domain.
-
-    Examples
-    --------
-    >>> float(rejection_risk_discrete([0.25, 0.5, 0.25], 1.0, 0.0, non_acceptance=0.5))
-    0.25
+    A point within 1e-12 of an end of I, measured in β, counts as inside (1e-6 if an input is float32).
     """
     xp, kind, f, g, _ = _points(mass, slope, intercept, non_acceptance)
     return in_kind(xp, xp.sum(f * g, axis=-1), kind)
@@ -169,94 +141,8 @@ def holder_bound(
 def holder_bound_discrete(
     mass: Array, slope: Array, intercept: Array, *, non_acceptance: Array, exponent: Array = 2.0
 ) -> Array:
-    """Return Hölder's bound on :func:`rejection_risk_discrete`: (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
-
-    The closed form of the first factor in :func:`holder_bound` is not valid for a sum. For M = 1, all mass at u = 1,
-    a = Δ = 1 and b = 0 it would give 1/√3, but the risk is 1.
-
-    Parameters
-    ----------
-    mass, slope, intercept, non_acceptance
-        See :func:`rejection_risk_discrete`.
-    exponent : array, shape (...)
-        s, 1 to ∞.
-
-    Returns
-    -------
-    array, shape (...)
-        The bound.
-
-    Raises
-    ------
-    ValueError
-        See :func:`rejection_risk_discrete`; also if s is below 1.
-
-    Examples
-    --------
-    >>> round(float(holder_bound_discrete([0.25, 0.5, 0.25], 1.0, 0.0, non_acceptance=1.0)), 6)
-    0.684653
-    """
+    """Return a bound on :func:`rejection_risk_discrete`, rounded up: (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}."""
     return upward(*_bound_discrete(mass, slope, intercept, non_acceptance, exponent))
-
-
-def best_holder_bound(
-    cell_probabilities: Array, slope: Array, intercept: Array, *, non_acceptance: Array, discrete: bool = False
-) -> BestBound:
-    """Return the smallest of Hölder's bounds over all exponents s.
-
-    The logarithm of a norm ‖·‖_s is convex in 1/s (Lyapunov). So the logarithm of the product of two norms is convex
-    in 1/s too, and a ternary search finds its minimum.
-
-    Parameters
-    ----------
-    cell_probabilities : array, shape (..., m)
-        Those of :func:`rejection_risk`, or, if ``discrete``, the ``mass`` of
-        :func:`rejection_risk_discrete`.
-    slope, intercept, non_acceptance : array, shape (...)
-        a > 0, b and Δ.
-    discrete : bool
-        Whether u takes only the values 0, 1/M, …, 1.
-
-    Returns
-    -------
-    BestBound
-        ``bound`` (...) and ``exponent`` (...).
-
-    Raises
-    ------
-    ValueError
-        See :func:`holder_bound` and :func:`holder_bound_discrete`.
-
-    Examples
-    --------
-    >>> best = best_holder_bound([0.0, 1.0], 1.0, 0.0, non_acceptance=1.0, discrete=True)
-    >>> float(best.bound)
-    1.0
-    """
-    of = _bound_discrete if flag("discrete", discrete) else _bound
-    line = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
-    xp, given, *_ = arrays(cell_probabilities=cell_probabilities, **line)
-    _CELLS.check(xp, "cell_probabilities", _SUPPORT.check(xp, "cell_probabilities", given) if discrete else given)
-
-    def bound(inverse: Array) -> Array:
-        exponent = xp.where(inverse > 0, 1.0 / xp.where(inverse > 0, inverse, 1.0), xp.inf)
-        found: Array = of(cell_probabilities, slope, intercept, non_acceptance, exponent)[1]
-        return found
-
-    _, first, kind = of(cell_probabilities, slope, intercept, non_acceptance, 2.0)
-    zero = xp.zeros_like(first)
-    low, high = zero, zero + 1.0
-    for _ in range(_SEARCH):
-        left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
-        falls = bound(left) > bound(right)
-        low, high = xp.where(falls, left, low), xp.where(falls, high, right)
-    best, place = bound(zero), zero
-    for inverse in (zero + 1.0, (low + high) / 2.0):
-        value = bound(inverse)
-        place = xp.where(value < best, inverse, place)
-        best = xp.where(value < best, value, best)
-    exponent = xp.where(place > 0, 1.0 / xp.where(place > 0, place, 1.0), xp.inf)
-    return BestBound(upward(xp, best, kind), in_kind(xp, exponent, kind))
 
 
 def _bound(

@@ -1,9 +1,4 @@
-"""Loss of a whole text from the overlap of two distributions; it lies in [0, 1] for texts of every length.
-
-Given the prefix, S is the distribution of the system's next token and p that of the target model's. Skipping removes
-the share σ = Σ_v q_v s_v β_v / TV(q, p) of the rejection probability. For every token x,
-min(1, S_x/p_x) = 1 - σ (1 - q_x/p_x)⁺.
-"""
+"""Loss of a whole text from the overlap of two distributions; it lies in [0, 1] for texts of every length."""
 
 from __future__ import annotations
 

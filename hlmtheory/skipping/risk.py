@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, in_kind, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions
+from hlmtheory._array import Array, arrays, in_kind, widest
+from hlmtheory._domains import UNIT_INTERVAL, entry_for_each, leading_dimensions
 from hlmtheory._simplex import distributions, excess, skip_probabilities
 from hlmtheory.skipping.holder import edge, line
 
 
 class SurrogateGap(NamedTuple):
-    """The exact rejection risk of a threshold, the papers' R, and their difference in two parts, from the same tokens.
+    """Means over tokens with ``exact`` = ``surrogate`` + ``below`` + ``misfit``.
 
-    ``exact`` = ``surrogate`` + ``below`` + ``misfit``. All four are means over all tokens:
-
-    - ``exact``: β of the skipped tokens.
-    - ``surrogate``: a u + b of the tokens in I.
-    - ``below``: β of the tokens below -b/a, which are skipped but omitted from R.
-    - ``misfit``: β - (a u + b) of the tokens in I.
-
-    A u at an end of I counts as inside despite rounding, as in :func:`rejection_risk_discrete`.
+    ``exact``: β of the skipped tokens. ``surrogate``: a u + b of those in I. ``below``: β of those below -b/a, which R
+    omits. ``misfit``: β - (a u + b) of those in I.
     """
 
     exact: Array
@@ -63,45 +57,6 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     return in_kind(xp, xp.clip(xp.sum(s * excess(xp, q, p), axis=-1), max=1.0), kind)  # q β = (q - p)⁺
 
 
-def sequence_risk(step_risks: Array) -> Array:
-    """Return a bound on the total variation of whole responses: the mean over prompts of Σ_t TV_t, clipped to 1.
-
-    The sum of a prompt is not clipped before the mean, because E[min(1, Σ)] is not a bound.
-
-    Parameters
-    ----------
-    step_risks : array, shape (..., N, T)
-        One-step total variations along N sequences, in [0, 1]; 0 beyond the end of a shorter sequence. The sequences
-        come from the target model or from the hybrid system. Sequences of the draft model are not valid, because they
-        may miss the prefixes at which the system errs. If the policy has a state that lasts from token to token (a
-        running average, a budget), only sequences of the hybrid system are valid.
-
-    Returns
-    -------
-    array, shape (...)
-        An estimate from the N sequences, in [0, 1]. Its expectation before the clip is the bound.
-
-    Raises
-    ------
-    ValueError
-        If a risk is outside [0, 1], or there are no sequences.
-
-    Examples
-    --------
-    >>> float(sequence_risk([[0.25, 0.0], [0.25, 0.5]]))
-    0.5
-    """
-    xp, risks = arrays(step_risks=step_risks)
-    kind = widest(xp, UNIT_INTERVAL.check(xp, "step_risks", risks))
-    risks = in_kind(xp, risks, xp.float64)
-    if risks.ndim < 2 or not risks.shape[-2]:
-        raise DomainError(
-            f"step_risks must have axes of sequences and tokens; got shape {tuple(risks.shape)}; "
-            "one sequence is one row"
-        )
-    return upward(xp, xp.clip(xp.mean(xp.sum(risks, axis=-1), axis=-1), max=1.0), kind)
-
-
 def non_acceptance(target: Array, draft: Array) -> Array:
     """Return Δ = P(p_d < q_d) for a draft d drawn from q: the probability that it *can* be rejected.
 
@@ -135,30 +90,9 @@ def non_acceptance(target: Array, draft: Array) -> Array:
 def surrogate_gap(
     uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, *, non_acceptance: Array
 ) -> SurrogateGap:
-    """Return the exact risk at the risk-prone threshold, the papers' R, and the two parts of their gap.
+    """Return the exact risk at the risk-prone threshold (Δ - b)/a, the papers' R, and the two parts of their gap.
 
-    Parameters
-    ----------
-    uncertainty, rejection_by_token : array, shape (..., n)
-        u and β of n tokens, in [0, 1].
-    slope, intercept, non_acceptance : array, shape (...)
-        a > 0, b and Δ; the threshold is (Δ - b)/a.
-
-    Returns
-    -------
-    SurrogateGap
-        Four arrays (...): ``exact`` = ``surrogate`` + ``below`` + ``misfit``.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain, or the shapes do not match.
-
-    Examples
-    --------
-    >>> gap = surrogate_gap([0.0, 0.5, 1.0], [0.25, 0.25, 1.0], 1.0, -0.25, non_acceptance=0.5)
-    >>> [round(float(part), 4) for part in gap]
-    [0.1667, 0.0833, 0.0833, 0.0]
+    ``uncertainty`` and ``rejection_by_token`` (..., n) are u and β of n tokens.
     """
     xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
     near = edge(*arrays(u=uncertainty, a=slope, b=intercept, delta=non_acceptance))

@@ -1,8 +1,7 @@
-"""The law of whole texts of a system that decodes in rounds, for short Markov chains: all outcomes are enumerated.
+"""The law of whole texts of a system that decodes in rounds, for short Markov chains, by enumeration.
 
-A round has K = ``DRAFTS`` drafts. Each is skipped or verified. The first one that is rejected is replaced and ends the
-round. After K kept drafts the server adds a bonus token from p. Every text begins after token 0, and has ``LENGTH``
-tokens; the last round is cut off there.
+A round has ``DRAFTS`` drafts, each skipped or verified; the first rejected one is replaced and ends it, and after all
+are kept comes a bonus token from p. Texts begin after token 0 and have ``LENGTH`` tokens; the last round is cut off.
 """
 
 from __future__ import annotations
@@ -19,17 +18,7 @@ DRAFTS, LENGTH = 2, 3
 
 
 class _Chain:
-    """Matrices of a chain, each for the token before.
-
-    Attributes
-    ----------
-    target, draft, skip : array, shape (..., V, V)
-    decoded : array, shape (..., V, D, V)
-    keep : array, shape (..., V, V)
-        Probability that the draft is v and is kept.
-    replace : array, shape (..., V, V)
-        Probability that the draft is rejected and replaced by v.
-    """
+    """Matrices (..., V, V) for the token before; ``keep`` and ``replace`` are joint with the emitted token v."""
 
     def __init__(self, target_chain: Array, draft_chain: Array, skip_chain: Array, decoded_chain: Array) -> None:
         xp, _, p, q = distributions(target_chain=target_chain, draft_chain=draft_chain)

@@ -1,8 +1,4 @@
-"""The risk of a set of texts: what the losses of some prompts say about the next one.
-
-The mean of :func:`overlap_risk` over the target model's texts bounds the total variation of a whole text. From n texts
-this mean is known up to an interval. The losses lie in [0, 1], so the interval holds for every n and every law.
-"""
+"""The risk of a set of texts: what the losses of some prompts, in [0, 1], say about the next one, for every n."""
 
 from __future__ import annotations
 
@@ -33,19 +29,9 @@ TEXTS = 8  # of the claim
 
 @dataclass(frozen=True, slots=True)
 class TextRisk:
-    """The risk of a set of texts; every array has the shape (...).
+    """The risk of n = ``texts`` texts: the mean loss, the interval (low, high), and (Σ L + 1)/(n + 1).
 
-    Attributes
-    ----------
-    mean : array
-        Mean loss of the texts.
-    low, high : array
-        Interval of the expected loss of a text: each end is wrong with probability at most error/2. ``high`` bounds the
-        total variation between the law of the system's texts and the target model's.
-    corrected : array
-        (Σ L + 1)/(n + 1), which :func:`calibrate_threshold` compares with ε.
-    texts : int
-        n.
+    Each end is wrong with probability at most error/2; ``high`` bounds the TV of the text's law from the target's.
     """
 
     mean: Array

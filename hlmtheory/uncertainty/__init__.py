@@ -16,11 +16,8 @@ u_th       ``threshold``: skip where u ≤ u_th                   1         (...
 a, b       slope and intercept of β = a u + b                   1         number
 ========== ==================================================== ========= ===========
 
-M tokens are drawn, each at its own temperature θ ~ U[0, θmax]; u is the share that differs from the draft. As θ → 0
-the perturbed row tends to the uniform distribution over the largest logits, usually a single one; θmax = 0 means this
-limit. A logit of -inf is a masked entry, such as an unused id: its probability is 0 at every θ. Everything is computed
-in float64 from logits of any finite size. Binomial probabilities are computed by scipy on the host, and returned in the
-library and type of the input.
+M tokens are drawn, each at its own temperature θ ~ U[0, θmax]; u is the share that differs from the draft. θmax = 0
+means the limit, uniform over the largest logits. A logit of -inf is a masked entry, of probability 0 at every θ.
 """
 
 from __future__ import annotations

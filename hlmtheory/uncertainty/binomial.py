@@ -28,35 +28,9 @@ _DOMAINS = {
 
 
 def skip_probability(expected: Array, threshold: Array, draws: Array = DRAWS) -> Array:
-    """Return the probability that the sampled uncertainty is at most the threshold: P(Binomial(M, E[u]) ≤ M u_th).
+    """Return P(sampled uncertainty ≤ threshold) = P(Binomial(M, E[u]) ≤ M u_th), the skip rule cu-hlm (10).
 
-    Given z and d, the M pairs of temperature and sample are i.i.d., and each sample differs from d with probability
-    E[u].
-
-    Parameters
-    ----------
-    expected : array, shape (...)
-        E[u], from :func:`expected_uncertainty` or :func:`vocabulary_uncertainty`.
-    threshold : array, shape (...)
-        u_th, any finite number. Below 0 no draft is skipped; at 1 or more every draft is skipped. The comparison with
-        u = j/M uses the dtype of u_th: float32 for a float32 array, float64 for a Python number.
-    draws : integer array, shape (...)
-        M, 1 to 2^52.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1]; the skip rule is cu-hlm (10).
-
-    Raises
-    ------
-    ValueError
-        If E[u] is outside [0, 1], u_th is not finite, or M is not a whole number in 1..2^52.
-
-    Examples
-    --------
-    >>> skip_probability([0.0, 0.5, 1.0], 0.5, 2).tolist()
-    [1.0, 0.75, 0.0]
+    u = j/M is compared in the type of the threshold, so a threshold such as 0.15 keeps its own count.
     """
     return _binomial(False, expected, threshold, draws)
 

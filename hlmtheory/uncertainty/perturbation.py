@@ -128,30 +128,7 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
 
 
 def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
-    """Return the expected uncertainty for every token of the vocabulary as the draft, with 40 softmax passes.
-
-    Parameters
-    ----------
-    logits : array, shape (..., V)
-        Finite, or -inf for a masked entry, whose uncertainty is 1.
-    max_temperature : float
-        See :func:`expected_uncertainty`.
-
-    Returns
-    -------
-    array, shape (..., V)
-        In [0, 1]; decreases as the logit rises. Σ_v (1 - E[u given v]) = 1.
-
-    Raises
-    ------
-    ValueError
-        If a logit is NaN or +inf, a row is all -inf, or θmax is negative or infinite.
-
-    Examples
-    --------
-    >>> vocabulary_uncertainty([1.0, 1.0, 1.0, 1.0]).round(9).tolist()
-    [0.75, 0.75, 0.75, 0.75]
-    """
+    """Return the expected uncertainty (..., V) for every token of the vocabulary as the draft."""
     xp, z = arrays(logits=logits)
     check_logits(xp, z)
     warmest = _warmest(max_temperature)

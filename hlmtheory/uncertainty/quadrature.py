@@ -1,22 +1,7 @@
-"""Means of softmax(z/θ) over θ ~ U[0, θmax]: a quick rule of 40 softmax passes, and a rule with a proven error.
+"""Means of softmax(z/θ) over θ ~ U[0, θmax] by 40 softmax passes.
 
-Let h_v = (max z - z_v)/θmax and φ = θ/θmax. The integrand is f(φ) = e^{-h_d/φ} / Σ_v e^{-h_v/φ}. It is flat as φ → 0,
-where its limit is 0, or 1 over the number of largest logits if d is one of them. It bends once for every scale of the
-gaps. The quick rule puts Gauss nodes on x with φ = x³. So bends at small φ, which have little weight, get few nodes.
-
-The proven rule puts n Gauss nodes on each of PANELS panels of width ln 2 in t, where φ = e^{-t}. At the complex point
-t + is the exponent is β e^{is} with β = 1/φ, and
-
-    |Σ_v e^{-h_v β e^{is}}| = Z(β cos s) |E[e^{-i h β sin s}]| ≥ Z(β cos s) (1 - ½ tan² s · C),
-
-where E is the mean under the softmax at β cos s, and C = Var(β h cos s) = Var(-ln p) is its varentropy. The varentropy
-of V entries is at most ln²(V - 1)/4 + 1 (reeb2015tight). So for all logits f is analytic for tan s < √(2/C), and |f| is
-at most 1/(1 - ½ tan² s · C) there. The bound on f(e^{-t}) e^{-t} on an ellipse around each panel gives the error of
-Gauss's rule (trefethen2013approximation, Theorem 19.3). The integral over the rest, [0, 2^{-PANELS}], is at most its
-length.
-
-A masked entry, h_v = ∞, adds 0 to every sum. The row then acts as the row of the V' < V other entries. The bound on the
-varentropy rises with V, so the bound for V is safe.
+With h_v = (max z - z_v)/θmax and φ = θ/θmax the integrand is e^{-h_d/φ} / Σ_v e^{-h_v/φ}, flat as φ → 0. Gauss nodes
+are on x with φ = x³: bends at small φ, which have little weight, get few nodes.
 """
 
 from __future__ import annotations

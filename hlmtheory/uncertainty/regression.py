@@ -26,26 +26,10 @@ Row = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """The fitted line β = a u + b and its goodness of fit.
+    """The fitted line β = a u + b (cu-hlm (7)) with confidence intervals, and its goodness of fit.
 
-    Attributes
-    ----------
-    slope, intercept : float
-        a and b of cu-hlm (7).
-    r_squared : float or None
-        1 - Σ (β - a u - b)² / Σ (β - mean β)². None if β is constant, because the quotient is 0/0.
-    mse : float
-        Mean squared residual over the fitted points.
-    correlation : float or None
-        Pearson's r of the fitted points; its square is ``r_squared``. None if β is constant.
-    slope_interval, intercept_interval : tuple of float
-        Confidence intervals.
-    points : int
-        Number of fitted points: tokens, or bins that hold a token.
-    clusters : int or None
-        Number of prompts by which the intervals are clustered; None without ``groups``.
-    non_acceptance : float
-        Δ = P(p_d < q_d), the share of *tokens* with β > 0, not 1 - α, which is their mean β.
+    ``r_squared`` and ``correlation`` are None if β is constant. ``points`` are tokens or bins, ``clusters`` prompts or
+    None. ``non_acceptance`` is Δ = P(p_d < q_d), the share of *tokens* with β > 0, not 1 - α.
     """
 
     slope: float

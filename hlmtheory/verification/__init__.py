@@ -20,8 +20,7 @@ A draft v ~ q is accepted with probability 1 - β_v = min(1, p_v/q_v); a rejecte
 token from r. Where q_v = 0 the draft v never occurs and β_v is 0. Where TV(q, p) = 0 nothing is
 rejected, so r does not exist and its entries are all 0.
 
-Rows are divided by their sum in float64, and all computation is in float64. Results are float64 if an
-argument is, else float32. Plain numbers and lists take the library and type of the arrays in the call.
+Results are float64 if an argument is, else float32; plain numbers take the library and type of the arrays in the call.
 """
 
 from __future__ import annotations

@@ -79,30 +79,7 @@ def block_weights(targets: Array, drafts: Array, tokens: Array) -> Array:
 
 
 def block_acceptance(targets: Array, drafts: Array, tokens: Array) -> Array:
-    """Return the probability that each block passes: h_i = S_i/(S_i + 1 - w_i) for i < K, and h_K = w_K.
-
-    Parameters
-    ----------
-    targets, drafts : array, shape (..., K, V)
-        Distributions p and q of each draft, given the drafts before it.
-    tokens : integer array, shape (..., K)
-        The drafts x_1 … x_K.
-
-    Returns
-    -------
-    array, shape (..., K)
-        In [0, 1]. With independent random numbers, the longest block that passes is kept.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, a token is not in 0..V-1, or the shapes do not match.
-
-    Examples
-    --------
-    >>> block_acceptance([[0.25, 0.75], [1.0, 0.0]], [[0.5, 0.5], [0.25, 0.75]], [0, 0]).tolist()
-    [0.3333333333333333, 1.0]
-    """
+    """Return the probability (..., K) that each block passes: h_i = S_i/(S_i + 1 - w_i) for i < K, and h_K = w_K."""
     xp, kind, p, q, weights = _weights(targets, drafts, tokens)
     before, last = weights[..., :-1], weights[..., -1:]
     spare = xp.sum(excess(xp, before[..., None] * p[..., 1:, :], q[..., 1:, :]), axis=-1)

@@ -94,35 +94,9 @@ def acceptance_interval(accepted: Array, examined: Array, error: Array, *, form:
 
 
 def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> RateInterval:
-    """Return the interval of the acceptance probability Σ min(p, q) that a server knows from its decoded draft row.
+    """Return the interval Σ min(p, q̂) ± TV(q, q̂) of the acceptance that a server knows from a decoded row.
 
-    It is Σ min(p, q̂) ± TV(q, q̂), without any error probability. The mean of the ends over the examined drafts is an
-    interval of the mean acceptance probability. It needs no outcomes, so it is narrower than
-    :func:`acceptance_interval` where the decoded rows are accurate.
-
-    Parameters
-    ----------
-    target, decoded : array, shape (..., V)
-        Distributions p and q̂.
-    deviation : array, shape (...)
-        Total variation of q and q̂, or a bound on it, in [0, 1]: Δ_k for the k largest entries
-        (:func:`hlmtheory.truncation.tail_deviation`).
-
-    Returns
-    -------
-    RateInterval
-        Clipped to [0, 1] and rounded outward.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, or the deviation is outside [0, 1].
-
-    Examples
-    --------
-    >>> interval = decoded_acceptance_rate([0.5, 0.5], [0.75, 0.25], 0.125)
-    >>> round(float(interval.lower), 12), round(float(interval.upper), 12)
-    (0.625, 0.875)
+    ``deviation`` (...) is TV(q, q̂) or a bound on it, such as Δ_k. Clipped to [0, 1] and rounded outward.
     """
     xp, kind, p, q = distributions(target=target, decoded=decoded)
     _, _, delta = arrays("deviation", p=p, deviation=deviation)

@@ -53,17 +53,7 @@ FACTOR = positive("give the factor of the acceptance ratio; 1 is lossless")
 
 
 class LossyPrice(NamedTuple):
-    """What a rule buys and what it costs at each position.
-
-    Attributes
-    ----------
-    acceptance : array, shape (...)
-        A, the probability that a draft is kept.
-    distance : array, shape (...)
-        e, the total variation between the token's law and the target's.
-    wasted : array, shape (...)
-        1 - T + e - A: the acceptance that the best rule of the same distance would add; 0 on the line.
-    """
+    """Acceptance A, distance e = TV(law, p), and ``wasted`` = 1 - T + e - A, which is 0 for the best rules."""
 
     acceptance: Array
     distance: Array
@@ -116,29 +106,7 @@ def lossy_price(target: Array, draft: Array, accept: Array, residual: Array | No
 
 
 def relaxed_acceptance(target: Array, draft: Array, factor: Array) -> Array:
-    """Return min(1, c p_v/q_v), the acceptance of each draft; 1 where q_v = 0.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    factor : array, shape (...)
-        c > 0; 1 is lossless.
-
-    Returns
-    -------
-    array, shape (..., V)
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, c is not positive, or the shapes do not match.
-
-    Examples
-    --------
-    >>> relaxed_acceptance([0.25, 0.75], [0.5, 0.5], 1.5).tolist()
-    [0.75, 1.0]
-    """
+    """Return min(1, c p_v/q_v), the acceptance of each draft; 1 where q_v = 0. The factor c = 1 is lossless."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     c = _number(xp, FACTOR, q, "factor", factor)
     below = c * p < q
@@ -146,30 +114,7 @@ def relaxed_acceptance(target: Array, draft: Array, factor: Array) -> Array:
 
 
 def typical_acceptance(target: Array, epsilon: Array, delta: Array) -> Array:
-    """Return 1 for each token with p_v > min(ε, δ exp(-H(p))), else 0: typical acceptance.
-
-    Parameters
-    ----------
-    target : array, shape (..., V)
-        Distribution p.
-    epsilon, delta : array, shape (...)
-        The hard threshold ε and the factor δ of the one that depends on the entropy H, both in [0, 1].
-
-    Returns
-    -------
-    array, shape (..., V)
-        cai2024medusa, Section 2.3.1.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or a threshold is outside [0, 1].
-
-    Examples
-    --------
-    >>> typical_acceptance([0.75, 0.25, 0.0], 0.3, 0.6).tolist()
-    [1.0, 0.0, 0.0]
-    """
+    """Return 1 for each token with p_v > min(ε, δ exp(-H(p))), else 0: typical acceptance, cai2024medusa 2.3.1."""
     xp, kind, p = distributions(target=target)
     hard, soft = _number(xp, UNIT_INTERVAL, p, "epsilon", epsilon), _number(xp, UNIT_INTERVAL, p, "delta", delta)
     entropy = -xp.sum(xp.where(p > 0, p * xp.log(xp.where(p > 0, p, 1.0)), 0.0), axis=-1, keepdims=True)
@@ -177,31 +122,9 @@ def typical_acceptance(target: Array, epsilon: Array, delta: Array) -> Array:
 
 
 def threshold_acceptance(target: Array, single: Array = 1.0, accumulated: Array = 1.0) -> Array:
-    """Return 1 where p_v is at least a threshold, else min(1, p_v/t): SGLang's rule for one draft at a position.
+    """Return 1 where p_v is at least ``single``, else min(1, p_v/``accumulated``): SGLang's rule for one draft.
 
-    Parameters
-    ----------
-    target : array, shape (..., V)
-        Distribution p.
-    single : array, shape (...)
-        ``speculative_accept_threshold_single``, in [0, 1].
-    accumulated : array, shape (...)
-        t, ``speculative_accept_threshold_acc``, in [0, 1]; SGLang takes 1e-9 for a smaller one, and so does this.
-
-    Returns
-    -------
-    array, shape (..., V)
-        SGLang resamples from p without the draft, so give :func:`lossy_price` greedy drafts: a one-hot q.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or a threshold is outside [0, 1].
-
-    Examples
-    --------
-    >>> threshold_acceptance([0.75, 0.25], single=0.7, accumulated=0.5).tolist()
-    [1.0, 0.5]
+    SGLang takes 1e-9 for a smaller ``accumulated``. It resamples from p without the draft: give one-hot drafts.
     """
     xp, kind, p = distributions(target=target)
     least = _number(xp, UNIT_INTERVAL, p, "single", single)
@@ -210,31 +133,7 @@ def threshold_acceptance(target: Array, single: Array = 1.0, accumulated: Array 
 
 
 def top_acceptance(target: Array, top_k: Array, margin: Array = 1.0) -> Array:
-    """Return 1 for each of the m likeliest tokens whose p_v is within a margin of the largest, else 0.
-
-    Parameters
-    ----------
-    target : array, shape (..., V)
-        Distribution p. Of equal ones the lowest index is first.
-    top_k : integer array, shape (...)
-        m in 0..V; TensorRT-LLM's ``relaxed_topk``.
-    margin : array, shape (...)
-        In [0, 1]; ``relaxed_delta``. TensorRT-LLM drafts greedily and emits the likeliest token after a rejection.
-
-    Returns
-    -------
-    array, shape (..., V)
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, m is not in 0..V, or the margin is outside [0, 1].
-
-    Examples
-    --------
-    >>> top_acceptance([0.5, 0.125, 0.375], 2, margin=0.2).tolist()
-    [1.0, 0.0, 1.0]
-    """
+    """Return 1 for each of the m likeliest tokens with p_v within a margin of the largest, else 0: TensorRT-LLM."""
     xp, kind, p = distributions(target=target)
     within = _number(xp, UNIT_INTERVAL, p, "margin", margin)
     count = size_up_to(p.shape[-1]).check(xp, "top_k", arrays(rows=p, top_k=top_k)[2])

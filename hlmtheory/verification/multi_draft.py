@@ -27,32 +27,9 @@ from hlmtheory.verification.tree import DRAFT_COUNT
 
 
 def multi_draft_optimum(target: Array, draft: Array, draft_count: Array) -> Array:
-    """Return the largest probability that one of n independent drafts is accepted, over all exact rules.
+    """Return the most that any exact rule accepts of n independent drafts: 1 + min_H p(H) - q(H)ⁿ, hu2025multidraft.
 
-    1 + min over sets H of tokens of p(H) - q(H)ⁿ, hu2025multidraft. The minimum is at a set of the tokens with the
-    largest q_v/p_v, so it takes a sort.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    draft_count : integer array, shape (...) or broadcastable to it
-        n, drafts that are drawn from q independently, with replacement.
-
-    Returns
-    -------
-    array, shape (...)
-        For n = 1 the acceptance rate Σ min(p, q).
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, n is below 1, or the shapes do not match.
-
-    Examples
-    --------
-    >>> [float(multi_draft_optimum([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], n)) for n in (1, 2, 4)]
-    [0.75, 0.9375, 1.0]
+    The minimum is at a set of the tokens with the largest q_v/p_v, so it takes a sort.
     """
     xp, kind, p, q, n = checked_rows(target, draft, draft_count)
     order = order_descending(xp, quotient(xp, q, p))
@@ -61,30 +38,9 @@ def multi_draft_optimum(target: Array, draft: Array, draft_count: Array) -> Arra
 
 
 def top_draft_optimum(target: Array, draft: Array, draft_count: Array) -> Array:
-    """Return the largest probability that a draft is accepted if n - 1 drafts are sure and one is drawn.
+    """Return the most that is accepted if the n - 1 most probable tokens G are drafts, and one is drawn from q′.
 
-    The sure drafts G are the n - 1 most probable tokens of q; the last one is drawn from q without them, q′. The best
-    rule accepts p(G) + Σ_{v ∉ G} min(p_v, q′_v). It is simple: the drawn draft is tried first, with q′, then the sure
-    ones (``verification.top_drafts``, ``verification.top_drafts_tried``).
-
-    Parameters
-    ----------
-    target, draft, draft_count
-        As for :func:`multi_draft_optimum`. If q has fewer than n tokens with q_v > 0, all of them are drafts.
-
-    Returns
-    -------
-    array, shape (...)
-
-    Raises
-    ------
-    ValueError
-        As :func:`multi_draft_optimum`.
-
-    Examples
-    --------
-    >>> [float(top_draft_optimum([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], n)) for n in (1, 2, 3)]
-    [0.75, 1.0, 1.0]
+    It is p(G) + Σ_{v ∉ G} min(p_v, q′_v), with q′ = q without G, normalised (``verification.top_drafts``).
     """
     xp, kind, p, q, n = checked_rows(target, draft, draft_count)
     p, sure, last = sure_and_drawn(xp, p, q, n)

@@ -194,31 +194,7 @@ def output_distribution(
 
 
 def greedy_output_distribution(target: Array, draft: Array) -> Array:
-    """Return the law of the token that flexspec's Algorithm 2 emits at temperature 1.
-
-    It accepts the draft if it is the argmax a of p, and otherwise samples from p:
-    law_v = q_a 1{v = a} + (1 - q_a) p_v.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Probability rows. Ties of the largest target probability go to the lowest index.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Sums to 1; differs from ``target`` by TV = q_a (1 - p_a).
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or the vocabularies differ.
-
-    Examples
-    --------
-    >>> greedy_output_distribution([0.75, 0.25], [0.5, 0.5]).tolist()
-    [0.875, 0.125]
-    """
+    """Return the law of flexspec's Algorithm 2 at temperature 1: q_a 1{v = a} + (1 - q_a) p_v, a = argmax p."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     top = xp.arange(p.shape[-1], device=p.device) == xp.argmax(p, axis=-1, keepdims=True)
     accepted = xp.sum(xp.where(top, q, 0.0), axis=-1, keepdims=True)

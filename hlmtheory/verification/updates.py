@@ -42,32 +42,9 @@ _LOG_RANGE = -4.0, 41.0  # log s for KL from below _SHARP_FROM to 41 nats, where
 
 
 def acceptance_after_update(acceptance: Array, distance: Array) -> UpdateInterval:
-    """Return the interval of the acceptance rate after an update: α(0) ± TV(p_0, p_v).
+    """Return the interval α(0) ± TV(p_0, p_v) of the acceptance after an update, on a prefix or a mean over prefixes.
 
-    Parameters
-    ----------
-    acceptance : array, shape (...)
-        α(0) in [0, 1] of the draft with version 0, on a prefix or as a mean over prefixes.
-    distance : array, shape (...)
-        TV(p_0, p_v) on the same prefix, or its mean over the same prefixes; or an upper bound on it, such as
-        :func:`largest_distance` of the mean divergence.
-
-    Returns
-    -------
-    UpdateInterval
-        Clipped to [0, 1] and rounded outward; both ends are attained. The lower end is above 0 only if TV < α(0). A
-        mean over each version's own texts is not covered: their prefixes differ too.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside [0, 1] or the shapes do not match.
-
-    Examples
-    --------
-    >>> interval = acceptance_after_update(0.75, 0.125)
-    >>> float(interval.lower), float(interval.upper)
-    (0.625, 0.875)
+    Clipped to [0, 1] and rounded outward; both ends are attained. Each version's own texts are not covered.
     """
     xp, rate, moved = arrays(acceptance=acceptance, distance=distance)
     kind = widest(xp, UNIT_INTERVAL.check(xp, "acceptance", rate), UNIT_INTERVAL.check(xp, "distance", moved))
@@ -77,30 +54,9 @@ def acceptance_after_update(acceptance: Array, distance: Array) -> UpdateInterva
 
 
 def largest_distance(divergence: Array) -> Array:
-    """Return the largest total variation of two distributions whose divergence KL is at most this.
+    """Return the largest TV of two distributions with divergence KL (nats) at most this, rounded up.
 
-    It is at most Pinsker's sqrt(KL/2) and Bretagnolle and Huber's sqrt(1 - exp(-KL)), and attained by two
-    distributions on two tokens. It is concave, so the value at a mean divergence bounds the mean distance.
-
-    Parameters
-    ----------
-    divergence : array, shape (...)
-        KL in nats, 0 or more and finite, in either order of the two distributions.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1], rounded up.
-
-    Raises
-    ------
-    ValueError
-        If a divergence is negative or not finite.
-
-    Examples
-    --------
-    >>> [round(float(d), 4) for d in largest_distance([0.01, 0.5, 2.0])]
-    [0.0707, 0.4856, 0.8652]
+    Attained on two tokens, at most √(KL/2) and √(1 - e^-KL), and concave, so it holds for mean KL and mean distance.
     """
     xp, given = arrays(divergence=divergence)
     kind = widest(xp, _DIVERGENCE.check(xp, "divergence", given))

@@ -10,32 +10,7 @@ from hlmtheory._simplex import distributions, normalised
 
 
 def common_acceptance(target: Array, draft: Array, support: Array) -> Array:
-    """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)).
-
-    It is at most p(A), and may exceed both q(A) and the acceptance rate of q on the whole vocabulary.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q over the target model's vocabulary.
-    support : bool array, shape (..., V)
-        A, the tokens that may be drafted.
-
-    Returns
-    -------
-    array, shape (...)
-        0 where q has no mass on A, since nothing is drafted there.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, or ``support`` is no mask.
-
-    Examples
-    --------
-    >>> float(common_acceptance([0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [True, True, False]))
-    1.0
-    """
+    """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)); 0 where q has no mass on A."""
     xp, target, draft, support = arrays(target=target, draft=draft, support=support)
     xp, kind, p, _ = distributions(target=target, draft=draft)
     kept = on_support(draft, support)[4]

@@ -52,12 +52,6 @@ def online(q: Row, token: int, beta: float, sharpness: float) -> Bounds:
     return [2 * deviation / denominator for deviation in deviations(q)]
 
 
-def online_certified(q: Row, token: int, lower_bound: float) -> Bounds:
-    """Δ_k / (q_d b)."""
-    lost = q[token] * Fraction(lower_bound)
-    return [deviation / lost if lost else float("inf") if deviation else Fraction(0) for deviation in deviations(q)]
-
-
 def top_p(q: Row) -> Row:
     """The mass outside the k largest entries, which must be at most 1 - p."""
     ordered = sorted(q, reverse=True)

@@ -154,14 +154,6 @@ def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
     return {**instance, "top_k": _integers(draw, draft.shape, draft.shape[-1])}
 
 
-@st.composite
-def with_token(draw: st.DrawFn, source: Strategy) -> Instance:
-    """A pair, and the drawn token."""
-    instance = draw(source)
-    draft = instance["draft"]
-    return {**instance, "token": _integers(draw, draft.shape[:-1], draft.shape[-1] - 1)}
-
-
 # ----------------------------------------------------------------------------------------------------- acceptance
 
 

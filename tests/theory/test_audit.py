@@ -99,28 +99,7 @@ def test_no_adversary_makes_a_false_certificate_likelier_than_the_error(audit_pr
     assert largest_error(eager, audit_probability, risk, grid) > error
 
 
-def test_bets_that_follow_the_clock_certify_what_is_false():
-    """Bet while the risk is 0, and hardly while it is 1: a certificate at 5%, always, and always false."""
-    quiet, busy, risk, rate = 60, 20, 0.25, 0.5
-    bets = np.concatenate([np.full(quiet, 0.9), np.full(busy, 1e-9)])
-    slope = bets / (1 / rate - risk)
-    mean_risk = busy / (quiet + busy)
-    assert mean_risk >= risk
-    all_lost = np.concatenate([np.zeros(quiet), np.ones(busy)])  # even if every busy token is audited
-    wealth = np.prod(1 + slope * (risk - all_lost / rate))
-    assert wealth > 1 / 0.05
-    fixed = audit_wealth(all_lost, rate, risk, [0.9])
-    assert fixed[quiet - 1] > -math.log(0.05) > fixed[-1]  # with a fixed bet the certificate is lost again
-
-
 # -------------------------------------------------------------------------------------------------- token by token
-
-
-def test_the_bound_of_one_token_is_of_one():
-    audit = SkipAudit(1.0, 0.5, 0.9)
-    audit.update(0.0)
-    assert float(audit.bound) == pytest.approx(float(audit_bound([0.0, 0.0], 1.0, 0.9)[0]), rel=1e-12)
-    assert float(audit.bound) < 0.5
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -155,11 +134,3 @@ def test_a_certificate_needs_the_fewest_tokens_and_little_more():
     for bets, factor in (((0.999,), 1.01), (BETS, 1.55)):
         needed = 1 + int(np.argmax(audit_wealth(np.zeros(3000), 0.1, 0.02, bets) >= math.log(20)))
         assert least <= needed <= factor * least
-
-
-def test_the_bound_falls_to_the_risk():
-    rng = np.random.default_rng(2)
-    losses = (rng.random(400_000) < 0.1 * 0.01) * 1.0
-    bound = audit_bound(losses, 0.1, 0.05)
-    assert 0.01 < bound[-1] < 0.014
-    assert bound[-1] < bound[40_000] < bound[4_000]

@@ -292,11 +292,3 @@ def test_tensors_beside_lists_are_answered_or_refused_in_words(name):
         for given in ({**call, argument: tensors[argument]}, {**tensors, argument: call[argument]}):
             with suppress(ValueError, TypeError):
                 target(name)(**given)
-
-
-def test_single_coefficients_beside_lists():
-    """Its lists are numpy's, its coefficients torch's; the answer is torch's."""
-    call = VALID_CALLS["surrogate_gap"]
-    given = call | {name: as_tensor(call[name]) for name in ("slope", "intercept", "non_acceptance")}
-    for ours, theirs in zip(target("surrogate_gap")(**given), target("surrogate_gap")(**call), strict=True):
-        assert float(ours) == float(theirs)

@@ -52,7 +52,6 @@ BOUNDS = {
     "distortion_bound_sharp": lambda p, q, u: lattice.distortion_bound_sharp(3, 7),
     "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, non_acceptance=0.7),
     "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, non_acceptance=0.7),
-    "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, non_acceptance=0.7).bound,
     "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
     "distance_bound": lambda p, q, u: -lossless.distance_bound(u, q, 0.9),  # from below: rounded down
     "message_value": lambda p, q, u: shared_seed.message_value(u),
@@ -63,7 +62,6 @@ BOUNDS = {
     "acceptance_after_update": lambda p, q, u: verification.acceptance_after_update(u, q[..., :1]).upper,
     "acceptance_after_update.lower": lambda p, q, u: -verification.acceptance_after_update(u, q[..., :1]).lower,
     "text_distance": lambda p, q, u: lossless.text_distance(u, 5),
-    "sequence_risk": lambda p, q, u: skipping.sequence_risk(u / 16),
     "position_bill": lambda p, q, u: skipping.position_bill(p, q, u, q[:, None, :]),
     "bill_bound": lambda p, q, u: skipping.bill_bound(p, q, u, u),
     "bill_bound_on_device": lambda p, q, u: bill_bound_on_device(q, u, u),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hlmtheory import _domains
 from hlmtheory._array import arrays
-from hlmtheory._domains import SIMPLEX, DomainError, size_up_to
+from hlmtheory._domains import SIMPLEX, DomainError
 
 from .kinds import LIBRARIES, to
 from .strategies import rows, shapes, vocabularies
@@ -76,14 +76,6 @@ def test_the_first_fault_is_named(library, row, fault):
         check(SIMPLEX, to(library, row))
 
 
-def test_sizes_end_at_the_vocabulary():
-    for good in (0, 5, [0, 5]):
-        check(size_up_to(5), good)
-    for bad in (-1, 6, [0, 6]):
-        with pytest.raises(DomainError, match=r"must be a whole number in 0\.\.V with V = 5; got (-1|6)"):
-            check(size_up_to(5), bad)
-
-
 @given(st.data())
 def test_every_row_that_the_strategies_draw_is_one(data):
     check(SIMPLEX, data.draw(rows(data.draw(shapes()), data.draw(vocabularies()))))
@@ -112,9 +104,3 @@ def test_a_stored_softmax_is_admitted_at_the_vocabularies_in_use(dtype, vocabula
         logits = rng.normal(size=(2, vocabulary)) * scale
         weights = np.exp(logits - logits.max(-1, keepdims=True))
         check(SIMPLEX, to("torch", weights / weights.sum(-1, keepdims=True), dtype))
-
-
-def test_vocabularies_must_agree():
-    _domains.same_vocabulary(target=np.zeros((3, 2)), draft=np.zeros((1, 2)))
-    with pytest.raises(DomainError, match=r"target rows have 3 entries, draft rows have 2 entries; cut padded heads"):
-        _domains.same_vocabulary(target=np.zeros((2, 3)), draft=np.zeros((3, 2)))

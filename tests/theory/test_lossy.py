@@ -13,7 +13,6 @@ from scipy.optimize import linprog
 
 from hlmtheory import all_claims
 from hlmtheory.verification import (
-    acceptance_rate,
     lossy_price,
     output_distribution,
     rejection_probability,
@@ -90,11 +89,6 @@ def test_a_relaxed_rule_is_a_rule_of_skips_and_wastes_nothing(pair, factor):
     assert float(total_variation(law, p)) == pytest.approx(float(price.distance), abs=1e-12)
 
 
-def test_a_factor_below_one_wastes_what_it_rejects():
-    price = lossy_price([0.25, 0.75], [0.5, 0.5], relaxed_acceptance([0.25, 0.75], [0.5, 0.5], 0.5))
-    assert [float(one) for one in price] == [0.5, 0.125, 0.375]
-
-
 @given(rows(4, 1), st.integers(0, 3), st.floats(0, 1), st.floats(0.01, 1))
 def test_thresholds_with_greedy_drafts_waste_nothing(one, token, single, accumulated):
     p, q = floats(one[0]), np.eye(4)[token]
@@ -113,27 +107,11 @@ def test_typical_acceptance_wastes_the_rejected_drafts_own_probability():
     assert [float(one) for one in likeliest] == [0.0, 0.375, 0.625]
 
 
-def test_the_thresholds_of_typical_acceptance():
-    p = np.array([0.5, 0.25, 0.25])
-    assert typical_acceptance(p, 1.0, 1.0).tolist() == [1.0, 0.0, 0.0]  # exp(-H) = 2^-1.5
-    assert typical_acceptance(p, 0.2, 1.0).tolist() == [1.0, 1.0, 1.0]
-    assert typical_acceptance(p, 0.25, 1.0).tolist() == [1.0, 0.0, 0.0]  # above the threshold, not at it
-
-
 def test_top_acceptance_takes_both_limits():
     p = [0.5, 0.125, 0.375]
     assert top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
     assert top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
     assert top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
-
-
-def test_a_cascade_that_defers_tokens_can_leave_the_line():
-    """It emits a draft of q that is not deferred, and else a token of p."""
-    p, q, deferred = np.array([0.75, 0.0, 0.25]), np.array([0.5, 0.5, 0.0]), np.array([0, 1, 0])
-    law = q * (1 - deferred) + p * (q @ deferred)
-    line = 1.0 - total_variation(p, q) + total_variation(law, p)
-    assert law[0] == 0.875  # above both q and p
-    assert float(line - acceptance_rate(law, q)) == 0.125
 
 
 # ------------------------------------------------------------------------------------------------------- rounds

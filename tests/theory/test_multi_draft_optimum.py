@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from hlmtheory.verification import acceptance_rate, multi_draft_optimum, top_draft_optimum
-from hlmtheory.verification.tree import sibling_acceptance
 
 from .strategies import grid_rows
 
@@ -81,13 +80,6 @@ def test_one_draft_is_ordinary_acceptance_and_more_drafts_accept_no_less(rows):
         assert float(function(*rows, 1)) == pytest.approx(float(acceptance_rate(*rows)), abs=1e-12)
     found = multi_draft_optimum(*(np.broadcast_to(row, (6, len(row))) for row in rows), counts)
     assert (np.diff(found) >= -1e-12).all()
-
-
-def test_sure_drafts_beat_drawn_ones_where_both_models_agree_on_the_first_token():
-    """The drawn draft has the whole rest of q, and the token that is sure is accepted as often as p says."""
-    p, q = [0.7, 0.1, 0.1, 0.1], [0.4, 0.3, 0.2, 0.1]
-    assert float(top_draft_optimum(p, q, 2)) == pytest.approx(0.7 + 0.1 + 0.1 + 0.1)
-    assert float(sibling_acceptance(p, q, 2)) < float(multi_draft_optimum(p, q, 2)) < float(top_draft_optimum(p, q, 2))
 
 
 def test_more_drafts_than_tokens():

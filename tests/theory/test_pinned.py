@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory import lattice, truncation, uncertainty
+from hlmtheory import lattice
 from hlmtheory.claims import Status
-from hlmtheory.conformal import ThresholdController, controller
-from hlmtheory.truncation.softplus import softplus_distance
-from hlmtheory.uncertainty import quadrature
+from hlmtheory.conformal import controller
 
 
 def put_in_place(monkeypatch, function, by):
@@ -60,9 +58,6 @@ def test_an_empty_support_is_noticed(monkeypatch):
     check_noticed(monkeypatch, "conformal.update", controller.threshold_support, without_the_top, WOUND_UP)
 
 
-STEP, ROLL_BACK = ThresholdController.step, ThresholdController.roll_back
-
-
 # --------------------------------------------------------------------------------------- lattice, codec, truncation
 
 
@@ -99,20 +94,8 @@ def test_a_broken_quantizer_is_noticed(monkeypatch, claim_id, by, instance):
     check_noticed(monkeypatch, claim_id, QUANTIZE, by, instance)
 
 
-SOFTPLUS_GAP, SOFTPLUS_DISTANCE = truncation.softplus_gap, softplus_distance
-
-
 def test_a_draft_whose_residual_is_0_by_0_is_within_the_certificate():
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
     verdict = claim.check({"target": [0.6, 0.2, 0.2], "draft": [0.6, 0.3, 0.1], "top_k": [1, 1, 1]})
     assert verdict.holds
     assert float(verdict.lhs / verdict.rhs) == pytest.approx(1.0)
-
-
-# ---------------------------------------------------------------------------------------------------- uncertainty
-
-QUICK, EXPECTED, VOCABULARY = (
-    quadrature.quick_rule,
-    uncertainty.expected_uncertainty,
-    uncertainty.vocabulary_uncertainty,
-)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory._array import NUMPY, sort_descending
 from hlmtheory._remember import HELD, SMALL, freeze, recall, remembered, remembering
 from hlmtheory.claims import Claim
 
@@ -127,13 +126,3 @@ def test_every_claim_has_the_same_verdict_to_the_last_bit():
         assert here.status.tolist() == there.status.tolist()
     for name, value in instance.items():
         np.testing.assert_array_equal(frozen[name], value)
-
-
-def test_rows_are_sorted_once_for_all_claims(monkeypatch):
-    sorts = []
-    monkeypatch.setattr(NUMPY, "sort", lambda *a, sort=NUMPY.sort, **b: sorts.append(0) or sort(*a, **b))
-    rows = freeze(np.random.default_rng(1).random((2, WIDE)))
-    with remembering():
-        for _ in range(3):
-            sort_descending(NUMPY, rows)
-    assert len(sorts) == 1

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, t
 
-from hlmtheory import verification
 from hlmtheory.uncertainty import (
     expected_uncertainty,
     fit_linear,
@@ -23,7 +22,7 @@ from hlmtheory.uncertainty import (
 )
 
 from .kinds import LIBRARIES, numbers, to
-from .strategies import batches, quantity, shapes
+from .strategies import quantity, shapes
 
 LOGIT = st.one_of(
     st.integers(-8, 8).map(lambda n: n / 2), st.floats(-30.0, 30.0), st.sampled_from((-1e4, 1e4, 1e-6, 60.0))
@@ -48,17 +47,6 @@ def logit_rows(draw, with_token=True, draws=0):
     return instance
 
 
-@st.composite
-def decisions(draw):
-    """E[u] at least a thousandth from the threshold, and an allowed error."""
-    instance = draw(
-        batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), error=st.sampled_from((0.5, 0.1, 1e-3, 1e-9)))
-    )
-    near = np.abs(instance["expected"] - instance["threshold"]) < 1e-3
-    instance["threshold"] = np.where(near, np.where(instance["expected"] < 0.5, 0.75, 0.25), instance["threshold"])
-    return instance
-
-
 # ----------------------------------------------------------------------------------------------------- quadrature
 
 
@@ -68,27 +56,6 @@ def like_a_model(seed, size=4096):
     crowd = rng.normal(0.0, 2.7, size)
     crowd[rng.choice(size, 12, replace=False)] += rng.exponential(rng.choice([0.3, 2.0, 5.0]), 12) + 9.0
     return np.round(crowd * 128) / 128
-
-
-@given(logit_rows())
-def test_the_share_of_a_token_varies_by_what_is_left_at_the_largest_temperature(instance):
-    """Along all temperatures; the quick rule's proven error uses this."""
-    logits = np.clip(instance["logits"], -60.0, 60.0)
-    fractions = np.concatenate([np.exp(np.linspace(-12.0, 0.0, 2000))])
-    rows = verification.softmax(logits[..., None, :] / (2.0 * fractions[:, None]))
-    token = np.broadcast_to(instance["token"][..., None, None], (*rows.shape[:-1], 1))
-    share = np.take_along_axis(rows, token, axis=-1)[..., 0]
-    variation = np.sum(np.abs(np.diff(share, axis=-1)), axis=-1)
-    assert np.all(variation <= 1.0 - share[..., -1] + 1e-9)
-
-
-@given(hnp.arrays(np.float64, st.integers(2, 30), elements=st.floats(-60, 60)))
-def test_varentropy_of_any_row(logits):
-    p = np.exp(logits - logits.max())
-    p /= p.sum()
-    information = -np.log(p)
-    varentropy = p @ information**2 - (p @ information) ** 2
-    assert varentropy <= math.log(len(p) - 1) ** 2 / 4 + 1
 
 
 @given(logit_rows())
@@ -147,12 +114,6 @@ def test_logits_of_any_size(size, temperature):
     assert float(expected_uncertainty(logits, 0, max_temperature=temperature)) == pytest.approx(values[0])
 
 
-def test_one_token_leaves_no_doubt():
-    assert float(expected_uncertainty([7.0], 0)) == pytest.approx(0.0, abs=1e-15)
-    assert vocabulary_uncertainty(np.zeros((0, 3))).shape == (0, 3)
-    assert expected_uncertainty(np.zeros((0, 3)), 1).shape == (0,)
-
-
 # ------------------------------------------------------------------------------------------------------- sampling
 
 
@@ -168,17 +129,6 @@ def test_the_samples_are_binomial_with_the_expected_mean():
     statistic = np.sum((observed - expected)[enough] ** 2 / expected[enough])
     assert statistic < enough.sum() + 4 * math.sqrt(2 * enough.sum())
     assert np.mean(counts) / 20 == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / 400_000))
-
-
-def test_temperatures_that_are_not_drawn_anew_are_not_binomial():
-    """With one θ for all M draws, the count varies more: the closed form needs a new θ for each draw."""
-    gap = 1.0
-    fractions = (np.arange(4000) + 0.5) / 4000
-    ahead = np.exp(-gap / (2.0 * fractions))
-    share = ahead / (1.0 + ahead)
-    shared = np.mean(binom.pmf(np.arange(21)[:, None], 20, share), axis=-1)
-    own = binom.pmf(np.arange(21), 20, share.mean())
-    assert 0.5 * np.abs(shared - own).sum() > 0.2
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -216,13 +166,6 @@ def test_a_share_at_the_threshold_is_skipped(count):
     assert float(skip_probability(0.3, np.nextafter(count / 20, -1.0), 20)) == pytest.approx(
         binom.cdf(count - 1, 20, 0.3), rel=1e-12
     )
-
-
-def test_every_count_and_threshold_in_hundredths():
-    for draws in (3, 7, 20, 49):
-        for threshold in np.arange(0, 101) / 100:
-            largest = sum(j / draws <= threshold for j in range(draws + 1)) - 1
-            assert float(skip_probability(0.4, threshold, draws)) == pytest.approx(binom.cdf(largest, draws, 0.4))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -287,26 +230,6 @@ def test_the_fit_is_that_of_statsmodels(pairs, confidence, clustered):
     assert fit.correlation**2 == pytest.approx(fit.r_squared, abs=1e-7)
 
 
-def test_empty_bins_are_left_out():
-    fit = fit_linear([0.0, 0.5, 1.0, 1.0], [0.0, 0.25, 0.5, 1.0], binned=True)  # 18 of 21 bins hold no token
-    assert fit.points == 3
-    assert fit.slope == pytest.approx(0.75)
-    with pytest.raises(ValueError, match="uncertainty must give 3 points or more; got 2"):
-        fit_linear([0.0, 0.0, 1.0], [0.0, 0.5, 1.0], binned=True)
-
-
-def test_binned_and_by_token_differ_a_lot():
-    rng = np.random.default_rng(4)
-    u = np.rint(20 * rng.beta(0.6, 1.6, 6000)) / 20
-    beta = (rng.random(6000) < 0.8 * u).astype(float)
-    by_token, binned = fit_linear(u, beta), fit_linear(u, beta, binned=True)
-    assert by_token.points == 6000
-    assert binned.points == 21
-    assert by_token.r_squared < 0.4
-    assert binned.r_squared > 0.95
-    assert binned.slope == pytest.approx(0.8, abs=0.1)
-
-
 def test_bins_by_hand():
     """All bins have equal weight, however many tokens they hold; empty bins are omitted."""
     u, beta = [0.0, 0.01, 0.5, 1.0, 1.0, 1.0], [0.0, 0.2, 0.3, 1.0, 0.4, 0.4]
@@ -315,12 +238,6 @@ def test_bins_by_hand():
     assert (fit.points, same.points) == (3, 3)
     assert (fit.slope, fit.intercept, fit.mse) == pytest.approx((same.slope, same.intercept, same.mse))
     assert fit.slope_interval == pytest.approx(same.slope_interval)
-
-
-def test_a_token_counts_for_the_nearest_point():
-    fit = fit_linear([0.04, 0.47, 0.96, 0.72], [0.1, 0.3, 0.9, 0.4], binned=True)
-    same = fit_linear([0.05, 0.45, 0.95, 0.7], [0.1, 0.3, 0.9, 0.4])
-    assert (fit.slope, fit.intercept, fit.mse) == pytest.approx((same.slope, same.intercept, same.mse))
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
@@ -337,21 +254,6 @@ def test_the_jackknife_over_prompts_by_hand(confidence):
         assert interval == pytest.approx((value - half, value + half))
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_the_sandwich_by_hand(confidence):
-    """Clustered by 5 prompts: Student's t with 4 degrees of freedom is far from the normal law."""
-    u, beta, groups = tokens(np.random.default_rng(9), prompts=5)
-    fit = fit_linear(u, beta, groups=groups, confidence=confidence)
-    design = np.stack([np.ones_like(u), u], axis=1)
-    scores = design * (beta - fit.slope * u - fit.intercept)[:, None]
-    summed = np.stack([scores[groups == one].sum(axis=0) for one in range(5)])
-    bread = np.linalg.inv(design.T @ design)
-    spread = 5 / 4 * (len(u) - 1) / (len(u) - 2) * bread @ summed.T @ summed @ bread
-    half = t.ppf(0.5 + confidence / 2, 4) * np.sqrt(np.diag(spread))
-    assert fit.slope_interval == pytest.approx((fit.slope - half[1], fit.slope + half[1]))
-    assert fit.intercept_interval == pytest.approx((fit.intercept - half[0], fit.intercept + half[0]))
-
-
 @pytest.mark.parametrize("binned", [False, True])
 def test_clustered_intervals_hold_as_often_as_they_say(binned):
     """If tokens depend on each other, intervals that ignore it cover the truth far too rarely."""
@@ -366,15 +268,6 @@ def test_clustered_intervals_hold_as_often_as_they_say(binned):
         naive.append(low <= truth <= high)
     assert np.mean(held) >= 0.83
     assert np.mean(naive) < np.mean(held)
-
-
-def test_wider_with_more_confidence_and_labels_of_any_kind():
-    u, beta, groups = tokens(np.random.default_rng(5))
-    names = np.array([f"prompt {group}" for group in groups])
-    wide, narrow = (fit_linear(u, beta, groups=names, confidence=level) for level in (0.99, 0.5))
-    assert wide.clusters == narrow.clusters == 40
-    assert wide.slope_interval[0] < narrow.slope_interval[0] < wide.slope < narrow.slope_interval[1]
-    assert wide.intercept_interval[0] < narrow.intercept_interval[0] < wide.intercept < wide.intercept_interval[1]
 
 
 @pytest.mark.parametrize("binned", [False, True])

@@ -19,12 +19,6 @@ from .public import BY_EITHER, PUBLIC
 MODEL = serving.ModelShape(1, 2, 3)
 DEVICE = serving.Device(0.25, 1.0)
 SERVICE = serving.Service(MODEL, MODEL, DEVICE, DEVICE, 0.5)
-PASSES = {
-    "target_pass": [4.5, 0.5, 0.25],
-    "draft_pass": [1.5, 0.25, 0.125],
-    "context": 2.5,
-    "overhead_s": 0.5,
-}
 TASKS = [serving.Task(2, 3), serving.Task(3, 2)]
 LINK = channel.Rician(10.0, 2.0)
 CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
@@ -117,17 +111,6 @@ def stored_trace() -> str:
 
 
 P, Q, R = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
-LISTS = {
-    "target_token": [3, 7],
-    "target_log_probability": [-0.75, -1.5],
-    "draft_token": [7, 9],
-    "draft_log_probability": [-1.0, -2.5],
-    "vocabulary": 40,
-}
-LINE = {"slope": 0.75, "intercept": -0.125, "non_acceptance": 0.5}
-CELL = {"bits": [100.0, 200.0], "spectral_efficiency": [1.0, 4.0]}
-STEPS = {"draft_times": [[1.5, 2.5], [1.5, 2.0]], "verify_times": [[0.5, 1.5], [0.5, 2.5]], "steps": [2, 2]}
-COSTS = {"fixed": 0.125, "marginal": 0.0625}
 
 SHARED: list[tuple[Any, str]] = [
     ([0.25, 0.5, 0.75], "accept skip"),
@@ -139,7 +122,7 @@ SHARED: list[tuple[Any, str]] = [
         "load n non_acceptance overhead_s power rejection_probability server_price slot_s start_s verify_time",
     ),
     (R, "actual_draft draft residual"),
-    (True, "adaptive alone authenticated bonus clip discrete mixing sharp skipping"),
+    (True, "adaptive alone authenticated bonus clip mixing sharp skipping"),
     (
         0.25,
         "allowance bias_tolerance c1 distance draft_error epsilon joule_price leave_bad margin pass_s "
@@ -275,7 +258,6 @@ DEFAULTS: dict[str, Any] = {
     "sizes": (1, 2),
     "spectral_efficiency": [1.0, 4.0],
     "stage": [11.5, 6.5, 2.5],
-    "step_risks": [[0.25, 0.0], [0.25, 0.5]],
     "stream": "philox4x32-10 race 1",
     "support": [True, True, False],
     "target_log_probability": [-0.75, -1.5],
@@ -544,7 +526,6 @@ INFINITE = {
     "crossover_batch": "drafts may pay at all large batches",
     "confident_threshold": "-inf skips nothing, and no number of prompts suffices where the losses are too large",
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
-    "best_holder_bound": "the best exponent may be s = ∞",
     "online_bound": "a bound that says nothing",
     "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -19,7 +21,6 @@ from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
 from validation.decoding.records import GenerationRecord
 from validation.models.pair import Pair
-from validation.models.tables import TableModel, node, nodes, table_pair
 
 PROMPTS = [
     Prompt("one", "two and two make", "test"),
@@ -28,6 +29,92 @@ PROMPTS = [
     Prompt("four", "three apples and four apples and three", "test"),
     Prompt("five", "the sum of the times", "test"),
 ]
+
+
+class TableModel:
+    """A language model over V tokens that stores the tokens in the cache, so that a wrong slot changes its output."""
+
+    def __init__(self, table: np.ndarray, prompt_length: int) -> None:
+        self.dtype = torch.float64
+        self.table, self.prompt_length, self.calls = torch.from_numpy(table).clamp_min(1e-300).log(), prompt_length, 0
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_key_values: Any,
+        use_cache: bool,
+    ) -> SimpleNamespace:
+        """Return the logits of the new tokens, each given the tokens in the cache that the mask shows."""
+        self.calls += 1
+        assert use_cache
+        assert attention_mask.shape[:3] == (len(input_ids), 1, input_ids.shape[1])
+        new = self.stored(input_ids)[:, None, :, None].double()
+        seen = self.understood(past_key_values.update(new, new, 0)[0][:, 0, :, 0].long())
+        logits = torch.empty((*input_ids.shape, self.table.shape[1]), dtype=torch.float64)
+        for column in range(input_ids.shape[1]):
+            node = torch.zeros(len(seen), dtype=torch.int64)
+            visible = attention_mask[:, 0, column] == 0  # a token's ancestors lie before it, in order
+            for slot in range(self.prompt_length, seen.shape[1]):
+                following = node * self.table.shape[1] + seen[:, slot] + 1
+                node = torch.where(visible[:, slot] & (following < len(self.table)), following, node)
+            logits[:, column] = self.table[node]
+        return SimpleNamespace(logits=logits)
+
+    __call__ = forward
+
+    def stored(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return what the cache holds of tokens."""
+        return tokens
+
+    def understood(self, entries: torch.Tensor) -> torch.Tensor:
+        """Return the tokens that the model takes entries of the cache for."""
+        return entries
+
+
+class _Words:
+    """A tokenizer of texts that consist of numbers."""
+
+    bos_token_id = None
+
+    def __call__(self, texts: Sequence[str], verbose: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(input_ids=[[int(word) for word in text.split()] for text in texts])
+
+
+def table_pair(
+    draft: np.ndarray, target: np.ndarray, *, prompt: str = "0", end_tokens: tuple[int, ...] = (), context: int = 64
+) -> Pair:
+    """Return a pair of table models; ``prompt`` sets how many tokens of a prompt the tables do not see."""
+    length = len(prompt.split())
+    return Pair(
+        name="tables",
+        draft=TableModel(draft, length),
+        target=TableModel(target, length),
+        tokenizer=_Words(),
+        vocabulary=draft.shape[1],
+        context=context,
+        end_tokens=end_tokens,
+        device=torch.device("cpu"),
+        dtype="float64",
+        draft_name="tables/draft",
+        target_name="tables/target",
+        draft_parameters=0,
+        target_parameters=0,
+    )
+
+
+def nodes(vocabulary: int, positions: int) -> int:
+    """Return the number of rows of a table over that many positions."""
+    return sum(vocabulary**n for n in range(positions))
+
+
+def node(*tokens: int, vocabulary: int = 3) -> int:
+    """Return the row of a table after these tokens."""
+    place = 0
+    for token in tokens:
+        place = place * vocabulary + token + 1
+    return place
 
 
 def halves(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -114,22 +201,3 @@ CERTAIN = {ACCEPT: 4, REPLACE: 12}
 """Cells where drafts are certain and p is of quarters."""
 
 MakeMethod = Callable[[], Method]
-
-__all__ = [
-    "CERTAIN",
-    "PROMPTS",
-    "SAMPLED",
-    "Grid",
-    "MakeMethod",
-    "TableModel",
-    "all_texts",
-    "distance",
-    "exact_law",
-    "grid",
-    "halves",
-    "law_of",
-    "node",
-    "nodes",
-    "quarters",
-    "table_pair",
-]

@@ -82,16 +82,7 @@ class Reading:
 
 
 def read_acceptance(*paths: str | Path) -> Reading:
-    """Return the records of the files; two scrapes of ``/metrics`` give one record of their difference.
-
-    The paths are files, or folders of specdec_bench; ``.gz`` is decompressed. At least one record is returned, in the
-    order of the files, each with a step. Answers with several samples (n > 1) or without a step are listed as left out.
-
-    Raises
-    ------
-    UserError
-        A file is missing, unreadable, contradicts itself or has an unknown format, or nothing was drafted.
-    """
+    """Return the records of the files; two scrapes of ``/metrics`` give one record of their difference."""
     texts, others = {}, []
     for path in map(Path, paths):
         found = path / "acceptance_rate.json" if path.is_dir() else path
@@ -123,13 +114,7 @@ def read_acceptance(*paths: str | Path) -> Reading:
 
 
 def read_server(address: str, wait_s: float, patience_s: float) -> Reading:
-    """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.acceptance.server.fetch`, a counter fell, or no step was drafted between the scrapes.
-    """
+    """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart."""
     records = of_scrapes(*two_scrapes(address, wait_s, patience_s))
     if not records[0].num_spec_steps:
         raise UserError(
@@ -188,10 +173,7 @@ _COPYING = ("ngram", "ngram_gpu", "suffix")
 
 
 def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the way of drafting and the acceptance rule that an answer states.
-
-    Engines do not write them into an answer; a user may add vLLM's ``speculative_config`` or SGLang's thresholds.
-    """
+    """Return the way of drafting and the acceptance rule that an answer states."""
     marks: dict[str, Any] = {}
     config = content.get("speculative_config")
     if isinstance(config, Mapping):

@@ -18,13 +18,7 @@ LONGEST_LINE = 2**26
 
 
 def parse(where: str, text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises
-    ------
-    UserError
-        The text is not JSON; the message names ``where``.
-    """
+    """Return the value of a JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -32,13 +26,7 @@ def parse(where: str, text: str) -> Any:
 
 
 def read_text(path: Path, characters: int | None = None) -> str:
-    """Return the first characters of a file, or all of it.
-
-    Raises
-    ------
-    UserError
-        The file is missing, not UTF-8, damaged, or longer than ``LARGEST_FILE``.
-    """
+    """Return the first characters of a file, or all of it."""
     with _opened(path) as file:
         text = str(file.read(LARGEST_FILE + 1 if characters is None else characters))
     if len(text) > LARGEST_FILE:
@@ -47,13 +35,7 @@ def read_text(path: Path, characters: int | None = None) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of each non-empty line of a JSONL file.
-
-    Raises
-    ------
-    UserError
-        The file is missing, not UTF-8 or damaged, or a line is not JSON or longer than ``LONGEST_LINE``.
-    """
+    """Yield the place and the value of each non-empty line of a JSONL file."""
     with _opened(path) as file:
         number = 0
         while line := file.readline(LONGEST_LINE + 1):
@@ -66,13 +48,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_json(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and value of each line of a JSONL file, each entry of a JSON list, or the only value of a file.
-
-    Raises
-    ------
-    UserError
-        As :func:`read_text` and :func:`read_lines`.
-    """
+    """Yield the place and value of each line of a JSONL file, each entry of a JSON list, or the value of a file."""
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         yield from read_lines(path)
         return

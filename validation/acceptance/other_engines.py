@@ -19,11 +19,7 @@ from validation.errors import UserError
 
 
 def sglang_meta(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the counts of an answer of SGLang.
-
-    They are the ``meta_info`` of ``/generate`` or of the first choice of an OpenAI-compatible answer; in newer versions
-    also ``sglext.spec_tokens_details`` of the latter, if the request sets ``return_spec_tokens_details``.
-    """
+    """Return the counts of an answer of SGLang."""
     choices, extension = content.get("choices"), content.get("sglext")
     if isinstance(extension, Mapping) and isinstance(extension.get("spec_tokens_details"), Mapping):
         usage = content.get("usage")
@@ -37,8 +33,7 @@ def sglang_meta(content: Mapping[str, Any]) -> Mapping[str, Any]:
 def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return the record of SGLang's ``meta_info``.
 
-    Its number of proposed drafts is the number of steps times the configured length, even if fewer were drafted. Only
-    that length is taken from it. Its acceptance length counts the token of the prefill, and is left out.
+    Its number of proposed drafts is steps times the configured length, so that length alone is taken from it.
     """
     meta = sglang_meta(content)
     histogram = meta.get("spec_correct_drafts_histogram") or meta.get("spec_accept_histogram")
@@ -63,7 +58,6 @@ def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
 
 
 def _configured(drafted: int | None, steps: int) -> int | None:
-    """Return the drafts of each step where they are a whole number."""
     return drafted // steps if drafted and steps and drafted % steps == 0 else None
 
 
@@ -99,9 +93,7 @@ def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
 def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord | LeftOut]:
     """Return the record of an answer of llama.cpp's server.
 
-    The pass over the prompt emits the first token. Each later step emits its accepted drafts and one more token, also a
-    step that drafted nothing. An answer for which nothing was drafted has no counts of drafts, and is left out. So is
-    one whose accepted drafts leave no token for a step: its last step was cut at the end of the answer.
+    The pass over the prompt emits the first token; each later step emits its accepted drafts and one more token.
     """
     timings = content["timings"]
     if "draft_n" not in timings:
@@ -136,12 +128,7 @@ HALF_DIGIT = {"length": 0.005, "rate": 0.0005}
 
 
 def llama_log(path: str, text: str) -> list[AcceptanceRecord | LeftOut]:
-    """Return the records of llama.cpp's log lines; the log rounds its rates, so only the integers are used.
-
-    The number of steps follows from the mean length. Where the line, or the next one, has rates by position, they and
-    the number of accepted drafts decide the steps and the counts by position, if one choice alone rounds to them.
-    A line from which no number of steps follows, because no or hardly any draft was accepted, is left out.
-    """
+    """Return the records of llama.cpp's log lines; the log rounds its rates, so only the integers are used."""
     records: list[AcceptanceRecord | LeftOut] = []
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -202,7 +189,6 @@ MOST_STEPS = 999
 
 
 def _llama_example(path: str, text: str) -> AcceptanceRecord:
-    """Return the record of the totals that llama.cpp's examples print."""
     totals = {name: int(value) for name, value in LLAMA_EXAMPLE.findall(text)}
     accepted = read_field(path, totals, "accept")
     return AcceptanceRecord(
@@ -236,10 +222,7 @@ def specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:
 
 
 def simulator(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
-    """Return a record for each drafter of a request of SpecDecode-Bench's simulator.
-
-    ``acc_len[i]`` is the number of tokens of a step that begins at token i; the next step begins where it ends.
-    """
+    """Return a record for each drafter of a request of SpecDecode-Bench's simulator."""
     records = []
     for key in sorted(name for name in content if name.startswith("acc_")):
         lengths = read_counts(where, f"{key}.acc_len", content[key].get("acc_len"))

@@ -1,19 +1,8 @@
 """Measured passes of a target and a draft model, and the times of a round that they give.
 
-A table is a CSV file with a header. Each row is one pass, or the median of several equal ones.
-
-=========== =========================================================================
-column      content
-=========== =========================================================================
-``batch``   sequences in the pass
-``width``   new tokens of each sequence: K + 1 in a verification, 1 in decoding
-``context`` cached tokens of a sequence before the pass; may be left out
-``ms``      time of the pass in milliseconds
-``model``   ``target`` or ``draft``; without the column all passes are of the target
-=========== =========================================================================
-
-At a measured batch and width a pass has its measured time; between them times are interpolated in the width and then in
-the batch. Beyond, and for the cache, the plane of :func:`hlmtheory.serving.fit_passes` goes on from the nearest.
+A table is a CSV file with a pass, or the median of equal ones, a line: batch, width (new tokens of each sequence),
+context (cached tokens; may be left out), ms, and model (target or draft; without it, target). Times are interpolated in
+width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.fit_passes` goes on.
 """
 
 from __future__ import annotations
@@ -83,13 +72,7 @@ class Passes:
 
 
 def read_passes(path: str | Path) -> Passes:
-    """Return the passes of a table.
-
-    Raises
-    ------
-    UserError
-        The file is no such table, or its passes of the target do not determine the times.
-    """
+    """Return the passes of a table."""
     path = Path(path)
     try:
         with naming(path), path.open(encoding="utf-8-sig", newline="") as file:

@@ -23,10 +23,7 @@ Values = Sequence[float] | NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with both ends of its interval; None if the records give no interval.
-
-    Where the records only bound the number, ``value`` is its least and ``most`` its largest.
-    """
+    """A number with both ends of its interval; None if the records give no interval."""
 
     value: float
     low: float | None = None
@@ -34,17 +31,14 @@ class Estimate:
     most: float | None = field(default=None, repr=False)
 
     def __add__(self, shift: float) -> Estimate:
-        """Return the number and its ends, moved by a constant."""
         low, high, most = (None if end is None else end + shift for end in (self.low, self.high, self.most))
         return Estimate(value=self.value + shift, low=low, high=high, most=most)
 
     def __mul__(self, factor: float) -> Estimate:
-        """Return the number and its ends, times a constant."""
         low, high, most = (None if end is None else end * factor for end in (self.low, self.high, self.most))
         return Estimate(value=self.value * factor, low=low, high=high, most=most)
 
     def __str__(self) -> str:
-        """Return the number, or its bounds, with its interval, with four digits."""
         said = f"{self.value:.4f}" + ("" if self.most is None else f" to {self.most:.4f}")
         return said + ("" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})")
 
@@ -58,16 +52,7 @@ class NextN:
 
 
 def mean_over(above: Values, below: Values, confidence: float, counts: Values | None = None) -> Estimate:
-    """Return Σ above/Σ below over requests, with an interval if there are enough requests.
-
-    The interval is the linearised ratio's, with Student's t: for many independent requests. ``counts`` are the requests
-    of each entry, 1 by default.
-
-    Examples
-    --------
-    >>> mean_over([1, 3], [2, 2], 0.95)
-    Estimate(value=1.0, low=None, high=None)
-    """
+    """Return Σ above/Σ below over requests, with an interval if there are enough requests."""
     top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
     each = np.ones(len(top)) if counts is None else np.asarray(counts, dtype=np.float64)
     total = float(each @ bottom)
@@ -83,12 +68,7 @@ def mean_over(above: Values, below: Values, confidence: float, counts: Values | 
 
 
 def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, confidence: float) -> Estimate:
-    """Return the mean tokens of a recorded step, with its interval.
-
-    The interval weighs those of the draft lengths, which hold together, by their shares of the steps, and is widened to
-    the recorded mean. Where the acceptance by depth is not identified, it is that of :func:`mean_over`: over requests,
-    or over steps as if independent, if there are few requests and each has a histogram.
-    """
+    """Return the mean tokens of a recorded step, with its interval."""
     mean = summary.mean_acceptance_length
     histograms = [record.histogram for record in records]
     if summary.counts is None and len(records) < FEWEST_CLUSTERS and None not in histograms:
@@ -106,10 +86,7 @@ def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, con
 
 
 def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
-    """Return ``nextn`` and ``nextn_accepted`` by draft length; empty where the draft length is not known.
-
-    Copied drafts have the recorded length alone: a shorter one is not known from its depths.
-    """
+    """Return ``nextn`` and ``nextn_accepted`` by draft length; empty where the draft length is not known."""
     if summary.counts is None:
         return ()
     if summary.copied:
@@ -125,16 +102,7 @@ def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
 
 
 def adaptive_config(summary: Summary, times: RoundTimes | None) -> dict[str, Any]:
-    """Return SGLang's adaptive configuration: candidate draft lengths by the smallest batch at which they apply.
-
-    The candidates of a batch are the best lengths for the tokens of a round and for both ends of their intervals. So
-    SGLang chooses at run time only among lengths that the counts leave open. For copied drafts there is one.
-
-    Raises
-    ------
-    UserError
-        There are no times, the acceptance at each depth is not identified, or drafting does not pay for any batch.
-    """
+    """Return SGLang's adaptive configuration: candidate draft lengths by the smallest batch at which they apply."""
     if times is None or not summary.schedule:
         raise UserError("The configuration needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
     largest = summary.schedule[-1][1]

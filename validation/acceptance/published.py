@@ -26,10 +26,7 @@ class PublishedPasses:
     largest_batch: int
 
     def times(self, context: float, round_trip_s: float = 0.0) -> RoundTimes:
-        """Return the times of a round over so many cached tokens of a sequence.
-
-        The drafter's pass over the cache is paid once a round, here with the first of K + 1 tokens of the target.
-        """
+        """Return the times of a round over so many cached tokens of a sequence."""
         base, token, cached = self.target
         return RoundTimes(
             round_trip=round_trip_s + self.drafting_s,

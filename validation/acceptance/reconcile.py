@@ -1,23 +1,8 @@
 """Say why two engines print different acceptance for one pair of models.
 
-Engines print one number by different conventions, and the records keep the counts below them. So each convention is
-applied to both sides: where both numbers agree, the engines differ in how they count; where they differ under each, the
-drafts themselves were accepted differently: other drafts, another rule, other texts or other weights.
-
-========== ====================================================== ==============================================
-key        number                                                 printed by
-========== ====================================================== ==============================================
-tokens     1 + accepted/steps: the target's own token counts      vLLM, AIPerf, TensorRT-LLM, llama.cpp's log
-accepted   accepted/steps: drafts alone                           AISimulate's nextn_accepted
-answer     tokens of the answer/steps: the prefill's counts too   SGLang's spec_accept_length
-requests   mean of 1 + accepted/steps over requests               specdec_bench's Average_AL
-rate       accepted/drafted                                       vLLM, llama.cpp
-configured accepted/(steps times K), each record with its own K   SGLang's spec_accept_rate
-first      acceptance of the first draft of a step                vLLM's position 0
-common     tokens a step of a replay, drafts cut to the shorter K none: :func:`replay`
-========== ====================================================== ==============================================
-
-Steps of another K begin at other tokens, so the acceptance of their first drafts is not compared.
+Each convention by which an engine prints acceptance is applied to the counts of both sides. Where both numbers agree,
+the engines differ in how they count; where they differ under each, drafts were accepted differently: other drafts,
+another rule, other texts or other weights. First drafts are compared at one K only: others begin at other tokens.
 """
 
 from __future__ import annotations
@@ -79,10 +64,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One convention: both numbers, None where a side lacks what it needs, and whether they agree.
-
-    ``agree`` is None where a side has no interval, or no number.
-    """
+    """One convention: both numbers, None where a side lacks what it needs, and whether they agree."""
 
     key: str
     first: Estimate | None
@@ -122,16 +104,7 @@ class Reconciliation:
 
 
 def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
-    """Return both sides under each convention, and why their printed numbers differ.
-
-    Two numbers agree if their intervals overlap. If both intervals hold, equal numbers are never said to differ; so a
-    wrong "differ" has at most twice the error of one interval.
-
-    Raises
-    ------
-    UserError
-        Both sides are the same records.
-    """
+    """Return both sides under each convention, and why their printed numbers differ."""
     if {one.source for one in first.records} & {one.source for one in second.records}:
         raise UserError("Both sides are of the same file; give the counts of the other engine.")
     common = min(filter(None, (first.longest, second.longest)), default=None)
@@ -180,7 +153,6 @@ def replay(side: Side, length: int, confidence: float) -> Estimate | None:
 
 
 def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> dict[str, Estimate | None]:
-    """Return the number of each convention, None where the records lack what it needs."""
     summary, records = side.summary, side.records
     length = acceptance_length(records, summary, confidence)
     accepted, steps = length + -1.0, summary.steps
@@ -243,7 +215,6 @@ def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | No
 
 
 def _as_printed(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]]) -> str:
-    """Return the acceptance length that each engine prints, and how far apart the two are."""
     numbers, said = [], []
     for letter, side, table in zip("AB", sides, tables, strict=True):
         key = side.printed if table[side.printed] is not None else "tokens"

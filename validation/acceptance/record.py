@@ -52,49 +52,23 @@ Counts = dict[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptanceRecord:
-    """Counts of accepted drafts of one request, or of a whole run.
+    """Counts of accepted drafts of one request, or of a whole run."""
 
-    Attributes
-    ----------
-    engine, source : str
-        Format or engine that wrote the counts; file and place.
-    num_accepted_draft_tokens : int
-        Accepted drafts, without the target model's own token of each step.
-    num_draft_tokens : int, optional
-        Drafts. None if the engine does not give their number, or gives the configured number instead.
-    num_spec_tokens : int, optional
-        The largest draft length that was configured.
-    acceptance_histogram : dict of int to int, optional
-        Steps by the number of accepted drafts.
-    accepted_per_position : tuple of int, optional
-        Steps that accepted their draft at position 0, 1, ...; the counts never rise.
-    by_draft_length : dict of int to tuple of int, optional
-        Steps by draft length and accepted drafts.
-    per_step_accepted, per_step_drafted : tuple of int, optional
-        Accepted drafts and drafts of each step, in order.
-    draft_sampling : str, optional
-        ``"greedy"`` if the draft is the most probable token, ``"sampled"`` if it is drawn from q.
-    verification : str, optional
-        The acceptance rule, a key of ``VERIFICATIONS`` or an engine's own name of it.
-    copied : bool
-        Whether the drafts are known to be copied from the text, as n-grams are.
-    """
-
-    engine: str
-    source: str
+    engine: str  # format or engine that wrote the counts
+    source: str  # file and place
     num_spec_steps: int
-    num_accepted_draft_tokens: int
-    num_draft_tokens: int | None = None
-    num_spec_tokens: int | None = None
+    num_accepted_draft_tokens: int  # without the target model's own token of each step
+    num_draft_tokens: int | None = None  # None if the engine gives the configured number instead
+    num_spec_tokens: int | None = None  # the largest draft length that was configured
     completion_tokens: int | None = None
-    acceptance_histogram: Mapping[int, int] | None = None
-    accepted_per_position: tuple[int, ...] | None = None
-    by_draft_length: Counts | None = None
-    per_step_accepted: tuple[int, ...] | None = None
+    acceptance_histogram: Mapping[int, int] | None = None  # steps by the number of accepted drafts
+    accepted_per_position: tuple[int, ...] | None = None  # steps that accepted their draft at position 0, 1, ...
+    by_draft_length: Counts | None = None  # steps by draft length and accepted drafts
+    per_step_accepted: tuple[int, ...] | None = None  # of each step, in order
     per_step_drafted: tuple[int, ...] | None = None
-    draft_sampling: str | None = None
-    verification: str | None = None
-    copied: bool = False
+    draft_sampling: str | None = None  # "greedy": the most probable token; "sampled": drawn from q
+    verification: str | None = None  # a key of VERIFICATIONS, or an engine's own name of its rule
+    copied: bool = False  # whether the drafts are known to be copied from the text, as n-grams are
 
     def __post_init__(self) -> None:
         for name, value in self._counts():
@@ -105,7 +79,6 @@ class AcceptanceRecord:
         self._check_sums()
 
     def _counts(self) -> Iterable[tuple[str, int]]:
-        """Yield every count with the name of its field."""
         for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens"):
             if (value := getattr(self, name)) is not None:
                 yield name, value
@@ -214,18 +187,7 @@ class AcceptanceRecord:
         return self.by_draft_length is not None or by_step or self.fixed_length is not None
 
     def counts(self, assumed_length: int | None = None) -> Counts:
-        """Return the steps by draft length and accepted drafts.
-
-        A step drafts at most ``num_spec_tokens``. So if the total is the largest possible, every step drafted that
-        many. ``assumed_length`` is that number for a record without it.
-
-        Raises
-        ------
-        LengthsUnknownError
-            The record does not contain the draft lengths of its steps.
-        UserError
-            It contradicts the assumed one.
-        """
+        """Return the steps by draft length and accepted drafts."""
         found = None
         if self.by_draft_length is not None:
             found = dict(self.by_draft_length)
@@ -342,11 +304,7 @@ NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
 
 
 def tally(steps: Iterable[tuple[int, int]]) -> Counts:
-    """Return the counts of steps that are given as (drafts, accepted).
-
-    >>> tally([(2, 0), (2, 2), (1, 1)])
-    {1: (0, 1), 2: (1, 0, 1)}
-    """
+    """Return the counts of steps that are given as (drafts, accepted)."""
     found = Counter(steps)
     return {k: tuple(found[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in found})}
 
@@ -360,13 +318,7 @@ def add(tables: Iterable[Counts]) -> Counts:
 
 
 def marked(record: AcceptanceRecord, *, drafts: str | None, verification: str | None) -> AcceptanceRecord:
-    """Return a record with the user's marks where its file has none.
-
-    Raises
-    ------
-    UserError
-        The file states another way of drafting or another acceptance rule.
-    """
+    """Return a record with the user's marks where its file has none."""
     copied = drafts == "copied"
     changes: dict[str, Any] = {"draft_sampling": "greedy" if copied else drafts, "verification": verification}
     for name, given in changes.items():

@@ -32,16 +32,7 @@ def is_address(text: str) -> bool:
 
 
 def fetch(address: str, patience_s: float) -> str:
-    """Return what a server answers at an address, checked to hold counters of drafts.
-
-    ``address`` is such as ``http://localhost:8000/metrics``; the server may be silent for ``patience_s`` seconds.
-
-    Raises
-    ------
-    UserError
-        The address is none, nothing answers, the answer is late, cut off, a refusal, a web page, JSON, or has no
-        counters of accepted drafts.
-    """
+    """Return what a server answers at an address, checked to hold counters of drafts."""
     if not _host_of(address):
         raise UserError(f"{address} names no host; give an address such as http://localhost:8000/metrics.")
     try:
@@ -81,7 +72,6 @@ def _late(address: str, patience_s: float) -> UserError:
 
 
 def _counters_in(address: str, content: bytes) -> str:
-    """Return the text of an answer with counters of drafts; refuse another by what it is."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -35,9 +35,8 @@ Rest = Callable[[int, NDArray[np.int64]], NDArray[np.float64]]
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is ``round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without
-    drafts the target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
-    Where passes were measured, ``target_rest`` and ``draft_rest`` correct each pass to its measured time.
+    It is round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token); a token
+    without drafts takes verify + B (cache + verify_token). The rests correct each pass to its measured time.
     """
 
     round_trip: float = 0.0
@@ -69,10 +68,7 @@ class RoundTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """Acceptance of the draft at one depth, given that all earlier drafts were accepted.
-
-    ``examined`` is the most that the counts allow; where they allow fewer, ``acceptance`` is NaN.
-    """
+    """Acceptance of the draft at one depth, given that all earlier drafts were accepted."""
 
     depth: int
     examined: int
@@ -86,11 +82,8 @@ class Depth:
 class Length:
     """Tokens of a round that drafts K tokens, and tokens per second if times are given.
 
-    ``tokens`` assumes that rounds of every K begin at similar places. ``same_text`` does not: it splits recorded rounds
-    into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`). It is None if the
-    recorded lengths varied and the drafts are not known to be copied. The two differ because a long draft covers an
-    easy passage at once. ``tokens_per_second`` is of ``same_text`` if the drafts are copied, else of ``tokens``.
-    Where the counts leave the acceptance open, ``tokens`` is the least that they allow.
+    ``tokens`` assumes that rounds of every K begin at similar places, and is the least that the counts allow.
+    ``same_text`` splits recorded rounds into shorter ones, as copied drafts need; it decides their tokens per second.
     """
 
     draft_length: int
@@ -103,11 +96,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """The smallest batch from which no draft length pays, at any larger batch; None if one pays at all large batches.
-
-    ``low`` and ``high`` are the same for the ends of the intervals of the tokens: infinite for "never", NaN where the
-    tokens have no interval. The times count as exact.
-    """
+    """The smallest batch from which no draft length pays at any larger batch; None if one pays at all large ones."""
 
     loses_from: int | None
     low: float
@@ -116,77 +105,35 @@ class Crossover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Results from records of accepted drafts.
-
-    Attributes
-    ----------
-    requests, steps, accepted : int
-        Totals; a step is one verification.
-    mean_acceptance_length : float
-        Mean tokens of a recorded step, including the target model's own.
-    identified : bool
-        Whether the records determine the acceptance at each depth, not only an interval or a mean.
-    reason : str
-        Why it is not identified, or where the draft lengths come from.
-    counts : dict of int to tuple of int, optional
-        Steps by draft length and accepted drafts; None where they are not identified.
-    intervals : str
-        What the intervals of ``depths`` and ``lengths`` promise.
-    depths, lengths : tuple
-        By depth d = 1..K and by draft length; empty for totals alone.
-    best : int, optional
-        The draft length with the most tokens per second, 0 if that is without drafts; None without times.
-    best_if_copied : int, optional
-        The same if the drafts are copied from the text; None without times, or if that is known, or not computed.
-    best_at_most : int, optional
-        The same by the largest acceptance that the counts allow; None without times, or if it is identified.
-    perfect_gain : float, optional
-        Tokens per second over those without drafts, if all drafts were accepted, at the best recorded length.
-    longest : bool
-        Whether ``best`` is the longest recorded length; then a longer one may be better.
-    schedule : tuple of (first batch, last batch, draft length)
-        Best draft length by batch size.
-    crossover : Crossover, optional
-        From which batch on drafting loses; None without times.
-    next_adds_at_most : float, optional
-        The most tokens that a draft beyond the longest recorded length can add: the share of rounds that accept all.
-    next_pays_above : float, optional
-        The tokens that it must add to raise the tokens per second; None without times.
-    draft_sampling, verification, lossless : optional
-        None if neither the files nor the user state it; ``lossless`` too if it is not known of the rule.
-    remarks : tuple of str
-        What the acceptance of these records is, and what it is not.
-    left_out : tuple of str
-        Answers that are not counted, with the reason.
-    """
+    """Results from records of accepted drafts; a step is one verification."""
 
     engine: str
     requests: int
     steps: int
     accepted: int
-    mean_acceptance_length: float
-    identified: bool
-    reason: str
-    counts: Counts | None = None
-    intervals: str = ""
-    depths: tuple[Depth, ...] = ()
+    mean_acceptance_length: float  # tokens of a recorded step, the target model's own included
+    identified: bool  # whether the records determine the acceptance at each depth
+    reason: str  # why they do not, or where the draft lengths come from
+    counts: Counts | None = None  # steps by draft length and accepted drafts, where they are identified
+    intervals: str = ""  # what the intervals of depths and lengths promise
+    depths: tuple[Depth, ...] = ()  # by depth and by draft length; empty for totals alone
     lengths: tuple[Length, ...] = ()
-    best: int | None = None
-    best_if_copied: int | None = None
-    best_at_most: int | None = None
-    perfect_gain: float | None = None
+    best: int | None = None  # draft length with the most tokens per second, 0 if that is without drafts
+    best_if_copied: int | None = None  # the same if the drafts are copied from the text
+    best_at_most: int | None = None  # the same by the largest acceptance that the counts allow
+    perfect_gain: float | None = None  # tokens per second over those without drafts, if all drafts were accepted
     alone_per_second: float | None = None
-    longest: bool = False
-    schedule: tuple[tuple[int, int, int], ...] = ()
+    longest: bool = False  # whether ``best`` is the longest recorded length; then a longer one may be better
+    schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
     crossover: Crossover | None = None
-    next_adds_at_most: float | None = None
-    next_pays_above: float | None = None
+    next_adds_at_most: float | None = None  # tokens that a draft beyond the longest recorded length can add
+    next_pays_above: float | None = None  # tokens that it must add to raise the tokens per second
     draft_sampling: str | None = None
     verification: str | None = None
     copied: bool = False
-    lossless: bool | None = None
+    lossless: bool | None = None  # None also if it is not known of the rule
     remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # answers that are not counted, with the reason
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as plain values; an unknown number is null."""
@@ -213,28 +160,7 @@ def summarise(
     largest_batch: int = 1,
     left_out: Sequence[LeftOut] = (),
 ) -> Summary:
-    """Return the summary of all records together.
-
-    Parameters
-    ----------
-    records : sequence of AcceptanceRecord
-        They must have one engine, one way of drafting and one acceptance rule.
-    assumed_length : int, optional
-        Number of drafts of every step, for records without it.
-    confidence : float
-        Of the intervals, in (0, 1).
-    times : RoundTimes, optional
-        Without it there are no tokens per second and no best length.
-    largest_batch : int
-        The schedule is for batches of 1 to this size.
-    left_out : sequence of LeftOut
-        Answers that are not among the records; they are listed, not counted.
-
-    Raises
-    ------
-    UserError
-        The records must not be averaged, no step drafted a token, or the assumed length contradicts a record.
-    """
+    """Return the summary of all records together."""
     refuse_mixture(records)
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
@@ -408,10 +334,7 @@ def _crossover(
 
 
 def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
-    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches.
-
-    ``tokens`` are those of a round of each of the lengths, which are 1, ..., n by default; times are as fitted.
-    """
+    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches."""
     lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
     draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
     draft[:, 2] = times.draft_cache / lengths  # it is paid once a round
@@ -445,10 +368,7 @@ def _best(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> int
 
 
 def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
-    """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``.
-
-    ``tokens`` are those of a round of 1, ..., K drafts. The length is 0 where drafting does not pay.
-    """
+    """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``."""
     ranges: list[tuple[int, int, int]] = []
     for batch in range(1, largest_batch + 1):
         length = _best(tokens, times, batch)
@@ -460,15 +380,7 @@ def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int)
 
 
 def speculative_config(summary: Summary) -> dict[str, Any]:
-    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size.
-
-    Add the method and the draft model to it.
-
-    Raises
-    ------
-    UserError
-        The best draft length is not known, or is 0 for every batch.
-    """
+    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size."""
     if summary.best is None:
         raise UserError("The schedule needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
     longest = max(length for _, _, length in summary.schedule)
@@ -481,13 +393,7 @@ def speculative_config(summary: Summary) -> dict[str, Any]:
 
 
 def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -> dict[str, Any]:
-    """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving.
-
-    Raises
-    ------
-    UserError
-        The acceptance at each depth is not identified.
-    """
+    """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving."""
     if summary.counts is None:
         raise UserError(f"There is no profile to write: {summary.reason}")
     conditional = [depth.acceptance for depth in summary.depths]

@@ -134,7 +134,6 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
 
 
 def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) -> None:
-    """Refuse two scrapes between which a counter went down, vanished, or began anew."""
     pairs = {f"{prefix}{name}": (value, after.totals.get(name)) for name, value in before.totals.items()}
     name = f"{prefix}accepted_tokens_per_pos"
     pairs |= {f"{name} {i}": (value, after.places.get(i)) for i, value in before.places.items()}

@@ -40,54 +40,20 @@ def keeps_law(
 
     Parameters
     ----------
-    sample : callable
-        ``sample(prompts, n, seed)`` returns for each prompt n lists of new token ids, as
-        :func:`validation.audit.audit_sampler` takes it. Its draws are independent.
-    law : Law
-        What the draws should follow: a ``TableLaw``, or a ``ModelLaw``, with the prompts.
+    sample, law, draws, depth, level, seed, draft
+        As :func:`validation.audit.audit_sampler` takes them.
     within : float
         The largest total variation that passes, in (0, 1).
-    draws : int
-        The most draws, of all prompts together. The test ends earlier where the answer is known.
-    depth : int
-        Tokens of each continuation that are looked at.
-    level : float
-        Probability that a sampler which keeps the law is ever called broken, whenever one looks; in (0, 1).
-    seed : int
-        From it comes the seed of each call, so a test gives the same answer each time if the sampler heeds its seeds.
-    draft : Law, optional
-        The draft model's law; with it a difference gets the name of its mechanism.
     whole : bool
-        Whether the bound must hold for the whole law. With False it is enough that it holds for the law of the cells
-        into which continuations are grouped. That is no proof: a sampler at a distance of 1/2 can pass.
-
-    Returns
-    -------
-    AuditReport
-        Its ``verdict`` is "kept", or with ``whole=False`` perhaps "no difference found in the cells".
+        Whether the bound must hold for the whole law. With False the law of the cells, into which continuations are
+        grouped, is enough. That is no proof: a sampler at a distance of 1/2 can pass.
 
     Raises
     ------
     LawBrokenError
         If the draws show a difference, of any size, with probability of error ``level`` at most.
     NotEnoughDrawsError
-        If the draws do not show that the law is kept to within ``within``, or show it for the cells alone. It is a
-        failure too, with a name of its own.
-    UserError
-        If an argument is outside its range, or the sampler returns other than asked.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from validation.audit import TableLaw, keeps_law
-    >>> def sample(prompts, n, seed):
-    ...     return [np.random.default_rng(seed).choice(2, size=(n, 1), p=[0.7, 0.3]) for _ in prompts]
-    >>> keeps_law(sample, TableLaw([[0.7, 0.3]]), depth=1, draws=20_000).verdict
-    'kept'
-    >>> keeps_law(sample, TableLaw([[0.6, 0.4]]), depth=1, draws=20_000)
-    Traceback (most recent call last):
-    ...
-    validation.audit.assertion.LawBrokenError: Not kept: the law of the next token is at least ...
+        If the draws do not show that the law is kept to within ``within``, or show it for the cells alone.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not these
     report = audit_sampler(law, sample, draws=draws, depth=depth, level=level, epsilon=within, seed=seed, draft=draft)
@@ -99,7 +65,6 @@ def keeps_law(
 
 
 def _places(report: AuditReport) -> list[str]:
-    """Say which tokens after which prefixes are drawn too often or too rarely."""
     return [
         f"  prompt {one.prompt}, after {list(one.prefix)}: token {one.token} is {one.seen / max(1, one.draws):.4f} of "
         f"{one.draws:,} draws, and {one.expected:.4f} under the law"

@@ -34,13 +34,7 @@ class Parting:
 
 
 def read_pairs(first: Path, second: Path) -> tuple[list[Text], list[tuple[int, Text, Text]]]:
-    """Return the prompts that both files hold, and the pairs of their texts in order, with the prompt's number.
-
-    Raises
-    ------
-    UserError
-        If a line is not as documented, or the files have no prompt in common.
-    """
+    """Return the prompts that both files hold, and the pairs of their texts in order, with the prompt's number."""
     texts: list[dict[Any, list[Text]]] = [{}, {}]
     for path, found in zip((first, second), texts, strict=True):
         for prompt, continuations in lines_of_draws(path):

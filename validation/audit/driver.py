@@ -41,32 +41,17 @@ def audit_sampler(
 
     Parameters
     ----------
-    law : Law
-        The target's law, with the prompts.
+    law, depth, level, epsilon, draft
+        The target's law with its prompts, and as in :class:`validation.audit.session.Audit`.
     sample : callable
-        ``sample(prompts, n, seed)`` returns for each prompt n lists of new token ids. Different seeds give independent
-        draws. If it has an argument ``depth``, it is told how many tokens are looked at.
+        ``sample(prompts, n, seed)`` returns for each prompt n lists of new token ids; different seeds give independent
+        draws. An argument ``depth`` says how many tokens are looked at.
     draws : int
         The most draws, of all prompts together.
-    depth, level, epsilon, draft
-        See :class:`validation.audit.session.Audit`.
-    seed : int
-        From it comes the seed of each call.
     stop_early : bool
-        Stop once the verdict is known; the verdict is as valid as with all draws.
+        Stop once the verdict is known; it is as valid as with all draws.
     pad : int, optional
         The token that fills up texts behind an end-of-text token; by default the end-of-text tokens themselves.
-    progress : callable, optional
-        Called with the audit after each call of the sampler; ``audit.report()`` says what is known then.
-
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    UserError
-        If the sampler returns other than asked.
     """
     audit = Audit(law, depth, level, epsilon, planned=draws, draft=draft)
     feed(audit, batches(law, sample, draws=draws, depth=depth, seed=seed, pad=pad), stop_early, progress)
@@ -79,10 +64,7 @@ def feed(
     stop_early: bool,
     progress: Callable[[Audit], None] | None = None,
 ) -> None:
-    """Give an audit the draws of a source, until they end or the verdict is known; then close the source.
-
-    What fails after a difference was shown ends the draws, and leaves the verdict as it is.
-    """
+    """Give an audit the draws of a source, until they end or the verdict is known; then close the source."""
     with closing(source):
         try:
             for prompt, tokens in source:
@@ -125,7 +107,6 @@ def batches(
 
 
 def _returned(found: Any, count: int, each: int, name: str) -> Any:
-    """Return what a sampler returned, if it is n continuations of each prompt."""
     if not hasattr(found, "__len__") or not all(hasattr(texts, "__len__") for texts in found):
         raise UserError(f"{name} returned {type(found).__name__}; for each prompt, return a list of n lists.")
     if len(found) != count:
@@ -139,11 +120,7 @@ def _returned(found: Any, count: int, each: int, name: str) -> Any:
 def padded(
     law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None = None, name: str = "The sampler"
 ) -> Array:
-    """Return continuations (n, D), with V ("nothing") behind the end of a text.
-
-    Behind an end-of-text token, fill tokens (``pad``, the end-of-text tokens, or negative ids) up to the end of the
-    list are "nothing". Any other token there is kept, so that a text which goes on is noticed.
-    """
+    """Return continuations (n, D), with V ("nothing") behind the end of a text."""
     found = np.full((len(texts), depth), law.vocabulary, dtype=np.int64)
     ends = frozenset(law.end_tokens)
     fill = ends if pad is None else ends | {pad}

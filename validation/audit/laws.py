@@ -35,11 +35,7 @@ class Law(Protocol):
 
 
 def extended_rows(law: Law, prompt: int, tokens: Array) -> tuple[Array, Array]:
-    """Return rows (m, D, V + 1) and how far rounding may move each of them, (m, D).
-
-    The rows are those of the law, and after an end-of-text token all mass on "nothing". A law that has no
-    ``uncertain_rows`` is exact.
-    """
+    """Return rows (m, D, V + 1) and how far rounding may move each of them, (m, D)."""
     known = np.where(tokens < law.vocabulary, tokens, 0)
     uncertain = getattr(law, "uncertain_rows", None)
     found, slack = np.zeros((*tokens.shape, law.vocabulary + 1)), np.zeros(tokens.shape)
@@ -57,17 +53,7 @@ def extended_rows(law: Law, prompt: int, tokens: Array) -> tuple[Array, Array]:
 
 @dataclass
 class TableLaw:
-    """A toy law: one row for each prefix, in the order of a tree (after node n and token v comes node n V + v + 1).
-
-    Parameters
-    ----------
-    table : array, shape (nodes, V) or (C, nodes, V)
-        Rows of probabilities; one table for all prompts, or one for each.
-    prompts : list of lists of int
-    end_tokens : tuple of int
-    processors : Processors, optional
-        Applied to the logarithm of the rows; ``raw`` keeps the rows as given.
-    """
+    """A toy law: one row for each prefix, in the order of a tree (after node n and token v comes node n V + v + 1)."""
 
     table: Array
     prompts: list[list[int]] = field(default_factory=lambda: [[0]])
@@ -75,7 +61,6 @@ class TableLaw:
     processors: Processors | None = None
 
     def __post_init__(self) -> None:
-        """Check the table."""
         if not _are_ids(self.prompts, np.inf) or not self.prompts:
             raise UserError(
                 f"The prompts are {self.prompts!r:.60}; they must be lists of token ids, such as [[5, 17]]."
@@ -140,13 +125,7 @@ def _are_ids(lists: Any, below: float) -> bool:
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """Return ``target``, and if given ``draft``, ``prompts`` and ``end_tokens``, of a .npz or .json file.
-
-    Raises
-    ------
-    UserError
-        If the file has another form.
-    """
+    """Return ``target``, and if given ``draft``, ``prompts`` and ``end_tokens``, of a .npz or .json file."""
     try:
         if path.suffix == ".json":
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -189,7 +168,6 @@ class Processors:
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         for name, good, must in (
             ("temperature", 0 <= self.temperature < np.inf, "0 (greedy) or more"),
             ("top_k", self.top_k >= 0, "0 (all) or more"),
@@ -221,11 +199,7 @@ class Processors:
         return self.uncertain_rows(logits, contexts)[0]
 
     def uncertain_rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-        """Return probabilities (m, V), and the total variation (m,) by which ``rounding`` may move each row.
-
-        A token within the rounding of the border of a cut is kept, and its mass is uncertain: another correct engine
-        may drop it.
-        """
+        """Return probabilities (m, V), and the total variation (m,) by which ``rounding`` may move each row."""
         logits = np.array(logits, dtype=np.float64)
         unsure = np.zeros(logits.shape, dtype=bool)
         for name in self.order:
@@ -292,7 +266,6 @@ class Processors:
         return np.where(keep, logits, -np.inf), near
 
     def _width(self, border: Array) -> Array:
-        """Return by how much rounding may move a logit."""
         return np.asarray(self.rounding * (1.0 + np.where(np.isfinite(border), np.abs(border), 0.0)))
 
 

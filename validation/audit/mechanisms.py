@@ -81,10 +81,7 @@ def local_likelihoods(
 
 
 def _passed_over(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[tuple[tuple[str, str], Array]]:
-    """Yield the law of texts that stop at an end-of-text token only if it is the last token of its round.
-
-    Where only such tokens follow the first one, they are read as "nothing".
-    """
+    """Yield the law of texts that stop at an end-of-text token only if it is the last token of its round."""
     inside = tokens < law.vocabulary
     known = np.where(inside, tokens, law.end_tokens[0])
     p, q = law.next_rows(prompt, known), draft.next_rows(prompt, known)
@@ -106,7 +103,6 @@ def _passed_over(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[t
 
 
 def _rows_without(law: Law, prompt: int, tokens: Array) -> dict[str, Array]:
-    """Return the rows without one of their processors, where the law can tell."""
     rows = getattr(law, "rows_without", None)
     return {} if rows is None else rows(prompt, tokens)
 
@@ -201,7 +197,6 @@ class _Parts:
         return np.asarray(np.where(total > 0, left / np.where(total > 0, total, 1.0), p))
 
     def _again(self, residual: Array, drawn: Array, rejected: Array, x: Array) -> Array:
-        """Return the probability of a replacement that is drawn by the draft's own number."""
         top = np.take_along_axis(np.cumsum(residual, axis=-1), x, axis=-1)
         low = top - np.take_along_axis(residual, x, axis=-1)
         ends = np.cumsum(drawn, axis=-1)

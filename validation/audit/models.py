@@ -23,25 +23,7 @@ BATCH = 256
 
 
 class ModelLaw:
-    """The law of a causal language model of transformers.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        In eval mode.
-    prompts : list of lists of int
-        Token ids; none is empty.
-    processors : Processors
-    end_tokens : tuple of int, optional
-        By default those of the model's generation configuration.
-    vocabulary : int, optional
-        Number of tokens that may be drawn; further entries of the head are ignored. By default all.
-
-    Raises
-    ------
-    UserError
-        If a prompt is empty or holds an id outside the vocabulary.
-    """
+    """The law of a causal language model of transformers."""
 
     def __init__(
         self,
@@ -139,17 +121,7 @@ class ModelLaw:
 
 
 class TraceLaw:
-    """The law at positions of a trace: each position is a prompt of its own, of which the next token is known.
-
-    Parameters
-    ----------
-    trace : Trace
-    positions : sequence of int
-        Rows of the trace.
-    processors : Processors
-    prompts : list of lists of int, optional
-        The token ids before each position; needed where a sampler is called, not where a file names positions.
-    """
+    """The law at positions of a trace: each position is a prompt of its own, of which the next token is known."""
 
     def __init__(
         self,
@@ -182,13 +154,7 @@ class TraceLaw:
 
 
 def load_model(name: str, device: str) -> tuple[Any, Any]:
-    """Return a model in eval mode and its tokenizer; ``builtin/small`` and ``builtin/large`` are the built-in pair's.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.models.pair.load_pair`.
-    """
+    """Return a model in eval mode and its tokenizer; ``builtin/small`` and ``builtin/large`` are the built-in ones."""
     from validation.models.devices import choose_device
     from validation.models.pair import PAIRS
     from validation.models.sources import ModelSource, quiet

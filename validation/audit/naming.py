@@ -1,9 +1,8 @@
 """Which mechanism explains the draws: how well each one fits them, and how likely it makes them.
 
-Two numbers judge a mechanism. Its p-value is of the hypothesis that the draws follow it: the counts of cells are
-compared with its law of the cells, by the likelihood under a Dirichlet mixture of laws around it over its own
-likelihood. That quotient is a martingale if the mechanism is the right one, so by Ville's inequality its p-value is
-ever p or below with probability at most p. Its gain is the log-likelihood of the draws above that of the target's law.
+A mechanism's p-value compares the counts of cells with its law of the cells: the likelihood under a Dirichlet mixture
+around that law over its own is a martingale under the mechanism, so by Ville's inequality the p-value is valid at any
+time. Its gain is the log-likelihood of the draws above that of the target's law.
 """
 
 from __future__ import annotations
@@ -39,15 +38,7 @@ VALUES = 2**23  # probabilities in memory at a time
 
 @dataclass(frozen=True)
 class Fit:
-    """A mechanism that the draws do not exclude.
-
-    Attributes
-    ----------
-    p_value : float
-        Draws of this mechanism ever have this p-value, or a smaller one, with probability at most itself.
-    gain : float
-        Log-likelihood of the draws above that under the target's law.
-    """
+    """A mechanism that the draws do not exclude."""
 
     name: str
     p_value: float
@@ -56,13 +47,7 @@ class Fit:
 
 @dataclass
 class Naming:
-    """The mechanisms, judged by the draws of a sampler.
-
-    Parameters
-    ----------
-    law, draft : Law
-    depth : int
-    """
+    """The mechanisms, judged by the draws of a sampler."""
 
     law: Law
     draft: Law
@@ -71,7 +56,6 @@ class Naming:
     _gains: dict[Key, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin without draws."""
         count = len(self.law.prompts)
         most = max(16, CELLS // count)
         self._partitions = [Partition(self.law, c, self.depth, most, likely=True) for c in range(count)]
@@ -132,7 +116,6 @@ class Naming:
         return float(logsumexp(found) - np.log(len(found)))
 
     def _prepare(self) -> None:
-        """Compute the laws of the mechanisms, at the first difference."""
         if self._cells:
             return
         if (

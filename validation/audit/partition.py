@@ -22,20 +22,7 @@ WORTH = 0.25
 
 
 class Partition:
-    """Cells of the continuations of one prompt, of depths 1 to D.
-
-    With ``likely``, tokens of no or little probability share a leaf also where all could have their own.
-
-    Attributes
-    ----------
-    mass : array, shape (nodes,)
-        The target's probability of each node of the tree; a node is a cell of the depths at which texts stop there.
-    slack : array, shape (D,)
-        The total variation by which rounding may move the law of the cells of each depth: the sum, over the divided
-        nodes, of mass times the slack of the row.
-    level, single : array, shape (nodes,)
-        The number of tokens of each node, and whether it is one prefix and no leaf that several tokens share.
-    """
+    """Cells of the continuations of one prompt, of depths 1 to D."""
 
     def __init__(self, law: Law, prompt: int, depth: int, most: int, *, likely: bool = False) -> None:
         symbols = law.vocabulary + 1

@@ -26,22 +26,7 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from validati
 
 
 class RemoteSampler:
-    """The function ``module:function`` or ``FILE.py:function``, imported and called in another process.
-
-    The process is started once, so a model that the file loads is loaded once. It is ended with all processes that
-    the function started. See :mod:`validation.audit.worker` for the other side.
-
-    Parameters
-    ----------
-    name : str
-    seconds : float
-        Longest time of one call, and of the import.
-
-    Raises
-    ------
-    UserError
-        If there is no such function, or if it returns no draws, in whichever way.
-    """
+    """The function ``module:function`` or ``FILE.py:function``, imported and called in another process."""
 
     def __init__(self, name: str, seconds: float = CALL_SECONDS) -> None:
         if not name.rpartition(":")[0]:
@@ -65,13 +50,7 @@ class RemoteSampler:
         return self._answer({"prompts": [list(one) for one in prompts], "n": n, "seed": seed, "depth": depth})
 
     def close(self) -> None:
-        """End the process and all that it started.
-
-        Raises
-        ------
-        UserError
-            If the sampler came back twice from its last call.
-        """
+        """End the process and all that it started."""
         try:
             if not self._waits and self._process.poll() is None:
                 self._input.close()
@@ -103,7 +82,6 @@ class RemoteSampler:
         return found.get("returned")
 
     def _read(self, output: IO[bytes]) -> None:
-        """Pass on each line; an empty one is the end."""
         with output:
             while line := output.readline(2 * LARGEST_REPLY):
                 self._lines.put(line)

@@ -1,20 +1,9 @@
 """Tests of whether draws repeat earlier ones: an upper bound needs independent draws, and a sampler may copy its own.
 
-Each test is an event of the next continuation that the earlier draws fix and whose probability under the target's law
-is known, as in :mod:`validation.audit.tests_of_law`:
-
-* the continuation that followed the last time, after the same run of draws. A run is as long as it takes to be
-  unlikely by chance. This finds blocks that come twice, at any distance, and calls that do not heed their seed;
-* any continuation of the earlier draws. This finds blocks that come twice in another order;
-* a cell that the first half of the call showed too often, at a draw of its second half. This finds what is common to
-  the draws of a call, also where the law has few continuations;
-* at the end of a call, a cell with an odd number of draws in it. This finds calls in which every draw comes twice, in
-  any order.
-
-A sampler of another law repeats itself more often than the target's law says, too. Whether draws are copies is another
-question: it is asked without the target's law. Let E be the continuation that followed the last time, or the draw
-before. If the draws are independent and of one law, whatever it is, a draw and the next one may be exchanged, so that
-(1 + [the draw is E] - [the next one is E])/2 has the mean 1/2.
+Each test is an event of the next continuation that earlier draws fix, with a probability known under the target's law:
+what followed the same run of draws last time; any earlier continuation; a cell that the first half of the call showed
+too often; a cell with an odd number of draws, at the end of a call. Whether draws are copies is asked without that law:
+for independent draws of any one law, (1 + [the draw is E] - [the next one is E])/2 has the mean 1/2.
 """
 
 from __future__ import annotations
@@ -52,11 +41,7 @@ class RepeatTests:
     def measure(
         self, prompt: int, tokens: Array, chance: Array, call: tuple[Array, Array]
     ) -> tuple[Array, Array, Array]:
-        """Return outcomes and expected values (K, m) of continuations (m, D) with probabilities (m,).
-
-        ``call`` holds those of :meth:`within` for these draws. The third array (2, m') has the mean 1/2 for independent
-        draws of any one law.
-        """
+        """Return outcomes and expected values (K, m) of continuations (m, D) with probabilities (m,)."""
         known = int(self._known[prompt])
         size = self._tokens.shape[1]
         every = np.concatenate([self._tokens[prompt, size - known :], tokens])

@@ -36,25 +36,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit knows.
-
-    Attributes
-    ----------
-    at_most, at_most_on_cells : float
-        Upper bounds on the distance of the whole laws, and of those of the cells.
-    shared : tuple of float, shape (D,)
-        The target's probability of the cells of each depth that hold several continuations.
-    repeats : float
-        A lower bound on the distance, given the draws before, that repeats of earlier draws alone show.
-    copied : bool
-        Whether draws repeat earlier ones more often than independent draws of any one law would; wrong with probability
-        ``level`` at most.
-    excluded : int
-        Draws that are impossible under the target's law.
-    mechanisms : tuple of Fit, optional
-        Those that the draws do not exclude, likeliest first; empty if it is none of the known ones, None if no
-        difference was found or the draft's law is not known.
-    """
+    """What an audit knows."""
 
     verdict: str
     draws: int
@@ -63,20 +45,20 @@ class AuditReport:
     epsilon: float
     bounds: tuple[DepthBound, ...]
     at_least: float
-    at_most: float
+    at_most: float  # on the distance of the whole laws
     at_most_on_cells: float
-    shared: tuple[float, ...]
+    shared: tuple[float, ...]  # by depth, the target's probability of cells that hold several continuations
     cells: int
     prompts: int
     smallest_found: float
     draws_to_find: int
     draws_to_keep: int
     found_after: int | None
-    repeats: float
-    copied: bool = False
-    excluded: int = 0
+    repeats: float  # lower bound on the distance, given the draws before, that repeats alone show
+    copied: bool = False  # whether draws repeat earlier ones more often than independent draws of any law would
+    excluded: int = 0  # draws that are impossible under the target's law
     witnesses: tuple[Witness, ...] = ()
-    mechanisms: tuple[Fit, ...] | None = None
+    mechanisms: tuple[Fit, ...] | None = None  # not excluded, likeliest first; None without a difference or a draft
     notes: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:

@@ -28,16 +28,7 @@ HELD = 1024
 
 
 def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Sampler:
-    """Return a sampler that calls ``model.generate`` once for each draw, as assisted generation needs.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-    new_tokens : int
-        ``max_new_tokens`` of each call.
-    **options
-        Passed to ``generate``, such as ``do_sample=True, temperature=0.7, assistant_model=draft``.
-    """
+    """Return a sampler that calls ``model.generate`` once for each draw, as assisted generation needs."""
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int) -> list[list[list[int]]]:
         import torch
@@ -60,16 +51,7 @@ def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Samp
 def method_sampler(
     pair: Pair, method: Method, prompts: Sequence[str | Prompt], *, temperature: float, top_p: float
 ) -> Sampler:
-    """Return a sampler that decodes by one of our methods.
-
-    Parameters
-    ----------
-    pair : Pair
-    method : Method
-    prompts : sequence of str or Prompt
-        The law's prompts, in their order.
-    temperature, top_p : float
-    """
+    """Return a sampler that decodes by one of our methods."""
     from validation.collection.prompts import Prompt
     from validation.decoding.loop import decode
 
@@ -95,15 +77,7 @@ def method_sampler(
 
 
 def file_prompts(path: Path) -> list[Any]:
-    """Return the different prompts of a file of draws, in the order in which they first occur.
-
-    A prompt is a list of token ids (``prompt``), or a position of a trace (``position``).
-
-    Raises
-    ------
-    UserError
-        If a line is not as documented, or there are more than ``MOST_PROMPTS`` prompts.
-    """
+    """Return the different prompts of a file of draws, in the order in which they first occur."""
     found: dict[Any, None] = {}
     for key, _ in lines_of_draws(path):
         found.setdefault(key)
@@ -164,13 +138,7 @@ def _ids(value: Any) -> list[int]:
 
 
 def method_named(name: str, draft_length: int = 4) -> Method:
-    """Return one of our decoding methods by its stored name; ``draft_length`` is K, where it is fixed.
-
-    Raises
-    ------
-    UserError
-        If there is no such method, or it needs a run that fits its parameters.
-    """
+    """Return one of our decoding methods by its stored name; ``draft_length`` is K, where it is fixed."""
     from validation.decoding.methods import METHODS
     from validation.decoding.methods.registry import Fitted, Setup, info_of
 

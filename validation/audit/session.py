@@ -42,33 +42,17 @@ VALUES = 2**23  # probabilities in memory at a time
 
 @dataclass
 class Audit:
-    """An audit of one sampler against one law.
-
-    Parameters
-    ----------
-    law : Law
-    depth : int
-        D, the number of tokens of each continuation.
-    level : float
-        Probability of a wrong accusation, over all depths and whenever one looks.
-    epsilon : float
-        The law counts as kept if the distance of the joint laws of D tokens is at most this.
-    planned : int
-        The number of draws that is planned; it decides how fine the cells are.
-    draft : Law, optional
-        The draft model's law, from which the mechanism is named.
-    """
+    """An audit of one sampler against one law."""
 
     law: Law
-    depth: int = 4
-    level: float = 0.001
-    epsilon: float = 0.05
-    planned: int = 100_000
-    draft: Law | None = None
+    depth: int = 4  # D, tokens of each continuation
+    level: float = 0.001  # probability of a wrong accusation, over all depths and whenever one looks
+    epsilon: float = 0.05  # the law counts as kept within this distance of the joint laws of D tokens
+    planned: int = 100_000  # draws; it decides how fine the cells are
+    draft: Law | None = None  # the draft model's law, from which the mechanism is named
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Prepare the tests."""
         if not 1e-100 <= self.level < 1 or not 0.001 <= self.epsilon < 1 or self.depth < 1:
             raise UserError("level must be in [1e-100, 1), epsilon in [0.001, 1), and depth at least 1.")
         count = len(self.law.prompts)
@@ -104,13 +88,7 @@ class Audit:
         self._seen: list[tuple[float, Array]] = []  # upper bounds, with the draws of each prompt at that look
 
     def update(self, prompt: int, tokens: ArrayLike) -> None:
-        """Take draws (n, D) of one prompt, in the order in which they were made; V stands for "nothing" after the end.
-
-        Raises
-        ------
-        UserError
-            If a token is not in the vocabulary, or the shape is wrong.
-        """
+        """Take draws (n, D) of one prompt, in the order in which they were made; V is "nothing" after the end."""
         given = np.asarray(tokens, dtype=np.int64)
         if given.ndim != 2 or given.shape[1] != self.depth:
             raise UserError(f"The draws have the shape {given.shape}; it must be (n, {self.depth}).")
@@ -181,7 +159,6 @@ class Audit:
         return self._joint_at_least(self.depth - 1)
 
     def _mean(self, kind: str, t: int) -> float:
-        """Return a lower bound on the mean distance of the draws so far, whatever their prompts were."""
         return self._sums.get((kind, t), 0.0) / max(1, self.draws)
 
     def _joint_at_least(self, t: int) -> float:
@@ -189,10 +166,7 @@ class Audit:
         return max(max(self._mean("joint", s), self._mean("token", s) / (1 if s == 0 else 2)) for s in range(t + 1))
 
     def _look(self) -> None:
-        """Compute the upper bound at numbers of draws fixed before: look j spends δ/(2j(j + 1)), the last one δ/2.
-
-        A look waits until the prompts have about the same number of draws.
-        """
+        """Compute the upper bound at numbers of draws fixed before: look j spends δ/(2j(j + 1)), the last one δ/2."""
         if self.draws >= self.planned > 0:
             self.close()
         elif self.draws >= FIRST_LOOK * 2**self._looks and self._given.max() <= BALANCE * self._given.min():
@@ -220,15 +194,11 @@ class Audit:
 
     @property
     def at_most(self) -> float:
-        """Return the upper bound for the whole law: a cell of several continuations may hide all of its probability.
-
-        Rounding moves the law of the cells, which the first bound covers, and the probability of those cells.
-        """
+        """Return the upper bound for the whole law: a cell of several continuations may hide all of its probability."""
         rest = self._shared(self.depth)
         return min(1.0, self.at_most_on_cells + rest + (self._moved() if rest else 0.0))
 
     def _shared(self, depth: int) -> float:
-        """Return the target's probability of cells of several continuations, over the prompts of the draws so far."""
         given = self._given if self.draws else np.ones(len(self._given))
         return float(given @ [part.shared(depth) for part in self._coarse]) / float(given.sum())
 
@@ -244,10 +214,7 @@ class Audit:
         self._seen.append((found, self._given.copy()))
 
     def _draws_to_keep(self) -> int:
-        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹.
-
-        Where ε is less than the probability of shared cells, no number does, and the bound of the cells is meant.
-        """
+        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""
         rest, moved = self._shared(self.depth), self._moved()
         most = self.epsilon - moved - (rest + moved * (rest > 0) if rest < self.epsilon else 0.0)
         width, count = max(map(len, self._cells)), len(self._cells)
@@ -283,11 +250,7 @@ class Audit:
         return ON_CELLS if self.at_most_on_cells <= self.epsilon else UNDECIDED
 
     def settled(self) -> bool:
-        """Return whether further draws would tell nothing new of importance.
-
-        On cells alone nothing is known for good: further draws may still find a difference. Where repeats alone are
-        shown, further draws tell whether the law is another one too. A mechanism takes further draws to be named.
-        """
+        """Return whether further draws would tell nothing new of importance."""
         if self.found_after is None:
             return self.verdict() == KEPT
         if self._naming is not None and self._naming.scored >= MOST_SCORED:

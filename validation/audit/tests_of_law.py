@@ -110,7 +110,6 @@ class TokenTests:
         return found
 
     def _previous(self, prompt: int, tokens: Array) -> Array:
-        """Return the token before this one; "nothing" if there is none."""
         if self._depth:
             return tokens[:, self._depth - 1]
         known = self._law.prompts[prompt]

@@ -25,13 +25,7 @@ TWICE = "came back in two processes; a process that it forks must end by os._exi
 
 
 def function_named(name: str) -> Callable[..., Any]:
-    """Return the function ``module:function`` or ``FILE.py:function``.
-
-    Raises
-    ------
-    UserError
-        If there is no such file, module or function.
-    """
+    """Return the function ``module:function`` or ``FILE.py:function``."""
     place, _, function = name.rpartition(":")
     if place.endswith(".py"):
         path = Path(place)

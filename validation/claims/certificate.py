@@ -49,10 +49,7 @@ class Certificate:
 
 
 def certificate() -> Certificate:
-    """Return the certificate of this release, without claims that are withdrawn or whose outcome would now differ.
-
-    Of the claims that were added, those that have another statement now are left out, too.
-    """
+    """Return the certificate of this release, without claims that are withdrawn or whose outcome would now differ."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
     known, about = hlmtheory.all_claims(), stored["about"]
     added = {

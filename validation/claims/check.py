@@ -1,9 +1,7 @@
 """Check all claims on all positions of a trace, in constant memory.
 
-A claim is checked on arrays built from the stored logits if these hold every input of the claim. A claim that needs no
-language model is checked on simulated instances from ``hlmtheory/arguments.py``. Positions are read in blocks and
-checked a few at a time, so that a worker's arrays fit its cache. The number and the timing of the workers do not change
-a result.
+A claim that needs no language model is checked on simulated instances. Positions are read in blocks and checked a few
+at a time, so that arrays fit a worker's cache. The number and the timing of the workers do not change a result.
 """
 
 from __future__ import annotations
@@ -143,40 +141,9 @@ def check_trace(
 ) -> Results:
     """Check claims on every position of a trace, and claims that need no trace on simulated instances.
 
-    Parameters
-    ----------
-    trace : Trace
-    seed : int
-        Seeds the drawn tokens, k, the draft lengths and the scenarios.
-    claims : mapping of str to Claim, optional
-        Default: all claims.
-    progress : callable, optional
-        Called as ``progress(done, total, text)`` in positions.
-    device : str
-        Backend for measured arrays: ``"numpy"`` on the host, or torch tensors on ``"cpu"``, ``"cuda"``, ``"cuda:1"``;
-        ``"auto"`` selects a GPU if there is one, else numpy. All devices get the same instances. Simulated instances
-        are checked by numpy on the host.
-    kept : Path, optional
-        File that stores partial results. A stopped check continues from it. The caller removes it.
-    stored_rows : bool
-        Take the stored rows of a trace that knows its rounding as exact. Otherwise a claim is checked where the
-        intervals decide it, as on a trace of top-k lists.
-    parts : callable, optional
-        Called as ``parts(work, claims, first)``; yields the parts from number ``first`` on, in order. Default: computed
-        in this process. :func:`validation.claims.cluster.on_scheduler` sends them to other processes; the results
-        are the same.
-
-    Returns
-    -------
-    Results
-
-    Raises
-    ------
-    UserError
-        If no instance can be built for a claim; if no simulated instance of a claim is in scope, which is a defect of
-        its scenario; if the device is unknown; if memory is too small; or if ``parts`` raises one. A measured claim
-        without an instance in the trace, such as a claim on eight positions of a sequence, is reported as out of scope,
-        with the reason.
+    ``kept`` stores partial results, from which a stopped check continues; the caller removes it. ``stored_rows`` takes
+    rows of a trace that knows its rounding as exact. ``parts(work, claims, first)`` yields the parts from number
+    ``first`` on, in order, such as :func:`validation.claims.cluster.on_scheduler`; by default this process does.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     work = Work.of(trace, claims, seed=seed, backend=Backend.of(device), stored_rows=stored_rows)
@@ -238,11 +205,7 @@ def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
 
 
 def block_rows(vocabulary: int) -> int:
-    """Return the positions in a block: a power of two, so that blocks align with the chunks of the store.
-
-    >>> [block_rows(size) for size in (300, 4096, 32_000, 152_000)]
-    [256, 256, 128, 16]
-    """
+    """Return the positions in a block: a power of two, so that blocks align with the chunks of the store."""
     fitting = max(2 * MAX_DRAFT_LENGTH, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
     return 1 << (fitting.bit_length() - 1)
 
@@ -256,30 +219,7 @@ def workers_in_memory(vocabulary: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The parts of a check in a fixed order: scenario batches, then blocks of the trace.
-
-    A part depends on its number alone, so any process that holds the same work computes the same parts.
-
-    Attributes
-    ----------
-    trace : Trace
-    simulated : dict of Claim
-    measured : list of Claim
-        Those that this trace decides.
-    why : dict of str
-        Why the others are not decided, by claim id.
-    seed : int
-    backend : Backend
-    rounded : dict of Rounding or None
-        How the stored values were rounded, if that is known.
-    batches : int
-        Batches of instances of each simulated claim; at most those of ``DEAR``.
-    rows : int
-        Positions in a block.
-    stored_rows : bool
-    drawn : tuple of (str, int)
-        Claim and number of each scenario batch.
-    """
+    """The parts of a check in a fixed order: scenario batches, then blocks of the trace."""
 
     trace: Trace
     simulated: Mapping[str, Claim]
@@ -365,7 +305,6 @@ class Work:
 
 
 def _rows(trace: Trace) -> int:
-    """Return the positions in a block of this trace."""
     if not holds_lists(trace):
         return block_rows(trace.vocabulary)
     widths: list[int] = [trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target")]
@@ -387,11 +326,7 @@ def _covered(summary: dict[str, float]) -> dict[str, float]:
 
 
 def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
-    """Run jobs on all cores and yield their results in order, so that sums are reproducible.
-
-    numpy releases the lock. A few jobs are in flight; a caller that stops early, for example by Ctrl-C, does not wait
-    for them.
-    """
+    """Run jobs on all cores and yield their results in order, so that sums are reproducible."""
     pool = ThreadPoolExecutor(workers)
     finished = False
     try:
@@ -442,7 +377,6 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
 def _check_lists(
     chunk: ListChunk, vocabulary: int, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
 ) -> Part:
-    """Check the claims that lists decide on one block."""
     lists = lists_of(chunk, vocabulary, rounded)
     rate, sizes = acceptance(lists), certified_sizes(lists, BIASES)
     sums = {"acceptance_low": float(rate.lower.sum()), "acceptance_high": float(rate.upper.sum())}
@@ -455,7 +389,6 @@ def _check_lists(
 def _check_rounded(
     chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
 ) -> Part:
-    """Check the claims that rounded rows decide on one block, a few rows at a time."""
     verdicts: list[Verdict] = []
     sums: dict[str, float] = {}
     count, vocabulary = chunk.draft_logits.shape
@@ -482,7 +415,6 @@ def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return the block's sums of the quantities that the summary averages."""
     return {
         "acceptance": float(acceptance.sum()),
         "certain_share": float(np.count_nonzero(top >= 0.9)),

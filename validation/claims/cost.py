@@ -1,14 +1,6 @@
 """Estimate what a run of ``hlm validate`` costs, before it starts: positions, disk, memory, CPU time of each step.
 
-The models, where they are on this machine, are timed on a few texts of the run's own prompts, with the functions of the
-run. So each time is one measured term times a count. Models that are elsewhere are not downloaded; their passes are
-derived from the number of parameters. A term says where it is from:
-
-======== =============================================================================================
-measured timed now, on this machine
-derived  computed from measured numbers and the shapes of the models
-assumed  a constant; measured once on another pair, or a guess that the text states
-======== =============================================================================================
+The models are timed on a few texts of the run. A term is measured now, or assumed: measured once, elsewhere.
 """
 
 from __future__ import annotations
@@ -41,20 +33,13 @@ from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
 
-MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
+MEASURED, ASSUMED = "measured", "assumed"
 FEW, MORE = 1, 16
 """New tokens of the two trials, whose difference is the time of a step."""
 FIGURES_S, FIGURES_V = 226.0, 0.0034
-"""CPU seconds of all figures and the report: a constant, and more for each entry of the vocabulary.
-
-They join 240 s of the built-in pair (V = 4,096; two minutes on two cores) and 395 s of SmolLM2 (V = 49,152), each
-measured once, on other machines.
-"""
+"""CPU seconds of figures and report, and more for each entry of the vocabulary: 240 s at V = 4,096, 395 s at 49,152."""
 SIMULATED_S = 85.0
 """CPU seconds of the simulated claims, measured once."""
-COMPRESSED = 0.75
-"""Bytes on disk of a stored byte, of models that are not timed."""
-
 Say = Callable[[str], None]
 T = TypeVar("T")
 
@@ -109,10 +94,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of the run: its size, what it computes after the check, and the mean tokens of a text.
-
-    ``length`` is None where the models were not tried: then no text is assumed to end before ``new_tokens``.
-    """
+    """What is asked of the run: its size, what it computes after the check, and the mean tokens of a text."""
 
     positions: int
     new_tokens: int
@@ -120,7 +102,7 @@ class Asked:
     figures: bool = True
     all_claims: bool = False
     memory: int | None = None
-    length: float | None = None
+    length: float | None = None  # without a trial, no text is assumed to end before ``new_tokens``
 
     @property
     def batch(self) -> int:
@@ -143,10 +125,7 @@ class Asked:
         return round(self.texts * (self.length or self.new_tokens))
 
     def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Asked:
-        """Return the same with the mean length of texts that end as often as those of a trial.
-
-        A token ends its text with the probability (ends + 1/2)/(tokens + 1).
-        """
+        """Return the same with the mean length of texts that end as often as those of a trial."""
         tokens = sum(len(text.tokens) - text.start for text in texts)
         ends = sum(text.tokens[-1] in end_tokens for text in texts)
         rate = (ends + 0.5) / (tokens + 1.0)
@@ -157,96 +136,37 @@ def cost_of_pair(
     pair: Pair, encoded: Sequence[Sequence[int]], asked: Asked, seed: int, loading_s: float, say: Say
 ) -> Cost:
     """Return the cost of a run with loaded models, from a trial on the first prompts."""
-    loading = Step("starting and loading", "pair", 1, loading_s, MEASURED, "Python, its libraries, both models")
     with tempfile.TemporaryDirectory(prefix="hlm-cost-") as folder:
-        steps, bytes_each, trace, asked = _try_models(pair, encoded, asked, seed, Path(folder), say)
+        trial, bytes_each, trace, asked = _try_models(pair, encoded, asked, seed, Path(folder), say)
         say("timing the check")
         check_s = _check_s(trace, seed)
-    models = pair.draft, pair.target
-    weights = sum(one.numel() * one.element_size() for model in models for one in model.parameters())
-    return _cost(asked, pair.vocabulary, (loading, *steps), (bytes_each, MEASURED), check_s, weights)
-
-
-def cost_of_shapes(
-    parameters: Sequence[int], vocabulary: int, prompt: float, asked: Asked, width: int, why: str
-) -> Cost:
-    """Return the cost of a run with models that are not loaded.
-
-    Parameters
-    ----------
-    parameters : sequence of int
-        Of the draft and of the target model.
-    prompt : float
-        Mean tokens of a prompt.
-    width : int
-        Bytes of a weight.
-    why : str
-        Why they are not loaded.
-    """
-    import torch
-
-    matrix, numbers = torch.ones(1024, 1024), torch.ones(2**24)
-    rate = _rate(lambda: matrix @ matrix, 2 * 1024**3)
-    copy = _rate(numbers.clone, numbers.nbytes)
-    draft, target = parameters
-    read = asked.texts * (prompt + asked.new_tokens)
-    step_s = max(2 * target * asked.batch / rate, target * width / copy)
-    written, unit = asked.batches * asked.new_tokens, f"steps of {asked.batch} texts"
-    of_writing = "2 operations a parameter and token, or one pass over the weights; rates timed here"
-    of_reading = "2 operations a parameter and token; the rate of a matrix product, timed here"
-    cores = torch.get_num_threads()
-    steps = (
-        Step("the target model writes", unit, written, step_s, DERIVED, of_writing, cores),
-        Step("both models read", "tokens", read, 2 * (draft + target) / rate, DERIVED, of_reading, cores),
-    )
-    check_s = _check_s(SyntheticTrace(block_rows(vocabulary), vocabulary), 1)
-    remark = f"{why}, so their passes are derived: real ones may take 1 to 3 times as long (assumed)."
-    disk = 4 * vocabulary * COMPRESSED, ASSUMED
-    return _cost(asked, vocabulary, steps, disk, check_s, width * (draft + target), remarks=(remark,))
-
-
-def _cost(
-    asked: Asked,
-    vocabulary: int,
-    steps: tuple[Step, ...],
-    disk: tuple[float, str],
-    check_s: float,
-    weights: int,
-    remarks: tuple[str, ...] = (),
-) -> Cost:
-    """Return the cost from the models' steps, the bytes of a position, and the check of one position."""
-    positions, workers = asked.expected, workers_here(vocabulary, asked.memory)
-    steps += (Step("the check", "positions", positions, check_s, MEASURED, "rows of this V", workers),)
+    positions, workers = asked.expected, workers_here(pair.vocabulary, asked.memory)
+    steps = [
+        Step("starting and loading", "pair", 1, loading_s, MEASURED, "Python, its libraries, both models"),
+        *trial,
+        Step("the check", "positions", positions, check_s, MEASURED, "rows of this V", workers),
+    ]
     if asked.all_claims:
-        steps += (Step("the simulated claims", "run", 1, SIMULATED_S, ASSUMED, "a run of SmolLM2", workers),)
+        steps.append(Step("the simulated claims", "run", 1, SIMULATED_S, ASSUMED, "a run of SmolLM2", workers))
     if asked.figures:
-        seconds, source = FIGURES_S + FIGURES_V * vocabulary, "the built-in pair and SmolLM2, once each"
-        steps += (Step("figures and report", "run", 1, seconds, ASSUMED, source, workers),)
-    memory = {"both models": working_memory(weights), "the check": workers * PROCESS_MEMORY}
-    needed = memory["both models"]
+        seconds, source = FIGURES_S + FIGURES_V * pair.vocabulary, "the built-in pair and SmolLM2, once each"
+        steps.append(Step("figures and report", "run", 1, seconds, ASSUMED, source, workers))
+    weights = sum(one.numel() * one.element_size() for side in (pair.draft, pair.target) for one in side.parameters())
+    needed = working_memory(weights)
+    remarks = [f"A text is expected to have {asked.length:.0f} of {asked.new_tokens} tokens, as in the trial."]
     if asked.memory is not None and needed > asked.memory:
-        remarks += (
-            f"{needed / 1e9:.2f} GB are more than the {asked.memory / 1e9:.2f} GB of --memory, so the run would be "
-            "refused; choose --dtype bfloat16 or smaller models.",
-        )
-    if asked.length is None:
-        remarks += (f"No text is assumed to end before {asked.new_tokens} tokens; texts that do take more batches.",)
-    else:
-        remarks += (f"A text is expected to have {asked.length:.0f} of {asked.new_tokens} tokens, as in the trial.",)
+        remarks.insert(0, f"{needed / 1e9:.2f} GB are more than the {asked.memory / 1e9:.2f} GB of --memory.")
     return Cost(
         positions=positions,
         batches=asked.batches,
-        vocabulary=vocabulary,
-        disk=int(positions * disk[0]),
-        disk_origin=disk[1],
-        memory=memory,
+        vocabulary=pair.vocabulary,
+        disk=int(positions * bytes_each),
+        disk_origin=MEASURED,
+        memory={"both models": needed, "the check": workers * PROCESS_MEMORY},
         workers=workers,
-        steps=steps,
-        remarks=remarks,
+        steps=tuple(steps),
+        remarks=tuple(remarks),
     )
-
-
-# ---------------------------------------------------------------------------------------------- trials
 
 
 def _try_models(
@@ -289,7 +209,6 @@ def _try_models(
 
 
 def _lengthened(text: Text, new_tokens: int) -> Text:
-    """Return a text with ``new_tokens`` generated tokens: its own, repeated."""
     own = text.tokens[text.start :]
     repeated = (own * -(-new_tokens // len(own)))[:new_tokens]
     return Text(text.prompt_index, text.prompt_id, text.tokens[: text.start] + repeated, text.start)
@@ -324,13 +243,3 @@ def _timed(pair: Pair, work: Callable[[], T]) -> tuple[float, T]:
     value = work()
     wait_for(pair.device)
     return clock() - began, value
-
-
-def _rate(work: Callable[[], object], amount: float) -> float:
-    """Return the amount of work, such as operations, in a CPU second."""
-    work()  # warm-up
-    began, rounds = time.process_time(), 0
-    while time.process_time() - began < 0.3:
-        work()
-        rounds += 1
-    return amount * rounds / (time.process_time() - began)

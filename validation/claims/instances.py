@@ -61,12 +61,7 @@ class InstanceDraws:
 
     @classmethod
     def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> InstanceDraws:
-        """Draw the inputs for ``count`` positions.
-
-        k is log-uniform on 0..V, and V with an extra probability of 0.01. The sharpness η is log-uniform on 1..100,
-        because the paper does not print its value. Verification is skipped above a draft probability that is
-        log-uniform on 1e-6..1: always at half of the positions, with a random probability at the others.
-        """
+        """Draw the inputs for ``count`` positions."""
         quantile = rng.random(count)
         k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
         k[rng.random(count) < 0.01] = vocabulary
@@ -80,24 +75,7 @@ class InstanceDraws:
 
 
 def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:
-    """Return all arrays that a claim may take, for n positions.
-
-    Parameters
-    ----------
-    chunk : TraceChunk
-        n consecutive positions.
-    rng : numpy Generator
-
-    Returns
-    -------
-    dict
-        ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft distribution;
-        ``k`` (n,): log-uniform on 0..V; ``top_k`` (n, V): smaller for likelier draft tokens; ``acceptance`` (n,);
-        ``draft_length`` (n,); ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0 below a random draft
-        probability, else a random probability; ``logits`` (n, V): of the draft model, in float64;
-        ``actual_draft`` (n, V): the draft distribution at temperature .7; ``draft_count`` (n,): 1 to 3;
-        ``acceptances`` (m, 8): acceptance rates at 8 consecutive positions of one sequence.
-    """
+    """Return all arrays that a claim may take, for n positions."""
     arrays = row_arrays(chunk, InstanceDraws.of(rng, *chunk.draft_logits.shape))
     return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
 
@@ -136,11 +114,7 @@ def _drawn(rows: Array, quantile: Array) -> Array:
 
 
 def windows(acceptance: Array, chunk: TraceChunk) -> Array:
-    """Return acceptance rates at MAX_DRAFT_LENGTH consecutive positions of one sequence, (m, MAX_DRAFT_LENGTH).
-
-    The target model generated the sequences, so these are realistic inputs for the algebra, not the conditional rates
-    along a run of accepted draft tokens. Windows that cross a block border are left out.
-    """
+    """Return acceptance rates at MAX_DRAFT_LENGTH consecutive positions of one sequence, (m, MAX_DRAFT_LENGTH)."""
     if len(acceptance) < MAX_DRAFT_LENGTH:
         return np.empty((0, MAX_DRAFT_LENGTH))
     rows = np.lib.stride_tricks.sliding_window_view(acceptance, MAX_DRAFT_LENGTH)

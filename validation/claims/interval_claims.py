@@ -1,10 +1,8 @@
 """Decide claims on distributions of which only bounds are known: lists of the most probable tokens, or rounded rows.
 
-Each side of a claim is an interval over all distributions that agree with what is known. The claim lhs ≤ rhs holds for
-certain if the largest lhs is at most the smallest rhs, and fails for certain if the smallest lhs exceeds the largest
-rhs. Otherwise it is inconclusive. An identity cannot be confirmed in this way, so it is out of scope, and so is a claim
-whose sides have no interval here. Both kinds of traces give boxes with counts, those of
-:func:`hlmtheory.truncation.box_distance`.
+Each side is an interval over all distributions that agree with the bounds. lhs ≤ rhs holds if the largest lhs is at
+most the smallest rhs, fails if the smallest lhs exceeds the largest rhs, and is inconclusive otherwise. An identity
+cannot be confirmed so, and is out of scope. Bounds are the boxes of :func:`hlmtheory.truncation.box_distance`.
 """
 
 from __future__ import annotations
@@ -125,7 +123,6 @@ def known_rows(chunk: TraceChunk, rounded: Mapping[str, Rounding], rng: np.rando
 
 
 def _ranks(rng: np.random.Generator, log_probabilities: Array) -> Array:
-    """Return ranks drawn in proportion to the listed probabilities."""
     heads = np.cumsum(np.exp(log_probabilities), axis=-1)
     return np.asarray(np.argmax(heads > (rng.random(len(heads)) * heads[:, -1])[:, None], axis=-1))
 
@@ -136,7 +133,6 @@ def check_known(claims: Iterable[Claim], found: Shared) -> list[Verdict]:
 
 
 def _verdict(claim: Claim, lhs: Interval, rhs: Interval, inside: Array, known: Known) -> Verdict:
-    """Decide lhs ≤ rhs at every position."""
     ends = [np.asarray(end, np.float64) for end in (lhs.lower, lhs.upper, rhs.lower, rhs.upper)]
     low, high, least, most, inside = np.broadcast_arrays(*ends, inside)
     with np.errstate(invalid="ignore"):

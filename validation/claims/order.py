@@ -82,7 +82,6 @@ def _made(order: Order) -> Work:
 
 
 def _address(trace: Trace) -> str:
-    """Return the path or the address from which a worker opens the same trace."""
     where: Any = trace.path
     return where if isinstance(where, str) else str(where.resolve())
 
@@ -103,10 +102,7 @@ def workers_here(vocabulary: int, limit: int | None = None) -> int:
 
 
 def in_processes(processes: Processes) -> PartsOf:
-    """Return what :func:`.check_trace` takes as ``parts`` to compute in processes of this machine.
-
-    A short check, and claims on a GPU or on a trace in a remote store, are computed in this process.
-    """
+    """Return what :func:`.check_trace` takes as ``parts`` to compute in processes of this machine."""
     return partial(_parts, processes)
 
 

@@ -50,13 +50,7 @@ class Tally:
 
     @property
     def outcome(self) -> str:
-        """Outcome for the report, in one or two words.
-
-        For a false statement it is the claim's ``standing``: "refuted", "misprint" or "false reading". The standing is
-        a property of the statement, whose counterexample the tests keep; ``violated`` counts its failures in this run.
-        A claim whose instances are mostly undecided does not hold. "withdrawn" means that the list of claims no longer
-        contains the claim of an older record.
-        """
+        """Outcome for the report, in one or two words."""
         claim = hlmtheory.all_claims().get(self.claim)
         if claim is None:
             return "withdrawn"

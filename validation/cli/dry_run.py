@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -11,63 +12,26 @@ from validation.cli.run import print_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.claims.cost import Asked, Cost
+    from validation.claims.cost import Cost
     from validation.cli.collect import Collection
-    from validation.collection.prompts import Prompt
-    from validation.models.pair import Shapes
-
-
-SMALL = 5e8
-"""Parameters of both models up to which they are loaded for a trial."""
 
 
 def show_dry_run(console: Console, asked: Collection, *, figures: bool, all_claims: bool, as_json: bool) -> None:
-    """Print the cost of a run; nothing is stored."""
-    from validation.claims.cost import Asked
+    """Print the cost of a run; nothing is stored or downloaded."""
+    from validation.claims.cost import Asked, cost_of_pair
+    from validation.collection.collect import encode_prompts
 
+    os.environ["HF_HUB_OFFLINE"] = "1"
     prompts, settings = asked.read_prompts(), asked.settings
     size = Asked(settings["positions"], settings["new_tokens"], len(prompts), figures, all_claims, asked.models.memory)
-    cost = _estimated(console, asked, prompts, size)
+    pair = asked.models.load(console)
+    loading_s = time.process_time()  # since this process began
+    encoded = encode_prompts(pair, prompts, size.new_tokens)
+    with waiting(console, "timing the models") as say:
+        cost = cost_of_pair(pair, encoded, size, settings["seed"], loading_s, say)
     _show(console, cost)
     if as_json:
         print_json(cost.as_json())
-
-
-def _estimated(console: Console, asked: Collection, prompts: list[Prompt], size: Asked) -> Cost:
-    from validation.claims.cost import cost_of_pair, cost_of_shapes
-    from validation.collection.collect import encode_prompts, ids_of
-    from validation.models.devices import choose_device, free_memory, working_memory
-    from validation.models.pair import shapes_of
-
-    models = asked.models
-    shapes = shapes_of(models.name, draft=models.draft, target=models.target, base=models.base)
-    where = choose_device(models.device)
-    width = _width(models.dtype)
-    needed = working_memory(width * sum(shapes.parameters))
-    room = min((one for one in (size.memory, free_memory(where)) if one is not None), default=needed)
-    if shapes.here and needed <= room and sum(shapes.parameters) <= SMALL:
-        pair = models.load(console)
-        loading_s = time.process_time()  # since this process began
-        encoded = encode_prompts(pair, prompts, size.new_tokens)
-        with waiting(console, "timing the models") as say:
-            return cost_of_pair(pair, encoded, size, asked.settings["seed"], loading_s, say)
-    ids = ids_of(shapes.tokenizer, prompts, chat=models.chat)
-    mean = sum(map(len, ids)) / len(ids)
-    return cost_of_shapes(shapes.parameters, shapes.vocabulary, mean, size, width, _why(shapes, needed, room))
-
-
-def _why(shapes: Shapes, needed: int, room: int) -> str:
-    if not shapes.here:
-        return "The weights are not on this machine, and nothing was downloaded"
-    if needed > room:
-        return f"The models need {needed / 1e9:.2f} GB, and {room / 1e9:.2f} GB are there"
-    return f"To load and time {sum(shapes.parameters) / 1e9:.2g} billion parameters takes as long as a small run"
-
-
-def _width(dtype: str | None) -> int:
-    import torch
-
-    return int((torch.float32 if dtype is None else getattr(torch, dtype)).itemsize)
 
 
 def _show(console: Console, cost: Cost) -> None:

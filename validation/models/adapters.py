@@ -1,14 +1,8 @@
 """Versions of a target model: adapters of peft over a base model, merged into it.
 
-A version's folder holds ``adapter_config.json`` and ``adapter_model.safetensors``, as peft writes them, and no
-config.json. The configuration names the base model: a folder, relative to the version's folder, or a hub name. Weights
-are read here, from that one file; peft reads no file. Where ``version.json`` holds marks of the base model, they are
-compared:
-
-==================  ===============================================================================================
-``base_weights``    :func:`base_mark` of the base model's folder
-``fingerprint``     :func:`validation.models.aligned.fingerprint` of the merged model
-==================  ===============================================================================================
+A version's folder holds ``adapter_config.json`` and ``adapter_model.safetensors``, and no config.json. Weights are read
+here; peft reads no file. ``version.json`` may hold ``base_weights`` (:func:`base_mark`) and the ``fingerprint`` of the
+merged model (:func:`validation.models.aligned.fingerprint`), which are compared.
 """
 
 from __future__ import annotations
@@ -78,7 +72,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _object(folder: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file of a version's folder."""
     if (found := json_object(folder / name)) is None:
         raise UserError(f"{name} of {str(folder)!r} is not a JSON object; save the adapter again.")
     return found

@@ -1,18 +1,8 @@
-"""A draft model around the frozen last block of a base model: flexspec Section IV-A.
+"""A draft model around the frozen last block of a base model: flexspec Section IV-A, (4).
 
-===========  ===================================================================================================
-part         where its weights are
-===========  ===================================================================================================
-embeddings   the base model's, frozen
-entry        the draft's own: Llama blocks with a narrow feed-forward layer, in front of the anchor; may be absent
-anchor       the base model's last block B_L, frozen (4)
-exit         the draft's own: a two-layer MLP behind the anchor, as printed (4); may be absent
-norm, head   the base model's final norm and vocabulary head, frozen; ``own_head`` gives the draft a head of its own
-===========  ===================================================================================================
-
-A folder stores the draft's own weights alone. The frozen ones are read from the base model's folder, which lies beside
-it: ``base`` in config.json, such as ``../large``. ``fingerprint`` in config.json names the frozen parts and the
-vocabulary that the draft was trained for, and a base model with another fingerprint is refused.
+Embeddings, last block (the anchor), final norm and head are the base model's. In front of the anchor may be narrow
+Llama blocks of the draft's own, behind it a two-layer MLP. A folder stores the own weights, and names the base model's
+folder beside it and the fingerprint of the frozen parts; a base model with another fingerprint is refused.
 """
 
 from __future__ import annotations
@@ -84,22 +74,10 @@ def classes() -> SimpleNamespace:
 
 
 def build_aligned(base: Any, *, entry_layers: int, entry_width: int, exit_width: int, own_head: bool = False) -> Any:
-    """Return a draft model around the last block of a base model; only its own weights require gradients.
+    """Return a draft model, in float32, around the last block of a base model; only its own weights require gradients.
 
     An entry block starts as the base model's block at the same depth, with the ``entry_width`` neurons of the
-    feed-forward layer whose weights have the largest norms. The exit starts at random, as in Alg. 1. A head of its own
-    starts as the base model's.
-
-    Parameters
-    ----------
-    base : transformers model
-        Llama-style, with its weights in any dtype; the draft is in float32.
-    entry_layers, entry_width : int
-        Blocks in front of the anchor, and the width of their feed-forward layers.
-    exit_width : int
-        Width of the MLP behind the anchor; 0 leaves it out.
-    own_head : bool
-        Whether the vocabulary projection is the draft's own, as printed.
+    feed-forward layer whose weights have the largest norms. The exit starts at random, as in Alg. 1; 0 leaves it out.
     """
     import torch
 
@@ -172,11 +150,7 @@ def fill(draft: Any, base: Any) -> None:
 
 
 def fingerprint(base: Any, tokenizer: Any) -> str:
-    """Return the SHA-256 of what an aligned draft relies on: last block, final norm, head, settings and vocabulary.
-
-    Weights count by their values in float32, so a copy in a wider dtype has the same fingerprint. The blocks below
-    the last one do not count: a version that leaves the anchor alone has its base model's fingerprint.
-    """
+    """Return the SHA-256 of what an aligned draft relies on: last block, final norm, head, settings and vocabulary."""
     digest = hashlib.sha256()
     settings = base.config
     told = {name: getattr(settings, name) for name in SETTINGS} | {"rope": settings.rope_parameters}

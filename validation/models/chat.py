@@ -29,10 +29,7 @@ def require_template(tokenizer: Any, name: str) -> None:
 
 
 def turn_ids(tokenizer: Any, messages: Sequence[tuple[str, str]], name: str) -> list[int]:
-    """Return the tokens of a conversation up to where the assistant's turn begins.
-
-    The template alone decides how the text begins; the tokenizer adds no token of its own.
-    """
+    """Return the tokens of a conversation up to where the assistant's turn begins."""
     plain = [{"role": role, "content": content} for role, content in messages]
     try:
         ids = tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=True, return_dict=False)

@@ -24,14 +24,7 @@ REMEDY = "choose a smaller pair, a narrower dtype such as bfloat16, or another d
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of the given name and check that it exists.
-
-    Parameters
-    ----------
-    name : str
-        ``"auto"`` (the GPU with the most free memory, else the CPU), ``"sharded"`` (the first GPU; the target model is
-        spread over all GPUs), or a torch device name: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-    """
+    """Return the device of the given name and check that it exists."""
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -161,10 +154,7 @@ def wait_for(device: torch.device) -> None:
 
 @contextmanager
 def seeded_random_state(device: torch.device, seed: int) -> Iterator[None]:
-    """Run the body with torch's global random state seeded, then restore it on the host and on the device.
-
-    For the CPU the host's state alone is seeded, since ``torch.manual_seed`` also seeds every accelerator.
-    """
+    """Run the body with torch's global random state seeded, then restore it on the host and on the device."""
     import torch
 
     others = [] if device.type == "cpu" else [device]
@@ -205,21 +195,14 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 2**25), (-1, 2**28)
 
 @cache
 def keep_freed_memory() -> None:
-    """Let this process keep the memory of freed arrays for the next ones, where it uses glibc.
-
-    By default an array over 128 kB may go back to the kernel when it is freed, and the next one gets new pages, each
-    filled with zeros first. A check makes thousands of such arrays in turn; that took a third of its time.
-    """
+    """Let this process keep the memory of freed arrays for the next ones, where it uses glibc."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         for name, value in (MMAP_THRESHOLD, TRIM_THRESHOLD):
             libc.mallopt(name, value)
 
 
 def return_freed_memory() -> None:
-    """Give the memory of freed arrays back to the system, where this process uses glibc.
-
-    glibc keeps most of a model's weights when the model is gone: of the pair ``smollm2-small``, 0.6 of 1.1 GB.
-    """
+    """Give the memory of freed arrays back to the system, where this process uses glibc."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

@@ -1,9 +1,8 @@
 """A small draft model that is stored in 4 bits and uses its target model's tokenizer.
 
-A folder holds ``config.json``, that of a plain Llama model, and ``model.safetensors``: every matrix in 4 bits, two
-weights a byte, and in ``NAME.scale`` one float16 number for 32 weights of a row; every vector in float32. The key
-``draft`` of config.json names the kind, ``int4``, and the target model: ``"smollm2"``, or a model folder beside the
-draft's, such as ``"../large"``. Loading gives a plain Llama model.
+A folder holds ``config.json`` of a plain Llama model, whose key ``draft`` names the kind ``int4`` and the target model,
+and ``model.safetensors``: matrices with two weights a byte and, in ``NAME.scale``, a float16 number for 32 weights of a
+row; vectors in float32. Loading gives a plain Llama model.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def unpack(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _each(scale: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the scale of each weight of a row, in float32."""
     return scale.float().repeat_interleave(BLOCK, dim=1)[:, :width]
 
 

@@ -1,19 +1,8 @@
-"""Check the header of a GGUF file, and build its tokenizer.
+"""Check the header of a GGUF file before transformers reads it, and build its tokenizer.
 
-=========  ============================================================================================
-part       content, little-endian
-=========  ============================================================================================
-start      ``GGUF``, uint32 version, uint64 number of tensors, uint64 number of metadata entries
-metadata   for each entry: a string (uint64 length, bytes), uint32 type, the value
-tensors    for each tensor: its name, uint32 number of dimensions, uint64 dimensions, uint32 type, uint64 offset
-data       the tensors at their offsets, each padded to ``general.alignment`` bytes (default: 32)
-=========  ============================================================================================
-
-transformers reads the weights and the configuration, with the package ``gguf``. This module runs before it. It reads
-counts, lengths and offsets, and compares each with the bytes that are left before it uses it. So a damaged file is
-refused with the position of the fault, and an absurd number allocates nothing.
-
-The format has no checksum: a changed weight, or a changed setting that fits the tensors, is not noticed.
+Little-endian: ``GGUF``, version, numbers of tensors and metadata entries; the entries; name, dimensions, type and
+offset of each tensor; the data, padded to ``general.alignment``. Counts, lengths and offsets are compared with the
+bytes that are left, so a damaged file is refused at its fault. The format has no checksum: changed weights pass.
 """
 
 from __future__ import annotations
@@ -92,7 +81,6 @@ def read_header(path: Path) -> GgufHeader:
 
 @lru_cache(maxsize=2)
 def _read_header(path: Path, size: int, changed: int) -> GgufHeader:
-    """Return the header of the file with this size and time of change."""
     with path.open("rb") as file:
         start = file.read(24)
         if not start.startswith(MAGIC):
@@ -261,11 +249,9 @@ def _check_positions(header: GgufHeader) -> None:
 
 @contextmanager
 def isolated(path: Path) -> Iterator[str]:
-    """Yield a temporary folder that holds only a link to the file, and silence the loading bar.
+    """Yield a temporary folder with a link to the file, and let transformers read its header and table of names once.
 
-    In the file's own folder, transformers would also read the tokenizer or the adapter of another model. It reads the
-    header anew for each part of a model, and makes the table of names anew for each of its modules, in seconds each at
-    50,000 tokens: here both are made once.
+    In the file's own folder, transformers would also read the tokenizer or the adapter of another model.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reading
@@ -294,7 +280,6 @@ def isolated(path: Path) -> Iterator[str]:
 
 @lru_cache(maxsize=2)
 def _header_as_read(read: Callable[..., Any], path: Path, size: int, changed: int) -> Any:
-    """Return transformers' reading of the header of the file with this size and time of change."""
     return read(str(path), return_tensors=False)
 
 
@@ -319,11 +304,7 @@ def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
 
 
 def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBase]) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a GGUF file, which cuts and begins texts as llama.cpp does.
-
-    transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does. It also ignores
-    whether the file says that a text begins with the begin-of-text token.
-    """
+    """Return the tokenizer of a GGUF file, which cuts and begins texts as llama.cpp does."""
     tokenizer = _split_as_told(header, load())
     begins = header.metadata.get("tokenizer.ggml.add_bos_token")
     if isinstance(begins, bool) and tokenizer.bos_token is not None:
@@ -332,7 +313,6 @@ def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBas
 
 
 def _begin_with(tokenizer: PreTrainedTokenizerBase, begins: bool) -> None:
-    """Let a tokenizer begin each text with its begin-of-text token, or not."""
     from tokenizers import processors
 
     token, number = str(tokenizer.bos_token), int(tokenizer.bos_token_id)
@@ -343,7 +323,6 @@ def _begin_with(tokenizer: PreTrainedTokenizerBase, begins: bool) -> None:
 
 
 def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return a tokenizer that splits texts as the file says."""
     name = header.metadata.get("tokenizer.ggml.pre")
     if header.metadata.get("tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or name in _known_splits():
         return tokenizer
@@ -357,7 +336,6 @@ def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Pr
 
 
 def _known_splits() -> frozenset[str]:
-    """Return the names of the pre-tokenizers that transformers knows."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     return frozenset(GGUF_PRE_TOKENIZER_SPLITS)

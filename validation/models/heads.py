@@ -1,16 +1,8 @@
 """Drafting parts that read a base model's last hidden states: Medusa's heads and EAGLE's layer.
 
-A folder holds ``heads.safetensors`` (bf16) and ``heads.json``: the kind, the shape, and ``base``, a fingerprint of all
-weights of the base model that the part was trained for. The embeddings and the vocabulary head of the base model are
-not stored; the device of EAGLE needs them too. A hidden state f_t is the output of the base model's final norm, in
-front of its head.
-
-======== ============================================================================ ======================
-symbol   meaning                                                                      shape
-======== ============================================================================ ======================
-f_t      the base model's last hidden state at position t                             (H,)
-e(x)     the base model's embedding of a token                                        (H,)
-======== ============================================================================ ======================
+A folder holds ``heads.safetensors`` (bf16) and ``heads.json``: kind, shape, and ``base``, a fingerprint of the base
+model that the part was trained for. f_t is the base model's last hidden state at t, in front of its head, and e(x) the
+embedding of a token, both (H,); embeddings and head are the base model's.
 """
 
 from __future__ import annotations
@@ -164,14 +156,7 @@ def weights_mark(folder: Path) -> str:
 
 
 def load_heads(folder: Path, kind: str, base: Any, *, any_base: bool = False) -> Any:
-    """Return a part in eval mode and float32, attached to a base model.
-
-    Parameters
-    ----------
-    kind : {"medusa", "eagle"}
-    any_base : bool
-        Also accept a base model other than the one that the part was trained for, of the same shape.
-    """
+    """Return a part in eval mode and float32, attached to a base model."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -77,10 +77,7 @@ PAIRS = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two causal language models over one vocabulary, ready to run.
-
-    ``draft`` and ``target`` are in eval mode and take their input on ``device``. The tokenizer is the target model's.
-    """
+    """Two causal language models over one vocabulary, ready to run."""
 
     name: str
     draft: PreTrainedModel
@@ -128,39 +125,12 @@ def load_pair(
     memory: int | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Pair:
-    """Load two models that share a vocabulary.
+    """Load two models that share a vocabulary: a key of ``PAIRS``, or folders, GGUF files or hub names.
 
-    Parameters
-    ----------
-    name : str, optional
-        A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
-    draft, target : str or Path, optional
-        A transformers folder, a GGUF file, or a hub name with an optional ``@revision``; give both or neither. A
-        folder with an adapter of peft is its base model with the adapter merged into it.
-    base : str or Path, optional
-        The base model of the target, if the target is an adapter and its configuration names another folder.
-    changed_anchor : bool
-        Accept an aligned draft with a target whose last block, head or vocabulary is not the one that the draft was
-        aligned to. The output keeps the target's law; only fewer drafts are accepted.
-    chat : bool
-        Make each prompt a turn of the user by the chat template of the target's tokenizer.
-    device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. ``"sharded"`` puts the draft model on the first GPU
-        and spreads the target model over all GPUs and, if they are too small, the host.
-    dtype : str, optional
-        Cast the weights to this type, one of ``DTYPES``; by default float32 on the CPU, elsewhere the stored type.
-    memory : int, optional
-        Bytes that both models may take with their working space.
-    report : callable, optional
-        Called with one line before each step.
-
-    Raises
-    ------
-    UserError
-        Unknown pair, one model given without the other, missing folder or weights, unreachable hub, gated model,
-        unknown revision, weights that are not safetensors, models that need their own code, different vocabularies,
-        unknown device or dtype, too little memory; an adapter for another base model; an aligned draft for another
-        anchor; ``chat`` without a chat template.
+    ``base`` is the base model of a target that is an adapter. ``changed_anchor`` accepts an aligned draft whose target
+    has another last block, head or vocabulary. ``device`` "sharded" puts the draft on the first GPU and spreads the
+    target over all. ``dtype`` is by default float32 on the CPU, elsewhere the stored type. ``memory`` limits the bytes
+    of both models.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
@@ -196,7 +166,6 @@ def _pair_of(
     notes: list[str],
     chat: bool | None = None,
 ) -> Pair:
-    """Return the pair of two loaded models; without ``chat`` nothing is said about a chat template."""
     vocabulary = max(tokenizer.get_vocab().values()) + 1
     heads = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
     talks = chat is not None and turns.has_template(tokenizer)
@@ -221,67 +190,8 @@ def _pair_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """Sizes of a pair that is not loaded.
-
-    ``here`` says whether the weights of both models are on this machine.
-    """
-
-    names: tuple[str, str]
-    parameters: tuple[int, int]
-    tokenizer: PreTrainedTokenizerBase
-    vocabulary: int
-    here: bool
-
-
-def shapes_of(
-    name: str | None = None,
-    *,
-    draft: str | Path | None = None,
-    target: str | Path | None = None,
-    base: str | Path | None = None,
-) -> Shapes:
-    """Return the sizes of a pair from its configurations and the target's tokenizer; no weights are read."""
-    name, draft, target = _resolve(name, draft, target)
-    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
-    with quiet():
-        for source in sources:
-            source.reach()
-        tokenizer = sources[1].load_tokenizer()
-        sizes = [weight_bytes(source.load("AutoConfig"), "float32") for source in sources]
-    for source, size in zip(sources, sizes, strict=True):
-        if size is None:
-            raise UserError(f"The configuration of {source.name!r} gives no model; check that it is a causal LM.")
-    return Shapes(
-        names=(draft, target),
-        parameters=(int(sizes[0] or 0) // 4, int(sizes[1] or 0) // 4),
-        tokenizer=tokenizer,
-        vocabulary=max(tokenizer.get_vocab().values()) + 1,
-        here=all(source.local or source.cached for source in sources),
-    )
-
-
 def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> Pair:
-    """Load one model of a device or a server, as a pair of the model with itself.
-
-    Parameters
-    ----------
-    name : str
-        A folder, a GGUF file, or a hub name.
-    device, dtype
-        As for :func:`load_pair`.
-
-    Returns
-    -------
-    Pair
-        Its draft and its target are one object.
-
-    Raises
-    ------
-    UserError
-        As :func:`load_pair`.
-    """
+    """Load one model of a device or a server, as a pair of the model with itself."""
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     source, where = ModelSource.parse(name), choose_device(device)
@@ -294,7 +204,6 @@ def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> 
 
 
 def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:
-    """Return the pair's name and the two locations to load from."""
     if (draft is None) != (target is None):
         given, missing = ("draft", "target") if target is None else ("target", "draft")
         raise UserError(f"Only the {given} model was given ({draft or target}); name the {missing} one too.")
@@ -309,13 +218,7 @@ def _resolve(name: str | None, draft: str | Path | None, target: str | Path | No
 
 
 def _joint_name(draft: Path, target: Path) -> str:
-    """Return the name of the pair at two locations; ``OUT/small`` and ``OUT/large``, from training, give ``OUT``.
-
-    >>> _joint_name(Path("pairs/larger/small"), Path("pairs/larger/large"))
-    'larger'
-    >>> _joint_name(Path("owner/tiny"), Path("owner/huge"))
-    'tiny + huge'
-    """
+    """Return the name of the pair at two locations; ``OUT/small`` and ``OUT/large``, from training, give ``OUT``."""
     folder = draft.parent
     if folder == target.parent and folder.name not in ("", *PAIRS) and (draft.name, target.name) == ("small", "large"):
         return folder.name
@@ -380,7 +283,6 @@ def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
 
 
 def _twin_note(draft: Any, target: Any) -> str:
-    """Return the note about two models of the same weights, as of a GGUF file and the folder of its tensors."""
     import torch
 
     if hasattr(target, "hf_device_map") or type(draft) is not type(target):
@@ -392,7 +294,6 @@ def _twin_note(draft: Any, target: Any) -> str:
 
 
 def _size_note(draft: Any, target: Any) -> str:
-    """Return the note about a draft model that is larger than the target model, as when the two are swapped."""
     sizes = draft.num_parameters(), target.num_parameters()
     if sizes[0] <= sizes[1]:
         return ""
@@ -403,7 +304,6 @@ def _size_note(draft: Any, target: Any) -> str:
 
 
 def _head_note(label: str, model: Any, vocabulary: int) -> str:
-    """Return the note about a head wider than the vocabulary; refuse a narrower one."""
     width = model.get_output_embeddings().weight.shape[0]
     if width < vocabulary:
         raise UserError(
@@ -437,10 +337,7 @@ def _context(model: Any) -> int:
 
 
 def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
-    """Return the ids that end a sequence, from the model's generation settings or else from the tokenizer.
-
-    The settings are then cleared, because ``generate`` would merge a folder's top-p or repetition penalty into its own.
-    """
+    """Return the ids that end a sequence, from the model's generation settings or else from the tokenizer."""
     from transformers import GenerationConfig
 
     found = model.generation_config.eos_token_id
@@ -457,11 +354,9 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
 
 
 def _shard_note(model: Any) -> str:
-    """Return the note about a model that is spread over several devices."""
     places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
     return f"The target model is spread over {len(places)} devices." if len(places) > 1 else ""
 
 
 def _commit(model: Any) -> str:
-    """Return the hub commit of a model; empty for a folder."""
     return getattr(model.config, "_commit_hash", None) or ""

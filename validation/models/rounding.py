@@ -11,12 +11,7 @@ SUFFIX = f"{BITS}-bit"
 
 
 def round_weights(model: Any, bits: int = BITS) -> None:
-    """Round the matrices of a model in place: 2^bits levels between the extremes of each 32 weights of a row.
-
-    Vectors, which are the norms and the biases, stay as they are. A matrix whose rows 32 does not divide is rounded
-    over whole rows. A device would store each weight in ``bits`` bits, and two 16-bit numbers for each 32 weights:
-    at 3 bits, 4 bits a weight.
-    """
+    """Round the matrices of a model in place: 2^bits levels between the extremes of each 32 weights of a row."""
     import torch
 
     with torch.no_grad():

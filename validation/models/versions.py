@@ -1,20 +1,9 @@
 """A server with several versions of one target model, which switches between them while texts are decoded.
 
-Time is counted in rounds: a text that begins at time b has its round r at time b + r. ``switches`` says from which time
-on a version is in use; to roll back is to switch to an earlier version. ``pin`` says what is fixed:
-
-============  ========================================================================================================
-``text``      Each text keeps the version that is in use when it begins. Its law is that version's, exactly.
-``round``     Each round is verified by the version in use at its time. Given its prefix, each token is of the law of
-              the version of its round. Rounds end where drafts are rejected, so the place of a switch in the text is
-              random: the law of the next token is a mixture of the versions' laws with weights P(version | prefix).
-              These depend on the draft model and the draft length, so the law of the text does, too. A mixture is no
-              farther from either law than these from each other: the text is at most Σ_t E TV_t from either version.
-``position``  Times are places in the text, and no round crosses a switch. The law is p_0 up to the switch and p_1
-              behind it, given the prefix, whatever the draft.
-============  ========================================================================================================
-
-A switch must not depend on the coins or drafts of its own round; a schedule fixed beforehand does not.
+Time counts rounds: a text that begins at b has its round r at b + r. ``pin="text"`` keeps a text's first version, whose
+law it has. ``round`` verifies each round by the version in use: the next token's law is a mixture with weights
+P(version | prefix). ``position`` counts tokens, and no round crosses a switch: the law changes there, whatever the
+draft. A switch must not depend on the coins or drafts of its own round.
 """
 
 from __future__ import annotations
@@ -38,24 +27,9 @@ SHAPE = ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads"
 class VersionedTarget:
     """Several versions of a target model, and when each is in use. It takes the place of ``Pair.target``.
 
-    Parameters
-    ----------
-    versions : mapping of str to model
-        Models of one architecture and vocabulary.
-    switches : sequence of (int, str)
-        From which time on which version is in use; times rise from 0.
-    pin : {"text", "round", "position"}
-        See the module.
-    caches : {"kept", "rebuilt"}
-        ``kept``: each version keeps its own keys and values of every text. ``rebuilt``: one cache, which a version
-        reads anew after a switch.
-    begins : callable, optional
-        Time at which a text begins, from its prompt's id; 0 if not given.
-
-    Attributes
-    ----------
-    served : dict
-        For each prompt's id the rounds as (number of new tokens before the round, version).
+    ``switches`` gives the version in use from each time on, and ``begins`` the time at which a prompt's text begins.
+    With ``caches="kept"`` each version keeps its own keys and values; ``rebuilt`` reads the text anew after a switch.
+    ``served`` lists for each prompt's id the rounds as (number of new tokens before the round, version).
     """
 
     def __init__(
@@ -94,11 +68,7 @@ class VersionedTarget:
         return getattr(next(iter(self.versions.values())), "config", None)
 
     def at(self, time: int) -> str:
-        """Return the version in use at a time.
-
-        >>> VersionedTarget({"v0": None, "v1": None}, [(0, "v0"), (3, "v1"), (5, "v0")]).at(4)
-        'v1'
-        """
+        """Return the version in use at a time."""
         return [name for start, name in self.switches if start <= time][-1]
 
     def of_round(self, prompt: str, rounds: int, position: int) -> str:
@@ -127,23 +97,9 @@ def versioned_pair(
     changed_anchor: bool = False,
     **options: Any,
 ) -> Pair:
-    """Return a pair whose target is a server with these versions.
+    """Return a pair whose target is a server with these versions: folders of adapters or models, by name.
 
-    Parameters
-    ----------
-    pair : Pair
-        Its draft, tokenizer, device and dtype are kept.
-    versions : mapping of str to str or Path
-        A folder of an adapter, or of a whole model, by the version's name.
-    changed_anchor : bool
-        Accept versions that changed the anchor of an aligned draft.
-    switches, options
-        As :class:`VersionedTarget` takes them.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.models.pair.load_pair` and :class:`VersionedTarget` do, for any of the versions.
+    ``changed_anchor`` accepts versions that changed the anchor of an aligned draft; options are VersionedTarget's.
     """
     models = {}
     for name, folder in versions.items():

@@ -1,29 +1,7 @@
-"""Train the built-in pair and its variants: a byte-level BPE tokenizer and two Llama-style models.
+"""Train the built-in pair and its variants, step by step; an interrupted step resumes from ``WORK/<pair>-<step>.pt``.
 
-The texts are openly licensed (GSM8K, MIT; Python Enhancement Proposals and English novels, public domain) and are read
-from a folder that the user names. The repository contains only the few hundred held-out prompts that ``prompts``
-writes. The steps of a pair are given in order, and an interrupted one resumes from ``WORK/<pair>-<step>.pt``:
-
-    python -m validation.training --data DATA --out validation/pairs/builtin tokenizer     # then small, large, prompts
-    python -m validation.training --pair distilled --out OUT parent                        # then small
-
-============  ========================================================================================================
-``--pair``    what it is
-============  ========================================================================================================
-builtin       what ships with this repository
-wide          the papers' vocabulary size
-larger        tokenizer and target model of ``--parent`` (the built-in pair), with a larger draft model
-distilled     the same, with the parent's draft model fitted to the target's distributions
-instructed    both models of the parent trained further on answers to the papers' prompt sets; one of these texts,
-              Alpaca, forbids commercial use, so the pair is for measurements only. ``tasks`` writes flexspec's six sets
-============  ========================================================================================================
-
-With ``--texts answers`` the other pairs are trained on these texts too, as for cu-hlm's Table II. ``aligned`` trains
-flexspec's draft around the frozen last block of ``OUT/large``; ``version`` tunes that target model further, or
-``--base smollm2``, and writes the result to ``OUT/versions``:
-
-    python -m validation.training --data DATA --out OUT aligned
-    python -m validation.training --data DATA --out OUT version --domain code --method lora16 --seed 1
+``python -m validation.training --data DATA --out OUT STEP``: tokenizer, small, large and prompts make the built-in
+pair; with ``--pair distilled`` parent and small; ``aligned`` and ``version --domain code`` evolve ``OUT/large``.
 """
 
 from __future__ import annotations
@@ -76,30 +54,7 @@ def train(
     *,
     parent: Path = PAIRS_FOLDER / "builtin",
 ) -> None:
-    """Train, continue or distil one model of the pair; write ``out/<size>/model.safetensors`` in bf16 and its record.
-
-    Parameters
-    ----------
-    size : str
-        ``"small"`` or ``"large"``.
-    course : Recipe, Continuation or Distillation
-        The latter two start from ``parent/<size>``; a distillation's teacher is ``out/large``.
-    library : Library
-        The texts.
-    data : Path
-        The folder of the texts.
-    out : Path
-        The pair's folder, with its tokenizer.
-    checkpoint : Path
-        The file from which an interrupted run resumes.
-    parent : Path
-        The folder of the pair to start from.
-
-    Raises
-    ------
-    UserError
-        Too little text, or a checkpoint of another recipe.
-    """
+    """Train, continue or distil one model of the pair; write its weights in bf16 and its record to ``out/<size>``."""
     import torch
     from transformers import AutoTokenizer
 
@@ -136,7 +91,6 @@ def train(
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
-    """Load a model in float32 for training or evaluation, or a teacher in its stored dtype."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -151,7 +105,6 @@ def _licence(library: Library, out: Path, start: Path) -> str:
 
 
 def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[str, dict[str, float]]:
-    """Return the held-out loss by source and, if a target model is given, the acceptance rate."""
     losses = {name: held_out_loss(model, texts) for name, texts in tested.items()}
     found: dict[str, dict[str, float]] = {
         "held_out_nats_per_token": {name: round(loss, 4) for name, (loss, _) in losses.items()},
@@ -194,7 +147,6 @@ def main() -> None:
 
 
 def _evolve(options: argparse.Namespace) -> None:
-    """Train the aligned draft or one version."""
     if options.what == "aligned":
         library, checkpoint = LIBRARIES[options.texts or "plain"], options.work / f"aligned-{options.shape}.pt"
         train_aligned(
@@ -214,7 +166,6 @@ def _evolve(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
-    """Run one step of a recipe."""
     what = options.what
     library = LIBRARIES[options.texts or recipe.texts]
     if what not in recipe.steps:

@@ -1,18 +1,7 @@
 """Train the aligned draft of flexspec once, with the base model as teacher: Section IV-A, Alg. 1, (4) to (6).
 
-========  ==================================================  ===================
-symbol    meaning                                             shape
-========  ==================================================  ===================
-h_t       hidden states in front of the base model's head     (ω, π, hidden size)
-h_d       hidden states in front of the draft's head          (ω, π, hidden size)
-W_p       learnable projection of h_d, only for training      (hidden, hidden)
-z_t, z_d  logits of the base model and the draft              (ω, π, V)
-ω, π      batch size and sequence length                      scalars
-𝒯         temperature of both distributions                   scalar
-λ₁, λ₂    weights of the two losses                           scalars
-========  ==================================================  ===================
-
-The paper prints no values for λ₁, λ₂ and 𝒯, nor the width of the MLP; those of :data:`ALIGNED` are ours.
+h_t and h_d (ω, π, H) are the hidden states in front of the heads of base model and draft, z_t and z_d (ω, π, V) their
+logits; W_p (H, H) projects h_d in training. The paper prints no λ₁, λ₂, 𝒯 or MLP width; those here are ours.
 """
 
 from __future__ import annotations
@@ -67,12 +56,7 @@ ALIGNED = {
 
 
 def feature_loss(projected: torch.Tensor, teacher_states: torch.Tensor) -> torch.Tensor:
-    """Return the mean over all positions of the squared distance of W_p h_d and h_t, flexspec (5).
-
-    >>> import torch
-    >>> feature_loss(torch.zeros(1, 2, 2), torch.tensor([[[3.0, 4.0], [0.0, 1.0]]])).item()  # (25 + 1) / 2
-    13.0
-    """
+    """Return the mean over all positions of the squared distance of W_p h_d and h_t, flexspec (5)."""
     return (projected - teacher_states).square().sum(dim=-1).mean()  # (5)
 
 
@@ -118,22 +102,7 @@ def train_aligned(
     *,
     start: Path | None = None,
 ) -> None:
-    """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``.
-
-    Parameters
-    ----------
-    library : Library
-        The general corpus.
-    data, out, checkpoint : Path
-        The folder of the texts, the pair's folder, and the file from which an interrupted run resumes.
-    start : Path, optional
-        An aligned draft to go on from, with the texts in another order; its record is kept in the new one.
-
-    Raises
-    ------
-    UserError
-        Too little text, a checkpoint of another recipe, or a base model that is not Llama-style.
-    """
+    """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``."""
     import torch
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,12 +1,7 @@
-"""Train the drafting heads of flexspec's synchronised rivals on a frozen base model: Medusa-1 and EAGLE.
+"""Train Medusa's heads or EAGLE's layer on a frozen base model: ``python -m validation.training.heads``.
 
-    python -m validation.training.heads medusa --data DATA --base validation/pairs/builtin/large --out OUT
-    python -m validation.training.heads eagle --data DATA --base validation/pairs/builtin/large --out OUT
-
-The texts are those of the built-in pair. Medusa (cai2024medusa (2)): the cross-entropy of head k with the token k + 1
-places on, weighted by 0.8^k. EAGLE (li2024eagle (5)): smooth L1 distance of the predicted hidden state, plus
-``divergence_weight`` times the cross-entropy of its distribution with the base model's; noise is added to the states
-that it reads. An interrupted run resumes from its checkpoint.
+Medusa (cai2024medusa (2)): cross-entropy of head k with the token k + 1 places on, weighted by 0.8^k. EAGLE
+(li2024eagle (5)): smooth L1 distance of the predicted hidden state, plus its distribution's cross-entropy.
 """
 
 from __future__ import annotations
@@ -94,10 +89,7 @@ def eagle_loss(base: Any, course: HeadCourse) -> Loss:
 
 
 def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20) -> list[list[float]]:
-    """Return, for each head, how often its i-th likeliest token is the base model's own choice, i up to ``BEST``.
-
-    Head k at t is compared with the base model's likeliest token behind x_{t+k}. EAGLE's layer counts as one head.
-    """
+    """Return, for each head, how often its i-th likeliest token is the base model's own choice, i up to ``BEST``."""
     import torch
 
     found: list[Any] = []

@@ -87,24 +87,7 @@ def fit(
     every: int = CHECKPOINT_STEPS,
     check: Callable[[], object] = lambda: "",
 ) -> float:
-    """Train a model in place; a run resumed from ``checkpoint`` gives the result of an uninterrupted run.
-
-    Parameters
-    ----------
-    taught : list of integer array
-        The tokens of each document.
-    checkpoint : Path
-        Written after every ``every`` steps and after the last step.
-    loss : callable
-        Function of the model and rows of context + 1 tokens.
-    check : callable
-        Called at each checkpoint; its result is printed.
-
-    Returns
-    -------
-    float
-        CPU seconds of the training, including interrupted runs.
-    """
+    """Train a model in place; a run resumed from ``checkpoint`` gives the result of an uninterrupted run."""
     import torch
 
     steps, context = step_count(model, course, taught), model.config.max_position_embeddings

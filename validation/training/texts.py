@@ -158,10 +158,7 @@ def _reasoned(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
 
 
 def _is_held(name: str, record: dict[str, Any]) -> bool:
-    """Return whether a record is held out: GSM8K by its own split, others by a hash of prompt, paragraph or claim.
-
-    The hashed part may be shared by several records, which are then held out together.
-    """
+    """Return whether a record is held out: GSM8K by its own split, others by a hash of prompt, paragraph or claim."""
     if name == "gsm8k":
         return bool(record["split"] == "test")
     if name == "qed":
@@ -215,16 +212,11 @@ TASKS = {"qa": "NQ (QA)", "rag": "NQ (RAG)", "translation": "WMT14", "summarizat
 
 
 def _letters(text: str) -> str:
-    """Return the letters and digits of a text, to compare questions regardless of formatting."""
     return "".join(filter(str.isalnum, text.lower()))
 
 
 def task_prompts(data: Path) -> list[dict[str, str]]:
-    """Return up to 100 prompts of each of flexspec's six sets; none is in the training data of ``answers``.
-
-    MT-Bench gives its first turns. Prompts are truncated so that they and 512 new tokens fit the pairs' context.
-    Passages keep their end, which holds the question. Questions that are also in QED are omitted.
-    """
+    """Return up to 100 prompts of each of flexspec's six sets; none is in the training data of ``answers``."""
     known = {_letters(r["question"]) for r in _records(data, "qed/dev.jsonl.gz")}
     rows = [row for row in answers_prompts(data) if row["source"] == "GSM8K"]
     bench = [(TASKS[r["category"]], r) for r in _records(data, "spec-bench/dev.jsonl.gz")]

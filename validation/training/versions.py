@@ -1,18 +1,8 @@
 """Tune a base model further, as flexspec's target evolves: Section III-C, Table II, and the freezing of IV-A.
 
-A version is a LoRA adapter of peft, or a full model. Its folder has ``version.json`` with the recipe, the loss and the
-times; the parts of an adapter are ``adapter_config.json`` and ``adapter_model.safetensors``. Methods:
-
-==========  ====================================================================================================
-name        what is trained
-==========  ====================================================================================================
-loraR       LoRA of rank R in all linear layers of the blocks below the last; the anchor and the head stay
-loraR-all   the same, in the last block too
-full        all weights; embeddings and head are one tensor
-frozen      all weights except those of the last block, the final norm, and the embeddings with the head
-==========  ====================================================================================================
-
-The first and the last keep what an aligned draft relies on, so their fingerprint is the base model's.
+Methods: ``loraR`` (rank R, in the blocks below the last), ``loraR-all`` (in the last block too), ``full``, and
+``frozen`` (all but the last block, norm, embeddings and head). The first and the last keep what an aligned draft relies
+on. A version's folder has an adapter of peft or a full model, and ``version.json`` with recipe, loss and times.
 """
 
 from __future__ import annotations
@@ -78,11 +68,7 @@ def mathematics(data: Path) -> tuple[list[str], list[str]]:
 
 
 def code_blocks(text: str) -> list[str]:
-    r"""Return the literal blocks of a text in reStructuredText that have three lines or more, without their indent.
-
-    >>> code_blocks("An example::\n\n    a = 1\n    b = 2\n    c = 3\n\nMore.")
-    ['a = 1\nb = 2\nc = 3']
-    """
+    r"""Return the literal blocks of a text in reStructuredText that have three lines or more, without their indent."""
     found = []
     for body in re.findall(r"::[ \w]*\n\n((?:(?:[ \t]+[^\n]*)?\n)+(?:[ \t]+[^\n]*)?)", text + "\n"):
         lines = body.strip("\n").splitlines()
@@ -164,28 +150,7 @@ def train_version(
     width: int = ROW,
     work: Path | None = None,
 ) -> dict[str, Any]:
-    """Train one version, write it to ``out/<name>``, and return its record.
-
-    Parameters
-    ----------
-    base : Path or str
-        The base model, version 0: a folder, or a name such as ``"smollm2"``.
-    data, out : Path
-        The folder of the texts, and that of the versions.
-    stops : tuple of int
-        Steps after which the version so far is written to ``out/<name>/step-NNN``, for a curve.
-    width : int
-        Tokens of a row.
-    work : Path, optional
-        Folder of the checkpoint; a run that was stopped goes on from it.
-
-    Raises
-    ------
-    UserError
-        Unknown domain or method, too little text, or a checkpoint of another recipe.
-    ModuleNotFoundError
-        An adapter without peft.
-    """
+    """Train one version, write it to ``out/<name>``, and return its record."""
     import torch
 
     if update.domain not in DOMAINS:
@@ -238,7 +203,6 @@ def _source(base: Path | str) -> ModelSource:
 
 
 def _base_model(base: Path | str) -> Any:
-    """Return the base model in float32."""
     with quiet():
         return _source(base).load_model("float32")
 

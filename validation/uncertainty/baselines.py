@@ -1,13 +1,7 @@
-"""A baseline for temperature perturbation: uncertainty by MC dropout.
+"""A baseline for temperature perturbation: uncertainty by MC dropout (u-hlm III-A, (7); cu-hlm IV-A, (9)).
 
-u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. The draft model runs 20 times, at dropout rates in
-[0, 0.1]; one token of each run is taken at temperature 1, and u = (1/M) Σ_m 1(d_m ≠ d) counts how many differ from the
-draft token d: u-hlm (7), cu-hlm (9). The papers' third measure, paraphrases of the prompt, is not computed.
-
-Here the model reads the texts of a trace, so one pass serves every position of a text. The token of run m differs from
-d with probability 1 - q_d of that run. Only this event is used, so the event is drawn and not the token.
-
-The papers do not say which layers drop (see :func:`dropout_uncertainty`). torch is imported inside the functions.
+The draft model reads the texts of a trace 20 times at dropout rates in [0, 0.1]; u counts the runs whose token differs
+from the draft d. Only that event, of probability 1 - q_d, is drawn. The papers' paraphrases are not computed.
 """
 
 from __future__ import annotations
@@ -42,11 +36,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """The result of :func:`baseline_measures` at n positions.
-
-    ``rows`` (n,): rows of the trace; ``drafts`` (n,): the tokens drawn from q there; ``uncertainty``: by the measure's
-    name, u (n,) in multiples of 1/20.
-    """
+    """The result of :func:`baseline_measures` at n positions."""
 
     rows: Array
     drafts: Array
@@ -55,8 +45,6 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A text for the draft model to read, and the positions of the drafts."""
-
     tokens: list[int]
     at: Array  # indices of the predicted tokens, from 1
     drafts: Array
@@ -72,31 +60,11 @@ def dropout_uncertainty(
     rates: Sequence[float] | None = None,
     rng: np.random.Generator,
 ) -> Array:
-    """Return the uncertainty by MC dropout: the share of passes with dropout whose token differs from the draft.
+    """Return the uncertainty by MC dropout, (positions of all texts,): the share of passes that differ from the draft.
 
-    If the model has dropout modules (GPT-2, GPT-Neo), each drops at the pass's rate. If it has none (Llama), dropout is
-    applied to the outputs of the attention and MLP blocks, the place of GPT-2's residual dropout. A mask covers the
-    whole text, so it also disturbs the context of a position. Afterwards the model is restored.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The draft model, in eval mode.
-    ids : sequence of token sequences
-        Whole texts.
-    positions : sequence of int sequences
-        Per text, the indices (from 1) of the tokens at whose positions the drafts are.
-    drafts : sequence of int sequences
-        Per text, the draft tokens d there.
-    rates : sequence of float, optional
-        The dropout rate of each pass, in [0, 1); by default 20 rates drawn from [0, 0.1] for each batch, as in both
-    papers. rng : numpy Generator
-        Seed of the rates, the masks and the tokens; torch's global random state does not change.
-
-    Returns
-    -------
-    numpy.ndarray, shape (positions of all texts,)
-        u in multiples of 1/len(rates), text after text.
+    Dropout modules (GPT-2, GPT-Neo) drop at the pass's rate. A model without any (Llama) drops the outputs of attention
+    and MLP blocks, the place of GPT-2's residual dropout. ``positions`` are indices from 1 of the tokens at which the
+    ``drafts`` are; ``rates`` are by default 20 drawn from [0, 0.1] for each batch. The model is restored afterwards.
     """
     if rates is not None and (not len(rates) or not all(0.0 <= rate < 1.0 for rate in rates)):
         raise UserError(f"The dropout rates are {list(rates)}; give at least one, each in [0, 1).")
@@ -113,7 +81,6 @@ def dropout_uncertainty(
 
 @contextmanager
 def _dropping(model: Any, rate: float) -> Iterator[None]:
-    """Run the body with dropout at ``rate`` in the model, then restore the model."""
     from torch import nn
 
     modules = dict(model.named_modules())
@@ -140,7 +107,6 @@ def _dropping(model: Any, rate: float) -> Iterator[None]:
 
 
 def _dropped(rate: float) -> Any:
-    """Return a hook that applies dropout to a block's output, or to the first of its outputs."""
     from torch.nn.functional import dropout
 
     def hook(module: Any, inputs: Any, output: Any) -> Any:
@@ -158,19 +124,7 @@ def baseline_measures(
     positions: int = DEFAULT_POSITIONS,
     seed: int = 1,
 ) -> Baselines:
-    """Compute the baseline at some positions of a trace.
-
-    Parameters
-    ----------
-    trace : Trace
-        A trace that was collected with ``pair``.
-    pair : Pair
-        Its draft model is run 20 times over the chosen texts.
-    positions : int
-        Whole texts are taken, in an order drawn from ``seed``, until their positions reach this number.
-    seed : int
-        Seed of the choice of texts, the drafts and all other random draws.
-    """
+    """Compute the baseline at some positions of a trace."""
     if positions < 1:
         raise UserError(f"positions is {positions}; it must be at least 1.")
     if trace.vocabulary != pair.vocabulary:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.validation.audit.defects import DEFECTS, decode_by_matching, decode_with
-from tests.validation.tiny_texts import distance, exact_law
+from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
 from validation.audit import Audit, AuditReport, Processors, TableLaw, audit_sampler
 from validation.audit.driver import padded
 from validation.collection.prompts import Prompt
@@ -41,7 +41,6 @@ from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, Ta
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
 from validation.decoding.session import Draft, Message
 from validation.decoding.trees import DraftTree
-from validation.models.tables import nodes, table_pair
 
 Array = NDArray[Any]
 Sampler = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]

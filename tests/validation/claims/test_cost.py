@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.validation.command_line import run
-from validation.claims.cost import ASSUMED, DERIVED, MEASURED, Asked, Cost, cost_of_pair, cost_of_shapes
+from validation.claims.cost import ASSUMED, MEASURED, Asked, Cost, cost_of_pair
 from validation.collection.collect import Text
 from validation.models.pair import Pair
 
@@ -65,17 +65,6 @@ def test_texts_that_end_take_more_batches() -> None:
     assert found.expected == round(found.texts * found.length)
     never = ASKED.ending([Text(0, "b", [1, *([7] * 1000)], 1)] * 10, (9,))
     assert 19.9 < never.length < 20
-
-
-def test_models_that_are_not_loaded_have_derived_passes() -> None:
-    found = cost_of_shapes((1_000_000, 10_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
-    assert [step.origin for step in found.steps] == [DERIVED, DERIVED, MEASURED, ASSUMED]
-    reads = found.steps[1]
-    assert reads.count == 6 * 25
-    assert found.steps[0].each_s > 0
-    assert found.remarks[0].startswith("They are elsewhere, so their passes are derived")
-    larger = cost_of_shapes((1_000_000, 40_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
-    assert larger.memory["both models"] > found.memory["both models"]
 
 
 @pytest.fixture

@@ -16,7 +16,19 @@ import torch
 from scipy.stats import chisquare
 
 from tests.validation.models.test_adapters import edit, made, save_base  # noqa: F401
-from tests.validation.tiny_texts import SAMPLED, all_texts, distance, exact_law, halves, law_of, nodes, quarters
+from tests.validation.tiny_texts import (
+    SAMPLED,
+    TableModel,
+    all_texts,
+    distance,
+    exact_law,
+    halves,
+    law_of,
+    node,
+    nodes,
+    quarters,
+    table_pair,
+)
 from validation.audit import NOT_KEPT, TableLaw, audit_sampler
 from validation.collection import prompts
 from validation.collection.collect import encode_prompts
@@ -27,7 +39,6 @@ from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.version_cache import VersionedModel
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
-from validation.models.tables import TableModel, node, table_pair
 from validation.models.versions import CACHES, VersionedTarget, versioned_pair
 
 Law = dict[tuple[int, ...], float]

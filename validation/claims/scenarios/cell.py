@@ -47,14 +47,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Radio:
-    """The uplink: edge-sd Table II, and g₀ ϱ d⁻² of Section IV.
-
-    Attributes
-    ----------
-    reference_gain_db : float
-        g₀ at 1 m. The paper prints −30 dBm; a gain has no unit of power, so it is read as −30 dB
-        (taken as 10⁻⁶ it would be −60 dB).
-    """
+    """The uplink: edge-sd Table II, and g₀ ϱ d⁻² of Section IV."""
 
     reference_gain_db: float = -30.0
     exponent: float = 2.0  # of the path loss
@@ -75,12 +68,7 @@ class Users:
 
 
 def draw_users(seed: int, run: int, load: Load) -> Users:
-    """Return the users of one run. A smaller K gives a prefix; a larger I_max scales the same prompts.
-
-    >>> few, many = (draw_users(1, 0, Load(users=count)) for count in (2, 5))
-    >>> few.inputs.tolist() == many.inputs[:2].tolist()
-    True
-    """
+    """Return the users of one run. A smaller K gives a prefix; a larger I_max scales the same prompts."""
     part = np.random.default_rng([seed, run]).random((load.users, 4)).T
     inputs, outputs = (
         1 + np.floor(u * longest).astype(np.int64)
@@ -141,14 +129,7 @@ WITH_BOUND = ("proposed", "johnson", "free")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The choices of a scheme and their cost.
-
-    Attributes
-    ----------
-    gap : float or None
-        Relative gap between ``planned`` and a lower bound, for :data:`WITH_BOUND`. The bound covers every plan with a
-        barrier; for "free", every plan with any schedule.
-    """
+    """The choices of a scheme and their cost."""
 
     seconds: float  # T_inf with the actual answer lengths
     planned: float  # T_inf if every answer has O_max tokens
@@ -166,23 +147,7 @@ def serve(
     schemes: tuple[str, ...] = SCHEMES,
     memory_rule: str = "each",
 ) -> dict[str, Served]:
-    """Plan the tasks of one run by each scheme for O_max tokens, and serve the actual answers.
-
-    Parameters
-    ----------
-    seed, run : int
-        Select the users.
-    schemes : tuple of str
-        Some of :data:`SCHEMES`.
-    memory_rule : str, default "each"
-        "each" is the paper's (24b), a limit per batch. "together" limits the caches of all concurrent batches, and
-        splits the batches into waves if they do not fit.
-
-    Returns
-    -------
-    dict
-        :class:`Served` by scheme.
-    """
+    """Plan the tasks of one run by each scheme for O_max tokens, and serve the actual answers."""
     cell = _Cell(draw_users(seed, run, load), load, memory_rule)
     return {scheme: cell.serve(scheme) for scheme in schemes}
 
@@ -229,7 +194,6 @@ class _Cell:
         return self.barrier.plan(plan.batches, plan.draft_length, order)
 
     def _served(self, plan: Candidate, problem: Measured, *, bounded: bool = False) -> Served:
-        """Serve the actual answers in the batches, waves and order of a plan."""
         seconds = plan_latency(
             self.answers,
             self.service,
@@ -247,7 +211,6 @@ class _Cell:
         return Served(seconds, plan.latency, plan.draft_length, gap, self._bytes(plan), len(plan.waves))
 
     def _bytes(self, plan: Candidate) -> float:
-        """Return the peak memory of the draft model's device, at the fullest wave."""
         inputs, outputs = self.barrier.inputs, self.barrier.outputs
         weights = float(peak_memory(self.service.draft, 0, 0, 0))
         needs = [

@@ -7,10 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
 
 ROOT = Path(__file__).resolve().parent.parent
 SAID = {
@@ -34,24 +31,7 @@ def run(name: str, folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_every_example_is_tested() -> None:
-    assert sorted(path.name for path in (ROOT / "examples").iterdir()) == sorted(SAID)
-
-
 @pytest.mark.parametrize("name", list(SAID))
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     said = run(name, tmp_path)
     assert [words for words in SAID[name] if words not in said] == []
-
-
-def test_logits_of_ones_own(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for name in ("draft", "target"):
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(3, 50)).astype(np.float32))
-    assert "of 50" in run("send_fewer_probabilities.py", tmp_path, "draft.npy", "target.npy")
-
-
-def test_a_policy_of_ones_own(tmp_path: Path) -> None:
-    policy = DevicePolicy(50, 0.0, threshold_rule(2), DraftProbabilities())
-    (tmp_path / "policy.json").write_text(policy.to_json())
-    assert "0 kept without verification" in run("device_and_server.py", tmp_path, "policy.json")

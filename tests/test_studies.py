@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -56,18 +54,3 @@ def test_a_study_that_is_archived_or_unknown_is_refused() -> None:
         done = CliRunner().invoke(study, [name])
         assert done.exit_code == 2
         assert "shared_seed" in done.output
-
-
-def test_an_interval_draws_whole_prompts() -> None:
-    values, prompts = np.array([0.0, 0.0, 1.0, 1.0]), np.array([4, 4, 7, 7])
-    mean, low, high = kit.mean_interval(values, prompts)
-    assert (mean, low, high) == (0.5, 0.0, 1.0)
-    assert kit.mean_interval(np.ones(4), prompts) == [1.0, 1.0, 1.0]
-
-
-def test_arguments_have_the_types_of_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["x", "a", "b", "c", "--count", "3", "--quick", "--folder", "d", "--names", "e", "f"]
-    monkeypatch.setattr(sys, "argv", words)
-    found = kit.given("Say.", "out", "rows*", count=1, quick=False, folder=Path, names=("z",), share=0.5)
-    assert (found.out, found.rows, found.count, found.quick) == (Path("a"), [Path("b"), Path("c")], 3, True)
-    assert (found.folder, found.names, found.share) == (Path("d"), ["e", "f"], 0.5)

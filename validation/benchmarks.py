@@ -1,10 +1,4 @@
-"""Measure speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``.
-
-A ratio compares two quantities measured in succession on one machine, so it depends less on the machine than either.
-Rounds of variants alternate, so that another process that runs for a while disturbs all of them alike. A sampled text
-may be lucky, so each turn of ``generate`` has a seed of its own, and all its turns count together. Each row takes
-minutes and is written to ``runs/bench.json`` when it is done.
-"""
+"""Measure speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``."""
 
 from __future__ import annotations
 
@@ -14,13 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,13 +20,10 @@ from validation.cli.display import open_console
 from validation.cli.refusals import refusals
 from validation.errors import UserError, naming
 from validation.models.machine import machine
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 if TYPE_CHECKING:
     from hlmtheory.claims import Claim
-    from validation.collection.prompts import Prompt
-    from validation.models.pair import Pair
 
 IMPORTS = {
     "nothing": "pass",
@@ -48,7 +37,6 @@ CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 
-NEW_TOKENS, ROUNDS, BATCHES, DRAFTS = 64, 6, (1, 8), 4
 STREAMED = (
     "verification.tokens",
     "skipping.mean_rejection",
@@ -100,12 +88,9 @@ def measure_imports(repeats: int = 7) -> list[Measurement]:
 
 
 def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCABULARY) -> list[Measurement]:
-    """Measure the positions per second of the check by module, on numpy, torch and a GPU, against reading alone."""
-    import torch
-
+    """Measure the positions per second of the check by module, against reading alone."""
     from validation.claims.check import block_rows, check_trace
 
-    places = ["numpy", "cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     with tempfile.TemporaryDirectory() as folder:
         trace = stored(SyntheticTrace(positions, vocabulary), Path(folder, "trace"))
         began = time.perf_counter()
@@ -114,26 +99,14 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
         read = positions / (time.perf_counter() - began)
         measured = [Measurement("read", read, "positions/s", "read", 1.0)]
         for module, claims in _modules().items():
-            speeds = {}
-            for place in places:
-                began = time.perf_counter()
-                check_trace(trace, claims=claims, device=place)
-                what = f"{module}, {place if place == 'numpy' else f'torch {place}'}"
-                speeds[what] = positions / (time.perf_counter() - began)
-            plain = f"{module}, numpy"
-            measured += [
-                Measurement(what, speed, "positions/s", "read", speed / read) for what, speed in speeds.items()
-            ]
-            measured += [
-                Measurement(what, speed, "positions/s", plain, speed / speeds[plain])
-                for what, speed in speeds.items()
-                if what != plain
-            ]
+            began = time.perf_counter()
+            check_trace(trace, claims=claims)
+            speed = positions / (time.perf_counter() - began)
+            measured.append(Measurement(module, speed, "positions/s", "read", speed / read))
     return measured
 
 
 def _modules() -> dict[str, dict[str, Claim]]:
-    """Return the claims that a trace serves, by module."""
     import hlmtheory
     from validation.claims.instances import scenarios
 
@@ -163,10 +136,7 @@ def _peak_in_child(positions: int, vocabulary: int) -> int:
 
 
 def stream(positions: int, vocabulary: int) -> int:
-    """Check one claim of each module on a synthetic trace; return this process's peak growth in bytes.
-
-    For a module that a trace serves, the claim is that of ``STREAMED``; for the others, a simulated one.
-    """
+    """Check one claim of each module on a synthetic trace; return this process's peak growth in bytes."""
     import hlmtheory
     from validation.claims.check import check_trace
 
@@ -178,115 +148,9 @@ def stream(positions: int, vocabulary: int) -> int:
     return max(resident("VmHWM") - before, 1)
 
 
-def measure_generate(
-    pair: Pair | None = None,
-    prompts: Sequence[Prompt] | None = None,
-    new_tokens: int = NEW_TOKENS,
-    rounds: int = ROUNDS,
-    batches: Sequence[int] = BATCHES,
-) -> list[Measurement]:
-    """Measure tokens per second against transformers' ``generate``, with and without assistant.
-
-    transformers takes an assistant for one sequence at a time, so that a batch is generated one after the other. Its
-    assistant stops after a draft of which it is unsure, and then makes fewer passes than for a fixed number of drafts.
-    So it is measured as it is, and with as many drafts as ours.
-    """
-    from validation.collection.prompts import builtin_prompts
-    from validation.decoding.methods.multi_draft import FixedLength
-    from validation.decoding.methods.single_draft import Hlm, TargetOnly
-    from validation.models.pair import load_pair
-
-    pair = pair or load_pair("builtin", device="auto")
-    known = prompts or builtin_prompts(limit=max(batches))
-    methods = (TargetOnly(), FixedLength(DRAFTS), Hlm())
-    measured = []
-    for size in batches:
-        some = known[:size]
-        alone = [[prompt] for prompt in some]
-        assisted = partial(_generated, pair, alone, new_tokens, assistant_model=pair.draft)
-        runs: dict[str, Callable[[int], int]] = {
-            "generate": partial(_generated, pair, [some], new_tokens),
-            "generate with assistant": assisted,
-            f"generate with assistant, K = {DRAFTS}": drafting(pair.draft, DRAFTS)(assisted),
-        }
-        runs |= {f"ours, {method.name}": partial(_ours, pair, some, method, new_tokens) for method in methods}
-        speeds = _speeds(runs, rounds)
-        measured += [
-            Measurement(f"batch {size}, {name}", speed, "tokens/s", "generate", speed / speeds["generate"])
-            for name, speed in speeds.items()
-        ]
-    return measured
-
-
-def _ours(pair: Pair, prompts: Sequence[Prompt], method: Any, new_tokens: int, seed: int) -> int:
-    """Return the number of tokens that our loop decodes."""
-    from validation.decoding.loop import decode
-
-    records = decode(pair, prompts, method, new_tokens=new_tokens, batch=len(prompts), seed=seed)
-    return sum(len(record.tokens) for record in records)
-
-
-@contextmanager
-def drafting(assistant: Any, count: int) -> Iterator[None]:
-    """Let an assistant of transformers draft this many tokens in every round, however unsure it is."""
-    config = assistant.generation_config
-    chosen = {
-        "num_assistant_tokens": count,
-        "num_assistant_tokens_schedule": "constant",
-        "assistant_confidence_threshold": 0.0,
-    }
-    before = {name: getattr(config, name) for name in chosen}
-    try:
-        vars(config).update(chosen)
-        yield
-    finally:
-        vars(config).update(before)
-
-
-def _generated(pair: Pair, groups: Sequence[Sequence[Prompt]], new_tokens: int, seed: int, **options: Any) -> int:
-    """Return the number of tokens that transformers generates for groups of prompts, padded on the left."""
-    import torch
-
-    torch.manual_seed(seed)
-    pad, count = (pair.end_tokens or (0,))[0], 0
-    for group in groups:
-        ids = [pair.tokenizer(prompt.text)["input_ids"] for prompt in group]
-        width = max(map(len, ids))
-        padded = torch.tensor([[pad] * (width - len(tokens)) + tokens for tokens in ids], device=pair.device)
-        mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in ids], device=pair.device)
-        with torch.inference_mode():
-            text = pair.target.generate(
-                padded,
-                attention_mask=mask,
-                do_sample=True,
-                top_k=0,
-                max_new_tokens=new_tokens,
-                pad_token_id=pad,
-                **options,
-            )
-        for row in text[:, width:].tolist():
-            ends = [place for place, token in enumerate(row) if token in pair.end_tokens]
-            count += min(ends[0] + 1, len(row)) if ends else len(row)
-    return count
-
-
-def _speeds(runs: Mapping[str, Callable[[int], int]], rounds: int) -> dict[str, float]:
-    """Return the number per second of each run, over alternating rounds, each with its seed, behind a warm-up round."""
-    counts, seconds = dict.fromkeys(runs, 0), dict.fromkeys(runs, 0.0)
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            count = run(turn)
-            if turn:
-                counts[name] += count
-                seconds[name] += time.perf_counter() - began
-    return {name: counts[name] / seconds[name] for name in runs}
-
-
 ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "import": measure_imports,
     "check": measure_check,
-    "generate": measure_generate,
     "memory": measure_memory,
 }
 

@@ -47,12 +47,7 @@ MAIN = {
 
 
 def given(text: str | None, *places: str, **options: Any) -> argparse.Namespace:
-    """Read the command line: paths by position, then options with their defaults.
-
-    A name of ``places`` that ends in ``*`` takes all further paths. An option takes the type of its default, a
-    sequence several words; one whose default is False is a flag, and one whose default is a type is left out if it is
-    not given.
-    """
+    """Read the command line: paths by position, then options with their defaults."""
     parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
     for name in places:
         parser.add_argument(name.removesuffix("*"), type=Path, nargs="+" if name.endswith("*") else None)

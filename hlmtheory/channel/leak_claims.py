@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import (
-    UNIT_INTERVAL,
-    DomainError,
-    broadcast,
-    entry_for_each,
-    mask,
-    numbers,
-)
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, broadcast, entry_for_each, mask, numbers
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory._simplex import distributions
 from hlmtheory.channel.leak import CLASSES, ROUNDS, rounds_leak, size_classes

@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.codec.enumerative import refuse_too_many
 from hlmtheory.codec.frame import MalformedError, MessageError, MissingCoderError, Reader, varint
-from hlmtheory.codec.messages import (
-    LARGEST_VOCABULARY,
-    LONGEST_BATCH,
-    Integers,
-    LatticeDraft,
-    LatticeMessage,
-)
+from hlmtheory.codec.messages import LARGEST_VOCABULARY, LONGEST_BATCH, Integers, LatticeDraft, LatticeMessage
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 DIRECT, CLASSES = 16, 100

@@ -14,13 +14,7 @@ import numpy as np
 from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
 from hlmtheory.codec.limits import Limits
-from hlmtheory.codec.messages import (
-    LARGEST_VOCABULARY,
-    LONGEST_BATCH,
-    Integers,
-    LatticeDraft,
-    LatticeMessage,
-)
+from hlmtheory.codec.messages import LARGEST_VOCABULARY, LONGEST_BATCH, Integers, LatticeDraft, LatticeMessage
 from hlmtheory.codec.ranks import NEAR, rank, unrank
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 

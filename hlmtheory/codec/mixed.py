@@ -17,15 +17,7 @@ from hlmtheory._domains import UNIT_INTERVAL, Domain, flag, instance, number, nu
 from hlmtheory._simplex import canonical
 from hlmtheory.codec.frame import LONGEST_MESSAGE, varint
 from hlmtheory.codec.menu import ENTROPY, KINDS, LATTICE, PROBABILITY_BITS, TOP_K
-from hlmtheory.codec.messages import (
-    MOST_BITS,
-    ROUNDING,
-    WHOLE,
-    Integers,
-    integers,
-    keep_batch,
-    refuse,
-)
+from hlmtheory.codec.messages import MOST_BITS, ROUNDING, WHOLE, Integers, integers, keep_batch, refuse
 from hlmtheory.codec.rounding import SortedRow, rounding, units_of
 from hlmtheory.codec.selection import VOCABULARY, CodecChoice
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION

@@ -11,14 +11,7 @@ from hlmtheory._domains import COUNT
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds, tracking
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
-from hlmtheory.draft_length.rates import (
-    COST,
-    FACTOR,
-    etgr,
-    etgr_profile,
-    rate_and_costs,
-    round_time,
-)
+from hlmtheory.draft_length.rates import COST, FACTOR, etgr, etgr_profile, rate_and_costs, round_time
 from hlmtheory.draft_length.regret import kept, least_kept
 from hlmtheory.draft_length.rounds import round_costs
 

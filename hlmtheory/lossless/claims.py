@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, to_numpy
-from hlmtheory._domains import (
-    UNIT_INTERVAL,
-    DomainError,
-    entry_for_each,
-    leading_dimensions,
-    same_vocabulary,
-    token_of,
-)
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions, same_vocabulary, token_of
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.lossless.ceiling import distance_ceiling

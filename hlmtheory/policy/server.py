@@ -15,14 +15,7 @@ from hlmtheory.codec.coding import decoded
 from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import (
-    CertifiedAnswers,
-    Coded,
-    DraftProbabilities,
-    ServerAnswer,
-    raced,
-    stream_place,
-)
+from hlmtheory.policy.device_parts import CertifiedAnswers, Coded, DraftProbabilities, ServerAnswer, raced, stream_place
 from hlmtheory.policy.padding import unpadded
 from hlmtheory.policy.sendable import Sendable
 from hlmtheory.policy.tokens import drawn, replacement

@@ -16,17 +16,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import positive
-from hlmtheory.policy.columns import (
-    FINE,
-    ROUNDS,
-    Column,
-    Mixture,
-    best_mixture,
-    certificate,
-    keeps,
-    rate_of,
-    solve,
-)
+from hlmtheory.policy.columns import FINE, ROUNDS, Column, Mixture, best_mixture, certificate, keeps, rate_of, solve
 from hlmtheory.policy.costs import Numbers, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.exchange import SMALL, exchanged
 from hlmtheory.policy.hulls import Hulls, Priced

@@ -20,11 +20,7 @@ from hlmtheory.skipping.holder import (
 from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
 from hlmtheory.skipping.risk import non_acceptance, one_step_risk
 from hlmtheory.skipping.text_risk import CLAIMS as _TEXT_RISK_CLAIMS
-from hlmtheory.verification import (
-    output_distribution,
-    rejection_probability,
-    total_variation,
-)
+from hlmtheory.verification import output_distribution, rejection_probability, total_variation
 
 # Proofs, by the last part of the id.
 #

@@ -20,11 +20,7 @@ from hlmtheory._array import NUMPY, Array, arrays, in_kind, to_numpy, upward, wi
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, size_up_to, token_of
 from hlmtheory._simplex import canonical, distributions, excess, normalised, rejection_by_token
 from hlmtheory.truncation.levels import completed, levels_of, message_deviations, values_of
-from hlmtheory.truncation.reconstruction import (
-    at_size,
-    draft_and_size,
-    kept,
-)
+from hlmtheory.truncation.reconstruction import at_size, draft_and_size, kept
 
 WIDTH = Domain(
     "a whole number in 1..52",

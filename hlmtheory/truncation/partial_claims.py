@@ -10,13 +10,7 @@ from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
-from hlmtheory.truncation._known import (
-    Known,
-    known_of,
-    least_distance,
-    most_distance,
-    outside_both,
-)
+from hlmtheory.truncation._known import Known, known_of, least_distance, most_distance, outside_both
 from hlmtheory.truncation.boxes import quantised_box
 from hlmtheory.truncation.partial import deviation_ends, draft_ends
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_bias

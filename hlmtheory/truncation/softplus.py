@@ -24,10 +24,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind, spread, take, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, checked, leading_dimensions, token_of
 from hlmtheory._simplex import distance, distributions, quotient
-from hlmtheory.truncation.reconstruction import (
-    draft_and_size,
-    truncated,
-)
+from hlmtheory.truncation.reconstruction import draft_and_size, truncated
 from hlmtheory.verification import rejection_probability
 
 SHARPNESS = Domain(

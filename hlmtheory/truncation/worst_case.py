@@ -12,12 +12,7 @@ from hlmtheory._simplex import distance as apart
 from hlmtheory._simplex import excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import inverse_distance, loss_at_draft
-from hlmtheory.truncation.reconstruction import (
-    kept,
-    pair_and_size,
-    resampling_bias,
-    resampling_distortion,
-)
+from hlmtheory.truncation.reconstruction import kept, pair_and_size, resampling_bias, resampling_distortion
 from hlmtheory.truncation.softplus import rejection_at
 
 

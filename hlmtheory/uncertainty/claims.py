@@ -10,9 +10,7 @@ from hlmtheory._array import Array, arrays, softmax, to_numpy
 from hlmtheory._domains import check_logits, token_of
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.uncertainty.perturbation import DOMAINS, MAX_TEMPERATURE, sample_uncertainty
-from hlmtheory.uncertainty.quadrature import (
-    gap_of,
-)
+from hlmtheory.uncertainty.quadrature import gap_of
 
 # Proofs, by the last part of the id. A logit of -inf adds 0 to every softmax, as if the token were not in the
 #   vocabulary. Each proof then applies to the row of the other V' < V logits.

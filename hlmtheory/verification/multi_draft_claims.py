@@ -8,12 +8,7 @@ from typing import Any
 from hlmtheory._array import Array
 from hlmtheory._simplex import excess, normalised
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.verification.multi_draft import (
-    checked_rows,
-    multi_draft_optimum,
-    sure_and_drawn,
-    top_draft_optimum,
-)
+from hlmtheory.verification.multi_draft import checked_rows, multi_draft_optimum, sure_and_drawn, top_draft_optimum
 
 # Proofs, by the last part of the id.
 #

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._array import softmax as _softmax
-from hlmtheory._domains import (
-    SIMPLEX,
-    check_logits,
-    leading_dimensions,
-    same_vocabulary,
-)
+from hlmtheory._domains import SIMPLEX, check_logits, leading_dimensions, same_vocabulary
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token, skip_probabilities
 
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import (
-    COUNT,
-    UNIT_INTERVAL,
-    DomainError,
-    leading_dimensions,
-)
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, leading_dimensions
 
 
 def expected_tokens(acceptance: Array, draft_length: Array) -> Array:

@@ -12,11 +12,7 @@ from hlmtheory._domains import DomainError
 from hlmtheory._simplex import distance, distributions
 from hlmtheory.claims import Attained, Claim, Origin, Source
 from hlmtheory.verification.rule import acceptance_rate, total_variation
-from hlmtheory.verification.updates import (
-    UpdateInterval,
-    acceptance_after_update,
-    largest_distance,
-)
+from hlmtheory.verification.updates import UpdateInterval, acceptance_after_update, largest_distance
 
 HORIZON = 4  # drafts of a round, and tokens of a text, of the chains that the claims enumerate
 

@@ -45,7 +45,6 @@ BY_HAND: dict[str, Callable[[Path], Method]] = {
 
 @pytest.fixture(scope="session")
 def pairs(folders: tuple[Path, Path]) -> tuple[Pair, Pair]:
-    """The same models on the host and on the device, in the stored type, bfloat16."""
     draft, target = folders
     there = load_pair(draft=draft, target=target, device="far")
     assert there.dtype == "bfloat16"
@@ -55,7 +54,6 @@ def pairs(folders: tuple[Path, Path]) -> tuple[Pair, Pair]:
 
 @pytest.fixture(scope="session")
 def heads(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of random Medusa heads and of an EAGLE layer for the target model."""
     folder = tmp_path_factory.mktemp("heads")
     for kind in (MEDUSA, EAGLE):
         write(folder / kind, kind, pairs[0].target)
@@ -64,7 +62,6 @@ def heads(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def traces(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
-    """A trace of each pair, with the same seed."""
     place = tmp_path_factory.mktemp("traces")
     here, there = (
         collect(pair, PROMPTS, place / str(pair.device), positions=36, new_tokens=12, batch=3) for pair in pairs

@@ -7,17 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import (
-    codec,
-    conformal,
-    draft_length,
-    lattice,
-    lossless,
-    shared_seed,
-    skipping,
-    truncation,
-    verification,
-)
+from hlmtheory import codec, conformal, draft_length, lattice, lossless, shared_seed, skipping, truncation, verification
 from hlmtheory.skipping.bill import bill_bound_on_device
 
 from .kinds import kind_of, numbers, to

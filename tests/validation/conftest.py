@@ -15,7 +15,6 @@ TEXTS = ["two and two make four", "what is the sum of three apples and four appl
 
 
 def make_tokenizer(vocabulary: int = 300, extra: tuple[str, ...] = ()) -> Any:
-    """Return a byte-level BPE tokenizer; ``extra`` entries come last."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -79,7 +78,7 @@ def few_batches() -> Iterator[None]:
         key = (id(claim), id(scenario), repr(rng.bit_generator.state))
         if key not in known:
             known[key] = (claim, scenario, real(claim, scenario, rng))
-        return check.Part(list(known[key][2].verdicts))
+        return known[key][2]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "SCENARIO_BATCHES", 1)
@@ -108,17 +107,14 @@ def save_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def folders(save_model: Callable[..., Path]) -> tuple[Path, Path]:
-    """The folders of a small and a larger Llama."""
     return save_model(seed=1, hidden=8), save_model(seed=2, hidden=16)
 
 
 @pytest.fixture(scope="session")
 def pair(folders: tuple[Path, Path]) -> Pair:
-    """The two Llamas, loaded; tests must not change them."""
     return load_pair(draft=folders[0], target=folders[1])
 
 
 @pytest.fixture(scope="session")
 def extended_tokenizer() -> Callable[..., Any]:
-    """Return the function that makes the tokenizer, for tests that need a different one."""
     return make_tokenizer

@@ -23,14 +23,11 @@ Law = dict[tuple[int, ...], float]
 
 @dataclass
 class Script:
-    """The choices of one run: those that are given, and then always the first."""
-
     given: list[int]
     taken: list[tuple[int, int]] = field(default_factory=list)  # the choice, and of how many
     weight: float = 1.0
 
     def choose(self, probabilities: Sequence[float]) -> int:
-        """Return the next choice, and count its probability."""
         place = len(self.taken)
         choice = self.given[place] if place < len(self.given) else 0
         self.taken.append((choice, len(probabilities)))
@@ -38,7 +35,6 @@ class Script:
         return choice
 
     def following(self) -> list[int] | None:
-        """Return the choices of the next run, or None after the last."""
         rest = list(self.taken)
         while rest and rest[-1][0] + 1 == rest[-1][1]:
             rest.pop()
@@ -46,20 +42,16 @@ class Script:
 
 
 class Scripted(Chance):
-    """Decisions that a script takes."""
-
     def __init__(self, script: Script) -> None:
         self.script = script
 
     def happens(self, part: float, whole: float) -> bool:
-        """Return the script's choice; an event of probability 0 or 1 is no choice."""
         probability = min(1.0, part / whole) if whole > 0 else 0.0
         if probability in (0.0, 1.0):
             return probability == 1.0
         return self.script.choose([probability, 1.0 - probability]) == 0
 
     def token(self, weights: np.ndarray) -> int:
-        """Return the script's choice of a token."""
         (some,) = np.nonzero(weights)
         if len(some) == 1:
             return int(some[0])
@@ -67,19 +59,15 @@ class Scripted(Chance):
 
 
 class ScriptedNoise(Noise):
-    """Random numbers of one sequence, all from one script."""
-
     def __init__(self, script: Script, names: Sequence[str], positions: int) -> None:
         super().__init__(0, names, positions)
         self.script = script
 
     def chance(self, sequence: int, position: int) -> Chance:
-        """Return the decisions of a round."""
         return Scripted(self.script)
 
 
 def every_outcome(run: Callable[[Script], tuple[int, ...]]) -> Law:
-    """Return the law of what a run returns, over all scripts."""
     law: Law = {}
     given: list[int] | None = []
     while given is not None:
@@ -91,8 +79,6 @@ def every_outcome(run: Callable[[Script], tuple[int, ...]]) -> Law:
 
 
 def tree_law(pair: Pair, method: Method, positions: int, *, prompt: str = "0", **options: Any) -> Law:
-    """Return the law of a tree method's texts."""
-
     def run(script: Script) -> tuple[int, ...]:
         def noise(seed: int, names: Sequence[str], count: int) -> Noise:
             return ScriptedNoise(script, names, count)

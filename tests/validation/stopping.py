@@ -1,14 +1,15 @@
-"""Stop a command in the middle and run it again: it must end with what an unbroken run stores."""
+"""Stop a command in the middle and run it again, and damage a file: what must hold then for any command or reader."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from validation.errors import UserError
 from validation.trace.reader import LISTS, LOGITS, open_trace
 
 Make = Callable[..., Any]
@@ -18,8 +19,6 @@ Make = Callable[..., Any]
 def stopped(
     make: Make, path: Path, after: int, kind: type[BaseException] = KeyboardInterrupt, during: str = ""
 ) -> None:
-    """Stop a command when it has reported that many units, in the steps whose text holds ``during``."""
-
     def stop(done: int, total: int, text: str) -> None:
         if during in text and done >= after:
             raise kind
@@ -29,7 +28,6 @@ def stopped(
 
 
 def stopped_and_resumed(make: Make, folder: Path, *after: int, during: str = "") -> list[int]:
-    """Compare a run that was stopped with an unbroken one; return what the resumed run reported."""
     kinds = (LOGITS, LISTS)
     make(folder / "whole")
     for number, one in enumerate(after):
@@ -42,3 +40,24 @@ def stopped_and_resumed(make: Make, folder: Path, *after: int, during: str = "")
     own = {"created", "speed", "command"}
     assert {**found.manifest, **dict.fromkeys(own)} == {**expected.manifest, **dict.fromkeys(own)}
     return reported
+
+
+def damaged(content: bytes, cut: int, flip: int) -> Iterator[bytes]:
+    """Yield the content cut at every ``cut``-th byte, and with a bit of every ``flip``-th byte turned."""
+    for end in range(0, len(content), cut):
+        yield content[:end]
+    for at in range(0, len(content), flip):
+        yield content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
+
+
+def damage(read: Callable[[], Any], file: Path, cut: int, flip: int) -> list[Any]:
+    """Return what is still read of each damaged content of a file; every refusal must name the file in one line."""
+    found, refusals = list[Any](), list[str]()
+    for content in damaged(file.read_bytes(), cut, flip):
+        file.write_bytes(content)
+        try:
+            found.append(read())
+        except UserError as error:
+            refusals.append(str(error))
+    assert all(file.name in one and "\n" not in one for one in refusals)
+    return found

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from validation.trace.format import FIELDS
+from validation.trace.journal import JOURNAL, line_of
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 TEXTS, LENGTH, VOCABULARY = 40, 8, 20
 
 
 def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> dict[str, np.ndarray[Any, Any]]:
-    """Return random positions with every field, in the stored types."""
     rng = np.random.default_rng(seed)
     found = {}
     for name, field in FIELDS.items():
@@ -25,10 +26,6 @@ def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> di
 
 
 def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False, repeat: int = 1) -> Trace:
-    """Write a trace of random rows: where both rows are flat they differ more; with ``flip`` where they are peaked.
-
-    Every prompt has ``repeat`` equal texts.
-    """
     rng = np.random.default_rng(seed)
     with TraceWriter(path, VOCABULARY) as writer:
         for text in range(TEXTS):
@@ -42,3 +39,11 @@ def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False,
             for _ in range(repeat):
                 writer.append(*rows, tokens, index, np.arange(LENGTH, dtype=np.int32))
     return open_trace(path)
+
+
+def forged(path: Path, **changes: Any) -> None:
+    """Change the last line of a trace's journal, with the right checksum."""
+    *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
+    record = json.loads(last)
+    del record["crc"]
+    (path / JOURNAL).write_bytes(b"".join([*lines, line_of(record | changes)]))

@@ -8,5 +8,5 @@ from validation.benchmarks import measure_check
 def test_the_check_is_measured_by_module() -> None:
     measured = {line.what: line for line in measure_check(40, 50)}
     assert measured["read"].ratio == 1
-    assert {"truncation, numpy", "verification, torch cpu"} <= set(measured)
+    assert {"truncation", "verification"} <= set(measured)
     assert all(line.value > 0 for line in measured.values())

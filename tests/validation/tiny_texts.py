@@ -65,17 +65,13 @@ class TableModel:
     __call__ = forward
 
     def stored(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return what the cache holds of tokens."""
         return tokens
 
     def understood(self, entries: torch.Tensor) -> torch.Tensor:
-        """Return the tokens that the model takes entries of the cache for."""
         return entries
 
 
 class _Words:
-    """A tokenizer of texts that consist of numbers."""
-
     bos_token_id = None
 
     def __call__(self, texts: Sequence[str], verbose: bool = True) -> SimpleNamespace:
@@ -105,12 +101,10 @@ def table_pair(
 
 
 def nodes(vocabulary: int, positions: int) -> int:
-    """Return the number of rows of a table over that many positions."""
     return sum(vocabulary**n for n in range(positions))
 
 
 def node(*tokens: int, vocabulary: int = 3) -> int:
-    """Return the row of a table after these tokens."""
     place = 0
     for token in tokens:
         place = place * vocabulary + token + 1
@@ -118,12 +112,10 @@ def node(*tokens: int, vocabulary: int = 3) -> int:
 
 
 def halves(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Rows over three tokens, of which two have probability 1/2."""
     return rng.permuted(np.tile([0.5, 0.5, 0.0], (count, 1)), axis=1)
 
 
 def quarters(rng: np.random.Generator, count: int, vocabulary: int = 3) -> np.ndarray:
-    """Rows of multiples of 1/4."""
     return rng.multinomial(4, np.full(vocabulary, 1.0 / vocabulary), size=count) / 4.0
 
 
@@ -152,7 +144,6 @@ def grid(positions: int, cells: dict[int, int]) -> np.ndarray:
 def all_texts(
     pair: Pair, method: Method, positions: int, cells: dict[int, int], *, prompt: str = "0", **options: Any
 ) -> list[GenerationRecord]:
-    """Decode one text for each combination of random numbers."""
     table = grid(positions, cells)
     prompts = [Prompt(str(i), prompt, "grid") for i in range(len(table))]
     return decode(
@@ -167,7 +158,6 @@ def all_texts(
 
 
 def law_of(rows: Sequence[GenerationRecord]) -> dict[tuple[int, ...], float]:
-    """Return the frequency of each text."""
     law: dict[tuple[int, ...], float] = {}
     for row in rows:
         law[tuple(row.tokens)] = law.get(tuple(row.tokens), 0.0) + 1.0 / len(rows)
@@ -175,7 +165,6 @@ def law_of(rows: Sequence[GenerationRecord]) -> dict[tuple[int, ...], float]:
 
 
 def exact_law(target: np.ndarray, positions: int, end_tokens: tuple[int, ...] = ()) -> dict[tuple[int, ...], float]:
-    """Return the target model's law of texts."""
     size = target.shape[1]
 
     def go_on(text: tuple[int, ...], node: int, mass: float) -> dict[tuple[int, ...], float]:
@@ -191,7 +180,6 @@ def exact_law(target: np.ndarray, positions: int, end_tokens: tuple[int, ...] = 
 
 
 def distance(first: dict[tuple[int, ...], float], second: dict[tuple[int, ...], float]) -> float:
-    """Return the total variation."""
     return 0.5 * sum(abs(first.get(text, 0.0) - second.get(text, 0.0)) for text in first.keys() | second.keys())
 
 

@@ -15,19 +15,16 @@ from typing import Any
 from validation.acceptance.counts import read_word
 from validation.acceptance.json_files import parse, read_lines, read_text
 from validation.acceptance.other_engines import (
-    LLAMA_EXAMPLE,
     LLAMA_LOG,
     llama_log,
     llama_timings,
     sglang,
     sglang_meta,
-    simulator,
     spec_bench,
     specdec_bench,
     tensorrt,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
-from validation.acceptance.server import two_scrapes
 from validation.acceptance.vllm import (
     PREFIX,
     is_scrape,
@@ -53,7 +50,6 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
     (lambda one: "specDecodingStats" in one or "request_perf_metrics" in one, tensorrt),
     (lambda one: isinstance(one.get("timings"), Mapping) and "predicted_n" in one["timings"], llama_timings),
     (lambda one: "Acceptance_Length_Histogram" in one, specdec_bench),
-    (lambda one: any(isinstance(one[name], Mapping) and "acc_len" in one[name] for name in one), simulator),
     (
         lambda one: (
             isinstance(one.get("choices"), list)
@@ -69,7 +65,7 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
 FORMATS = (
     "vLLM's /metrics (one scrape, or two), get_metrics, answers, bench JSON; SGLang's meta_info; TensorRT-LLM's "
     "iteration statistics; llama.cpp's /metrics, answers, log; specdec_bench's acceptance_rate.json; Spec-Bench's "
-    "JSONL; AIPerf's profile_export.jsonl; SpecDecode-Bench's simulator"
+    "JSONL; AIPerf's profile_export.jsonl"
 )
 
 
@@ -113,17 +109,6 @@ def read_acceptance(*paths: str | Path) -> Reading:
     return Reading(tuple(records), tuple(left_out))
 
 
-def read_server(address: str, wait_s: float, patience_s: float) -> Reading:
-    """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart."""
-    records = of_scrapes(*two_scrapes(address, wait_s, patience_s))
-    if not records[0].num_spec_steps:
-        raise UserError(
-            f"{address} drafted nothing in the {wait_s:g} s between the two scrapes; send it requests, or wait longer "
-            "with --wait."
-        )
-    return Reading(tuple(records))
-
-
 def _of_file(path: Path) -> Sequence[Read]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return [record for where, content in read_lines(path) for record in _of_request(where, content)]
@@ -141,7 +126,7 @@ def _of_file(path: Path) -> Sequence[Read]:
         each = content if isinstance(content, list) else [content]
         labels = [f"{path}[{number}]" for number in range(len(each))] if isinstance(content, list) else [str(path)]
         return [record for label, one in zip(labels, each, strict=True) for record in _of_request(label, one)]
-    if LLAMA_LOG.search(text) or LLAMA_EXAMPLE.search(text):
+    if LLAMA_LOG.search(text):
         return llama_log(str(path), text)
     if looks_like_metrics(text):
         raise without_counters(str(path), text)

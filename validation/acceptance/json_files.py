@@ -61,7 +61,6 @@ def read_json(path: Path) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a file for reading text; raise ``UserError`` with the reason if it cannot be read."""
     if not path.is_file():
         raise UserError(f"There is no file {path}; check the path.")
     try:

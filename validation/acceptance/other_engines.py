@@ -6,14 +6,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from validation.acceptance.counts import (
-    read_counts,
-    read_field,
-    read_histogram,
-    read_optional,
-)
+from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut
 from validation.errors import UserError
 
@@ -119,9 +115,6 @@ LLAMA_LOG = re.compile(
     r"draft acceptance\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
     r"(?:.*mean (?:acceptance length|len)\s*=\s*(?P<length>[\d.]+))?"
 )
-LLAMA_EXAMPLE = re.compile(r"^\s*n_(drafted|accept|predict)\s*=\s*(\d+)", re.MULTILINE)
-
-
 LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>[\d., ]+)\)")
 HALF_DIGIT = {"length": 0.005, "rate": 0.0005}
 """Half of the last digit of the log's mean length and of its rates."""
@@ -158,7 +151,7 @@ def llama_log(path: str, text: str) -> list[AcceptanceRecord | LeftOut]:
                 accepted_per_position=by_position,
             )
         )
-    return records or [_llama_example(path, text)]
+    return records
 
 
 FEW = (
@@ -168,7 +161,6 @@ FEW = (
 
 
 def _llama_steps(accepted: int, length: float, rates: str) -> tuple[int, tuple[int, ...] | None]:
-    """Return the steps of a log line, and the accepted drafts by position if the rounded rates leave one choice."""
     if not accepted:
         return 0, None
     values = [float(rate) for rate in rates.split(",") if rate.strip()]
@@ -188,81 +180,32 @@ MOST_STEPS = 999
 """Beyond, a rate of three digits no longer decides a count."""
 
 
-def _llama_example(path: str, text: str) -> AcceptanceRecord:
-    totals = {name: int(value) for name, value in LLAMA_EXAMPLE.findall(text)}
-    accepted = read_field(path, totals, "accept")
-    return AcceptanceRecord(
-        engine="llama.cpp",
-        source=path,
-        num_spec_steps=max(0, read_field(path, totals, "predict") - accepted),
-        num_draft_tokens=read_field(path, totals, "drafted"),
-        num_accepted_draft_tokens=accepted,
-    )
-
-
 def specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:
     """Return the records of ``acceptance_rate.json``; its lengths count the target model's own token."""
     records = []
     for number, run in enumerate(content if isinstance(content, list) else [content]):
         where = f"{path}[{number}]"
         lengths = read_histogram(where, "Acceptance_Length_Histogram", run.get("Acceptance_Length_Histogram"))
-        if 0 in lengths:
-            raise UserError(f"{where}: a step of length 0; every step emits a token at least.")
-        histogram = {length - 1: count for length, count in lengths.items()}
-        records.append(
-            AcceptanceRecord(
-                engine="specdec_bench",
-                source=where,
-                num_spec_steps=sum(histogram.values()),
-                num_accepted_draft_tokens=sum(i * count for i, count in histogram.items()),
-                acceptance_histogram=histogram,
-            )
-        )
-    return records
-
-
-def simulator(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
-    """Return a record for each drafter of a request of SpecDecode-Bench's simulator."""
-    records = []
-    for key in sorted(name for name in content if name.startswith("acc_")):
-        lengths = read_counts(where, f"{key}.acc_len", content[key].get("acc_len"))
-        if 0 in lengths:
-            raise UserError(f"{where}: {key}.acc_len has a step of length 0; every step emits a token at least.")
-        steps, place = [], 0
-        while place < len(lengths):
-            steps.append(lengths[place] - 1)
-            place += lengths[place]
-        records.append(
-            AcceptanceRecord(
-                engine=f"simulator, {key.removeprefix('acc_')}",
-                source=f"{where}, {key}",
-                num_spec_steps=len(steps),
-                num_accepted_draft_tokens=sum(steps),
-                completion_tokens=len(lengths),
-                acceptance_histogram=dict(Counter(steps)),
-                per_step_accepted=tuple(steps),
-                draft_sampling="greedy" if key == "acc_ngram" else None,
-                copied=key == "acc_ngram",
-            )
-        )
+        records.append(_of_lengths("specdec_bench", where, lengths))
     return records
 
 
 def spec_bench(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return the record of a question of Spec-Bench; ``accept_lengths`` counts the target model's own token."""
-    steps: list[int] = []
-    for choice in content["choices"]:
-        lengths = read_counts(where, "accept_lengths", choice.get("accept_lengths"))
-        if 0 in lengths:
-            raise UserError(f"{where}: a step of length 0; every step emits a token at least.")
-        steps += [length - 1 for length in lengths]
-    return [
-        AcceptanceRecord(
-            engine="spec-bench",
-            source=where,
-            num_spec_steps=len(steps),
-            num_accepted_draft_tokens=sum(steps),
-            acceptance_histogram=dict(Counter(steps)),
-            per_step_accepted=tuple(steps),
-        )
-    ]
+    choices = [read_counts(where, "accept_lengths", choice.get("accept_lengths")) for choice in content["choices"]]
+    lengths = [length for steps in choices for length in steps]
+    record = _of_lengths("spec-bench", where, Counter(lengths))
+    return [replace(record, per_step_accepted=tuple(length - 1 for length in lengths))]
+
+
+def _of_lengths(engine: str, where: str, lengths: Mapping[int, int]) -> AcceptanceRecord:
+    if 0 in lengths:
+        raise UserError(f"{where}: a step of length 0; every step emits a token at least.")
+    histogram = {length - 1: count for length, count in lengths.items()}
+    return AcceptanceRecord(
+        engine=engine,
+        source=where,
+        num_spec_steps=sum(histogram.values()),
+        num_accepted_draft_tokens=sum(i * count for i, count in histogram.items()),
+        acceptance_histogram=histogram,
+    )

@@ -225,7 +225,6 @@ def _as_printed(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | 
 
 
 def _conclusion(deciding: Row, sides: tuple[Side, Side]) -> str:
-    """Return what the fairest convention decides: the shorter K of both, else the tokens of a step."""
     alike = f"Counted alike ({CONVENTIONS[deciding.key]})"
     if deciding.agree is True:
         return (
@@ -242,7 +241,6 @@ def _conclusion(deciding: Row, sides: tuple[Side, Side]) -> str:
 
 
 def _causes(sides: tuple[Side, Side]) -> str:
-    """Return what may accept drafts differently, as far as the marks of both sides leave it open."""
     drafts, rules = (
         tuple(getattr(side.summary, name) or "not stated" for side in sides)
         for name in ("draft_sampling", "verification")

@@ -215,7 +215,6 @@ class AcceptanceRecord:
         return {length: tuple(histogram.get(i, 0) for i in range(length + 1))}
 
     def _refuse_length(self, length: int, table: Counts | None) -> None:
-        """Refuse an assumed draft length that the record contradicts; a few steps may be shorter by the totals."""
         steps, drafted, said = self.num_spec_steps, self.num_draft_tokens, ""
         recorded = max((k for k, row in (table or {}).items() if any(row)), default=length)
         if recorded != length:
@@ -368,12 +367,10 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
             "Drafts: greedy. With lossless verification, the acceptance is the target's probability of the draft's "
             "most probable token, not 1 - TV(q, p); sampled drafts have another acceptance."
         )
-    elif first.draft_sampling is None and first.engine in _DRAFTS_OF:
-        found.append(
-            f"Drafts: not stated. {_DRAFTS_OF[first.engine]} State it with --drafts greedy or --drafts sampled."
-        )
     elif first.draft_sampling is not None:
         found.append(f"Drafts: {first.draft_sampling}.")
+    else:
+        found.append("Drafts: not stated. State it with --drafts greedy or --drafts sampled.")
     lossless = None if first.verification is None else VERIFICATIONS.get(first.verification)
     if first.verification == "synthetic":
         found.append(
@@ -385,9 +382,9 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
             f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and no "
             "number below holds for lossless decoding. A trace gives its price: --price TRACE."
         )
-    elif first.verification is None and first.engine in _RULES_OF:
-        found.append(f"Verification: not stated. {_RULES_OF[first.engine]} State it with --verification.")
-    elif first.verification is not None:
+    elif first.verification is None:
+        found.append("Verification: not stated. State it with --verification.")
+    else:
         kind = "lossless" if lossless else "not known here to be lossless or not"
         found.append(f"Verification: {first.verification}, {kind}.")
     short = sum(max(0, r.num_spec_steps - r.num_draft_tokens) for r in records if r.num_draft_tokens is not None)
@@ -397,19 +394,3 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
             "alone, as at /metrics, has more tokens a step."
         )
     return tuple(found)
-
-
-_DRAFTS_OF = {
-    "vllm": "vLLM drafts greedily unless draft_sample_method is probabilistic.",
-    "sglang": "SGLang drafts the most probable tokens.",
-    "tensorrt-llm": "TensorRT-LLM's default depends on its version and drafter.",
-    "llama.cpp": "llama.cpp drafts the most probable token unless --spec-draft-sampling is probabilistic.",
-}
-_RULES_OF = {
-    "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with synthetic.",
-    "sglang": "SGLang is lossy if speculative_accept_threshold_single or speculative_accept_threshold_acc is below 1.",
-    "tensorrt-llm": "TensorRT-LLM is lossy with relaxed acceptance.",
-    "llama.cpp": "llama.cpp's server accepts a draft that equals the token it samples (match), or by rejection "
-    "sampling (standard) where --spec-draft-sampling is probabilistic; --spec-synth-len and --spec-synth-rates "
-    "prescribe it (synthetic).",
-}

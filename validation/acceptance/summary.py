@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,7 +34,7 @@ Rest = Callable[[int, NDArray[np.int64]], NDArray[np.float64]]
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token); a token
+    It is round_trip + verify + B (cache + (K + 1) verify_token) + K (draft + B draft_token); a token
     without drafts takes verify + B (cache + verify_token). The rests correct each pass to its measured time.
     """
 
@@ -45,7 +44,6 @@ class RoundTimes:
     draft: float
     draft_token: float = 0.0
     cache: float = 0.0
-    draft_cache: float = 0.0
     target_rest: Rest | None = None
     draft_rest: Rest | None = None
 
@@ -58,7 +56,7 @@ class RoundTimes:
         draft = self.draft + batch * self.draft_token
         if self.draft_rest is not None:
             draft = max(draft + float(self.draft_rest(batch, np.ones(1, dtype=np.int64))[0]), 0.0)
-        return self.round_trip + self._target(batch, lengths + 1) + batch * self.draft_cache + lengths * draft
+        return self.round_trip + self._target(batch, lengths + 1) + lengths * draft
 
     def _target(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
         fitted = self.verify + batch * (self.cache + widths * self.verify_token)
@@ -121,13 +119,9 @@ class Summary:
     best: int | None = None  # draft length with the most tokens per second, 0 if that is without drafts
     best_if_copied: int | None = None  # the same if the drafts are copied from the text
     best_at_most: int | None = None  # the same by the largest acceptance that the counts allow
-    perfect_gain: float | None = None  # tokens per second over those without drafts, if all drafts were accepted
     alone_per_second: float | None = None
-    longest: bool = False  # whether ``best`` is the longest recorded length; then a longer one may be better
     schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
     crossover: Crossover | None = None
-    next_adds_at_most: float | None = None  # tokens that a draft beyond the longest recorded length can add
-    next_pays_above: float | None = None  # tokens that it must add to raise the tokens per second
     draft_sampling: str | None = None
     verification: str | None = None
     copied: bool = False
@@ -227,7 +221,6 @@ def summarise(
         intervals=_promise(confidence, len(ends)),
         depths=depths,
         lengths=lengths,
-        next_adds_at_most=float(np.prod(rates)),
         **chosen,
     )
 
@@ -235,7 +228,6 @@ def summarise(
 def _reason(
     reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[AcceptanceRecord]
 ) -> str:
-    """Return where the draft lengths come from, or why the acceptance is only bounded."""
     if identified and all(record.knows_lengths for record in records):
         return "the recorded draft length of every step"
     if identified and assumed_length is not None:
@@ -297,20 +289,12 @@ def _promise(confidence: float, requests: int) -> str:
 def _choices(
     in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
 ) -> dict[str, Any]:
-    rates = _rates(in_use, times)
-    best = _best(in_use, times)
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
-    ends = np.arange(len(in_use), len(in_use) + 2)
-    perfect = np.arange(2.0, len(in_use) + 2.0)
     return {
-        "best": best,
+        "best": _best(in_use, times),
         "best_if_copied": other,
-        "perfect_gain": float(np.max(_rates(perfect, times)[1:]) / rates[0]),
-        "alone_per_second": float(rates[0]),
-        "longest": best == len(in_use),
+        "alone_per_second": float(_rates(in_use, times)[0]),
         "schedule": schedule(in_use, times, largest_batch),
-        # One draft more raises E/T if it adds more than its own time times E/T
-        "next_pays_above": float(np.diff(times.rounds(1, ends))[0] * rates[-1]),
     }
 
 
@@ -320,10 +304,18 @@ def _crossover(
     times: RoundTimes,
     largest_batch: int,
 ) -> Crossover:
-    """Return the smallest batch from which no length pays, for tokens by draft length and for both of their ends."""
-
     def loses(tokens: NDArray[np.float64]) -> float:
-        fitted = loses_from(tokens, times)
+        lengths = np.arange(1, len(tokens) + 1)
+        draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
+        _, pays_to = crossover_batch(
+            np.maximum(tokens, 1.0),
+            [times.verify, times.verify_token, times.cache],
+            draft,
+            lengths,
+            1.0,  # the cache of a sequence is counted as one token
+            times.round_trip,
+        )
+        fitted = max(float(np.ceil(np.max(pays_to))), 1.0)
         if times.target_rest is None or not np.isfinite(fitted):
             return fitted
         pays = max((batch for batch in range(1, largest_batch + 1) if _best(tokens, times, batch)), default=0)
@@ -331,22 +323,6 @@ def _crossover(
 
     found, low, high = (loses(one) if one is not None else np.nan for one in (tokens, *(ends or (None, None))))
     return Crossover(int(found) if np.isfinite(found) else None, low, high)
-
-
-def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
-    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches."""
-    lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
-    draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
-    draft[:, 2] = times.draft_cache / lengths  # it is paid once a round
-    _, pays_to = crossover_batch(
-        np.maximum(tokens, 1.0),
-        [times.verify, times.verify_token, times.cache],
-        draft,
-        lengths,
-        1.0,  # the cache of a sequence is counted as one token
-        times.round_trip,
-    )
-    return max(float(np.ceil(np.max(pays_to))), 1.0)
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:
@@ -358,7 +334,6 @@ def square(counts: Counts, longest: int) -> NDArray[np.int64]:
 
 
 def _rates(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> NDArray[np.float64]:
-    """Return tokens per second at K = 0, 1, ..., K_max, by the tokens of a round at K = 1, ..., K_max."""
     drafted = tokens / times.rounds(batch, np.arange(1, len(tokens) + 1))
     return np.concatenate([[1.0 / times.alone(batch) if times.alone(batch) else np.inf], drafted])
 
@@ -389,32 +364,4 @@ def speculative_config(summary: Summary) -> dict[str, Any]:
     return {
         "num_speculative_tokens": longest,
         "num_speculative_tokens_per_batch_size": [list(one) for one in summary.schedule],
-    }
-
-
-def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -> dict[str, Any]:
-    """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving."""
-    if summary.counts is None:
-        raise UserError(f"There is no profile to write: {summary.reason}")
-    conditional = [depth.acceptance for depth in summary.depths]
-    lengths: Counter[int] = Counter()
-    for row in summary.counts.values():
-        lengths.update({i + 1: count for i, count in enumerate(row) if count})
-    return {
-        "schema_version": "1.0",
-        "measured": True,
-        "producer": "hlmtheory",
-        "num_speculative_tokens": len(conditional),
-        "conditional_accept_rates": _plain(conditional),
-        "marginal_accept_rates": _plain(np.cumprod(conditional).tolist()),
-        "mean_accept_length": summary.mean_acceptance_length,
-        "verification_method": records[0].verification,
-        "acceptance_length_histogram": {str(length): count for length, count in sorted(lengths.items())},
-        "measurement_conditions": {
-            "engine": summary.engine,
-            "steps": summary.steps,
-            "requests": summary.requests,
-            "draft_sampling": summary.draft_sampling,
-            "lossless": summary.lossless,
-        },
     }

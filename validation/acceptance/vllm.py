@@ -45,27 +45,13 @@ def looks_like_metrics(text: str) -> bool:
 
 def without_counters(where: str, text: str) -> UserError:
     """Return the error for an answer or a file without counters of drafts; it says what the text is."""
-    start = text.lstrip()[:1]
-    if start == "<":
-        return UserError(f"{where} is a web page; give the address of the server's /metrics, or what it answers.")
-    if start in ("{", "["):
-        return UserError(
-            f"{where} answers with JSON, which has no cumulative counters; collect TensorRT-LLM's statistics in a "
-            "file, and give that file."
-        )
-    if "sglang:" in text:
-        return UserError(
-            f"{where} is SGLang's, which counts no accepted drafts: spec_accept_length is a gauge of the last "
-            "batches, and spec_verify_calls_total counts steps. Store the answers: their meta_info has the counts."
-        )
     known = " or ".join(f"{prefix}drafts_total" for prefix in SCRAPED)
-    engine = next((name for prefix, name in SCRAPED.items() if prefix.split(":")[0] + ":" in text), None)
-    if engine:
-        return UserError(
-            f"{where} has metrics of {engine}, but no counters of drafts ({known}): it serves without speculative "
-            "decoding, or its version has other names."
-        )
-    return UserError(f"{where} has no counters of drafts; {known} is needed.")
+    said = f"has no counters of drafts ({known}): it serves without speculative decoding, or has other names"
+    if text.lstrip()[:1] == "<":
+        said = "is a web page; give the address of the server's /metrics, or what it answers"
+    elif "sglang:" in text:
+        said = "is SGLang's, which counts no accepted drafts; store the answers, whose meta_info has the counts"
+    return UserError(f"{where} {said}.")
 
 
 def _engine(path: str, text: str) -> str:

@@ -16,7 +16,7 @@ from validation.audit.assertion import LawBrokenError, NotEnoughDrawsError, keep
 from validation.audit.driver import audit_sampler
 from validation.audit.laws import Processors, TableLaw
 from validation.audit.mechanisms import MECHANISMS
-from validation.audit.models import ModelLaw, TraceLaw
+from validation.audit.models import ModelLaw
 from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditReport
 from validation.audit.samplers import transformers_sampler
 from validation.audit.session import Audit
@@ -34,7 +34,6 @@ __all__ = [
     "NotEnoughDrawsError",
     "Processors",
     "TableLaw",
-    "TraceLaw",
     "audit_sampler",
     "keeps_law",
     "transformers_sampler",

@@ -141,7 +141,6 @@ def padded(
 
 
 def _ids(text: Any, vocabulary: int, name: str) -> list[int]:
-    """Return the token ids of a continuation; 1.0, True and "1" are none."""
     wrong = f"{name} returned the continuation {text!r:.60}; return a list of token ids."
     try:
         tokens = np.asarray(text)

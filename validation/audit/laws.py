@@ -1,4 +1,4 @@
-"""The target's law: rows of probabilities for the next token, from a table, a model or a trace.
+"""The target's law: rows of probabilities for the next token, from a table or a model.
 
 Every law has ``vocabulary`` V, ``prompts`` (lists of token ids), ``end_tokens``, and ``rows``. The symbol V means
 "nothing": it follows an end-of-text token with probability 1, so that a text which goes on is noticed.
@@ -143,29 +143,16 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Processors:
-    """What an engine does to logits before it samples, in its order.
+    """What an engine does to logits before it samples, in its order."""
 
-    Attributes
-    ----------
-    temperature : float
-        0 is greedy.
-    top_k : int
-        0 keeps all.
-    top_p, min_p, repetition_penalty : float
-        1, 0 and 1 change nothing.
-    order : tuple of str
-    rounding : float
-        Relative rounding of the engine's numbers: 0 for an exact table, 1e-5 for float32, 1e-2 for bfloat16. Rows may
-        differ by this, and tokens this near to the border of a cut may be kept or not.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
+    temperature: float = 1.0  # 0 is greedy
+    top_k: int = 0  # 0 keeps all
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     order: tuple[str, ...] = ORDER
     rounding: float = 0.0
+    """Relative rounding of the engine's numbers: 0 for an exact table, 1e-5 for float32, 1e-2 for bfloat16."""
 
     def __post_init__(self) -> None:
         for name, good, must in (

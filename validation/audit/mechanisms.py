@@ -27,12 +27,9 @@ MECHANISMS = {
     "greedy_draft_ratio": "drafts are the draft model's likeliest token, but are accepted with p/q",
     "zero_accepted": "a draft with p = 0 is accepted when the random number is 0",
     "bonus_from_draft": "the bonus token is drawn from q",
-    "bonus_after_rejection": "the bonus token is kept after a rejection",
     "end_passed_over": "the text goes on behind an end-of-text token",
-    "cache_off_by_one": "after a rejection, the target's cache still holds the rejected draft",
     "min_p_dropped": "min-p is left out of the target's distributions that verify drafts",
     "penalty_dropped": "the repetition penalty is left out of the target's distributions that verify drafts",
-    "block_token_rule": "a block passes with its weight, and the residual of token-by-token verification follows it",
 }
 """What each mechanism does, by its name."""
 
@@ -110,7 +107,6 @@ def _rows_without(law: Law, prompt: int, tokens: Array) -> dict[str, Array]:
 def _variants(
     p: Array, q: Array, x: Array, other_p: dict[str, Array], other_q: dict[str, Array]
 ) -> Iterator[tuple[str, str, _Parts]]:
-    """Yield each mechanism, the label of a variant, and its probabilities at a token."""
     for name in ("stale_draft", "residual_not_normalised", "residual_by_rank", "noise_reused", "zero_accepted"):
         yield name, "", _Parts(name, p, q, q, x)
     yield "bonus_from_draft", "", _Parts("bonus_from_draft", p, q, q, x, bonus=q)
@@ -163,7 +159,6 @@ class _Parts:
         return after, last
 
     def _at(self, t: int, back: int) -> tuple[Array, Array]:
-        """Return the probabilities of token t, (n,) each, judged by the row that is ``back`` positions old."""
         key = t * 64 + back
         if key not in self._held:
             p, drawn, x = self._p[:, t], self._drawn[:, t], self._x[:, t]

@@ -1,4 +1,4 @@
-"""Laws of a transformers model and of a trace: rows after the engine's processors."""
+"""The law of a transformers model: rows after the engine's processors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
-    from validation.trace.reader import Trace
 
 Array = NDArray[Any]
 FLOAT32 = 1e-5
@@ -89,7 +88,6 @@ class ModelLaw:
         return np.asarray(self._processors.penalised(found, [[*self.prompts[prompt], *tokens]])[0])
 
     def _logits(self, prompt: int, tokens: Array) -> Array:
-        """Return the logits (m, D, V) at the end of the prompt and behind each of the tokens (m, D - 1)."""
         import copy
 
         import torch
@@ -118,39 +116,6 @@ class ModelLaw:
         if not np.isfinite(found).all():
             raise UserError("The target model gives logits that are not finite; look for an overflow in its type.")
         return found
-
-
-class TraceLaw:
-    """The law at positions of a trace: each position is a prompt of its own, of which the next token is known."""
-
-    def __init__(
-        self,
-        trace: Trace,
-        positions: Sequence[int],
-        processors: Processors | None = None,
-        prompts: list[list[int]] | None = None,
-    ) -> None:
-        if not len(positions) or not 0 <= min(positions) <= max(positions) < trace.positions:
-            raise UserError(f"Positions must lie in 0..{trace.positions - 1} of the trace.")
-        chosen = [int(one) for one in positions]
-        self.prompts = [[] for _ in chosen] if prompts is None else prompts
-        made = processors or Processors(rounding=FLOAT32)
-        if made.repetition_penalty != 1 and prompts is None:
-            raise UserError("A repetition penalty needs the tokens before each position; leave it out.")
-        self.vocabulary = trace.vocabulary
-        self.end_tokens: tuple[int, ...] = ()
-        logits = np.stack([np.asarray(trace.arrays["target_logits"][one], dtype=np.float64) for one in chosen])
-        self._rows, self._slack = made.uncertain_rows(logits, self.prompts)
-
-    def next_rows(self, prompt: int, tokens: Array) -> Array:
-        """Return the rows (m, 1, V)."""
-        if tokens.shape[1] != 1:
-            raise UserError("A trace knows the next token of each position only; give --depth 1.")
-        return np.broadcast_to(self._rows[prompt], (len(tokens), 1, self.vocabulary))
-
-    def uncertain_rows(self, prompt: int, tokens: Array) -> tuple[Array, Array]:
-        """Return the rows (m, 1, V), and the total variation (m, 1) by which rounding may move them."""
-        return self.next_rows(prompt, tokens), np.full((len(tokens), 1), self._slack[prompt])
 
 
 def load_model(name: str, device: str) -> tuple[Any, Any]:

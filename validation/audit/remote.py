@@ -60,7 +60,6 @@ class RemoteSampler:
             self._end()
 
     def _answer(self, request: dict[str, Any]) -> Any:
-        """Send a request, none for the import, and return the answer."""
         self._waits = True
         try:
             if request:
@@ -100,7 +99,6 @@ class RemoteSampler:
         return None
 
     def _end(self, seconds: float = 0.0) -> str:
-        """End the process with all that it started, after some seconds of patience, and say how it ended."""
         self._waits = True
         try:
             code: int | None = self._process.wait(timeout=seconds)

@@ -2,8 +2,7 @@
 
 Each test is an event of the next continuation that earlier draws fix, with a probability known under the target's law:
 what followed the same run of draws last time; any earlier continuation; a cell that the first half of the call showed
-too often; a cell with an odd number of draws, at the end of a call. Whether draws are copies is asked without that law:
-for independent draws of any one law, (1 + [the draw is E] - [the next one is E])/2 has the mean 1/2.
+too often; a cell with an odd number of draws, at the end of a call.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _INVERSE = pow(_ODD, -1, 2**64)
 class RepeatTests:
     """Tests of whole continuations, with the draws of each prompt that are remembered."""
 
-    count, ordered = 5, 2
+    count = 5
 
     def __init__(self, partitions: list[Partition], depth: int) -> None:
         self._partitions, self._depth = partitions, depth
@@ -38,9 +37,7 @@ class RepeatTests:
         self._known = np.zeros(len(partitions), dtype=np.int64)
         self._needed = float(np.log(size / UNLIKELY))
 
-    def measure(
-        self, prompt: int, tokens: Array, chance: Array, call: tuple[Array, Array]
-    ) -> tuple[Array, Array, Array]:
+    def measure(self, prompt: int, tokens: Array, chance: Array, call: tuple[Array, Array]) -> tuple[Array, Array]:
         """Return outcomes and expected values (K, m) of continuations (m, D) with probabilities (m,)."""
         known = int(self._known[prompt])
         size = self._tokens.shape[1]
@@ -56,7 +53,7 @@ class RepeatTests:
         self._chance[prompt, size - kept :] = chances[len(every) - kept :]
         self._known[prompt] = kept
         outcomes, expected = zip(*tests, call, strict=True)
-        return np.vstack(outcomes), np.vstack(expected), _in_order(every, guess, known)
+        return np.vstack(outcomes), np.vstack(expected)
 
     def within(self, prompt: int, cells: Array) -> tuple[Array, Array]:
         """Return outcomes and expected values (3, n) of a whole call, from the cells (n,) of its draws in order."""
@@ -88,17 +85,6 @@ class RepeatTests:
         before[order[1:][same]] = order[:-1][same]
         found: Array = np.where(new > 0, before[new - 1], -1) + 1
         return found
-
-
-def _in_order(every: Array, guess: Array, known: int) -> Array:
-    """Return (1 + [the draw is E] - [the next one is E])/2 for pairs of new draws and both kinds of E, (2, m')."""
-    # no draw is in two pairs, and pairs begin at odd and at even places
-    first = np.arange(max(known, 1), len(every) - 1, 3)
-    found = []
-    for place, active in ((guess[first - known], guess[first - known] > 0), (first - 1, first > 0)):
-        is_it, next_is = ((every[place] == every[other]).all(axis=1) for other in (first, first + 1))
-        found.append(np.where(active, 0.5 * (1.0 + is_it - next_is), 0.5))
-    return np.stack(found)
 
 
 def _names(tokens: Array) -> Array:

@@ -55,7 +55,6 @@ class AuditReport:
     draws_to_keep: int
     found_after: int | None
     repeats: float  # lower bound on the distance, given the draws before, that repeats alone show
-    copied: bool = False  # whether draws repeat earlier ones more often than independent draws of any law would
     excluded: int = 0  # draws that are impossible under the target's law
     witnesses: tuple[Witness, ...] = ()
     mechanisms: tuple[Fit, ...] | None = None  # not excluded, likeliest first; None without a difference or a draft
@@ -97,8 +96,6 @@ class AuditReport:
         lines.append(f"Shown after {self.found_after:,} of {self.draws:,} draws. {self._risk}")
         if self.excluded and least:
             lines.append(impossible)
-        if self.copied:
-            lines.append("Draws repeat earlier ones more often than independent draws of any one law would.")
         if self.mechanisms is not None and not self.mechanisms:
             lines.append("None of the known mechanisms explains the draws.")
         if self.at_most <= self.epsilon and not self.repeats:

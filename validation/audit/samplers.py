@@ -85,14 +85,14 @@ def file_prompts(path: Path) -> list[Any]:
             raise UserError(f"{path} holds more than {MOST_PROMPTS:,} prompts; an audit needs many draws of each.")
     if not found:
         raise UserError(f"{path} holds no draws; give one JSON object a line.")
-    return [list(key) if isinstance(key, tuple) else key for key in found]
+    return [list(key) for key in found]
 
 
 def file_batches(
     path: Path, law: Law, prompts: Sequence[Any], depth: int, pad: int | None
 ) -> Generator[Batch, None, None]:
     """Yield the draws of a file; memory holds at most ``HELD`` of each prompt."""
-    places = {tuple(one) if isinstance(one, list) else one: i for i, one in enumerate(prompts)}
+    places = {tuple(one): i for i, one in enumerate(prompts)}
     held: list[list[list[int]]] = [[] for _ in places]
     for key, texts in lines_of_draws(path):
         place = places[key]
@@ -113,7 +113,7 @@ def lines_of_draws(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
                 continue
             try:
                 one = json.loads(line)
-                key = _ids([one["position"]])[0] if "position" in one else tuple(_ids(one["prompt"]))
+                key = tuple(_ids(one["prompt"]))
                 texts = one["continuations"] if "continuations" in one else [one["continuation"]]
                 if not isinstance(texts, list):
                     raise TypeError(f"{brief(texts)} where a list of continuations is needed")
@@ -122,13 +122,12 @@ def lines_of_draws(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
                 why = f"lacks {error}" if isinstance(error, KeyError) else f"has {error}"
                 raise UserError(
                     f'{path}, line {number}: write {{"prompt": [ids], "continuation": [ids]}}, or "continuations": a '
-                    f'list of them; with --trace "position" in place of "prompt". The line {why}.'
+                    f"list of them. The line {why}."
                 ) from error
             yield key, texts
 
 
 def _ids(value: Any) -> list[int]:
-    """Return a list of whole numbers as it is; no fraction, bool or text becomes one."""
     if not isinstance(value, list):
         raise TypeError(f"{brief(value)} where a list of ids is needed")
     for one in value:

@@ -77,7 +77,6 @@ class Audit:
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
         self._repeats, self._repeat_law = RepeatTests(self._partitions, self.depth), LawTest(RepeatTests.count, share)
-        self._order_law, self._in_order = LawTest(RepeatTests.ordered, self.level), False
         self._naming = None if self.draft is None else Naming(self.law, self.draft, self.depth)
         self._held: list[tuple[int, Array]] = []
         self.draws = self.excluded = 0
@@ -121,12 +120,8 @@ class Audit:
             self._joint_laws[t].update(*self._joint[t].measure(prompt, tokens, cells, along[:, t]))
             self._take("token", t, self._token_laws[t].bound)
             self._take("joint", t, self._joint_laws[t].bound)
-        *repeats, order = self._repeats.measure(prompt, tokens, along[:, -1], call)
-        self._repeat_law.update(*repeats)
+        self._repeat_law.update(*self._repeats.measure(prompt, tokens, along[:, -1], call))
         self._take("repeat", self.depth - 1, self._repeat_law.bound)
-        if order.size:
-            self._order_law.update(order, np.full(order.shape, 0.5))
-            self._in_order |= self._order_law.log_wealth >= -np.log(self.level)
         self.excluded += int(((probabilities == 0.0) & (slack == 0.0)).any(axis=1).sum())
         if self.excluded and self.found_after is None:  # under an exact law this never happens
             self.found_after = self.draws
@@ -134,13 +129,11 @@ class Audit:
         self._look()
 
     def _take(self, kind: str, t: int, bound: float) -> None:
-        """Keep a lower bound on the mean distance of the draws so far."""
         self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
         if bound > TOLERANCE and self.found_after is None:
             self.found_after = self.draws
 
     def _keep(self, prompt: int, tokens: Array) -> None:
-        """Score the draws by the mechanisms once a difference is shown; until then hold the last ones."""
         if self._naming is None:
             return
         self._naming.count(prompt, tokens)
@@ -288,7 +281,6 @@ class Audit:
             draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
             repeats=self._mean("repeat", self.depth - 1),
-            copied=bool(self._in_order),
             excluded=self.excluded,
             witnesses=witnesses if found else (),
             mechanisms=None if self._naming is None or not self._naming.scored else self._naming.fits(),

@@ -43,7 +43,7 @@ class TokenTests:
         self._totals = np.zeros(64, dtype=np.int64)
         self._rows: dict[int, Array] = {}
 
-    count = 2 * len(LEVELS) + 2 + 2 + 2 + 3 + 3
+    count = 2 * len(LEVELS) + 2 + 3 + 3
 
     def measure(self, prompt: int, tokens: Array, rows: Array) -> tuple[Array, Array]:
         """Return outcomes and expected values (K, m) of continuations (m, D) with the rows (m, V + 1), then learn."""
@@ -57,10 +57,6 @@ class TokenTests:
         fixed = np.zeros((m, symbols), dtype=bool)
         fixed[:, list(self._law.end_tokens)] = True
         masks.append((fixed, True))
-        for guess in (self._previous(prompt, tokens), self._copied(prompt, tokens)):
-            mask = np.zeros((m, symbols), dtype=bool)
-            mask[place, guess] = guess < symbols - 1
-            masks.append((mask, True))
         masks += [(np.broadcast_to(one, rows.shape), False) for one in over_and_under(self._tokens, self._expected)]
         prefixes, inverse = np.unique(tokens[:, : self._depth], axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)
@@ -93,7 +89,6 @@ class TokenTests:
                 self._rows[node] = rows[row].astype(np.float32)
 
     def _nodes(self, prompt: int, prefixes: Array) -> Array:
-        """Return the places of prefixes in the table of counts, -1 where the table is full."""
         found = np.empty(len(prefixes), dtype=np.int64)
         for i, prefix in enumerate(prefixes):
             key = (prompt, prefix.tobytes())
@@ -107,27 +102,6 @@ class TokenTests:
                         self._counts = np.pad(self._counts, ((0, grown - len(self._counts)), (0, 0)))
                         self._totals = np.pad(self._totals, (0, grown - len(self._totals)))
             found[i] = place
-        return found
-
-    def _previous(self, prompt: int, tokens: Array) -> Array:
-        if self._depth:
-            return tokens[:, self._depth - 1]
-        known = self._law.prompts[prompt]
-        last = known[-1] if known and known[-1] < self._law.vocabulary else self._law.vocabulary
-        return np.full(len(tokens), last)
-
-    def _copied(self, prompt: int, tokens: Array) -> Array:
-        """Return the token that followed the last earlier occurrence of the previous token, as prompt lookup drafts."""
-        known = np.asarray(self._law.prompts[prompt], dtype=np.int64)
-        context = np.concatenate([np.broadcast_to(known, (len(tokens), len(known))), tokens[:, : self._depth]], axis=1)
-        nothing = self._law.vocabulary
-        found = np.full(len(tokens), nothing)
-        if context.shape[1] < 2:
-            return found
-        same = context[:, :-1] == context[:, -1:]
-        last = same.shape[1] - 1 - same[:, ::-1].argmax(axis=1)
-        rows = np.flatnonzero(same.any(axis=1))
-        found[rows] = np.minimum(context[rows, last[rows] + 1], nothing)
         return found
 
     def witnesses(self, most: int) -> list[tuple[float, int, tuple[int, ...], int, int, int, float]]:

@@ -10,11 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ import numpy as np
 import hlmtheory
 from hlmtheory import truncation
 from hlmtheory._remember import HELD, freeze, remembering
-from hlmtheory.claims import Claim, Instance, Verdict
+from hlmtheory.claims import Claim, Verdict
 from validation.claims.instances import (
     MAX_DRAFT_LENGTH,
     ROW_ARRAYS,
@@ -50,14 +48,14 @@ from validation.claims.results import Results, Tally, load_results
 from validation.collection.intervals import acceptance, certified_sizes
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
-from validation.models.devices import choose_device, cores, keep_freed_memory, memory_errors
+from validation.models.devices import cores, keep_freed_memory, memory_errors
 from validation.trace.reader import ListChunk, Trace, TraceChunk, probabilities
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
 LIST_BLOCK = 4096  # maximum positions in a block of top-k lists
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logits of one model
-CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model checked at a time
+CACHED_VALUES = 2**17  # probabilities of one model checked at a time
 ARRAYS_ALIVE = 32 + HELD  # maximum number of float64 arrays of that size in one claim's check, and remembered
 MEMORY = 3 * 2**29  # bytes, for all workers together
 SCENARIO_BATCHES = 10
@@ -86,46 +84,19 @@ PartsOf = Callable[["Work", tuple[str, ...], int], Iterator["Part"]]
 
 @dataclass(slots=True)
 class Part:
-    """Result of one job: verdicts, the number of positions, and sums over them."""
+    """Result of one job: a tally for each claim, the number of positions, and sums over them."""
 
-    verdicts: list[Verdict]
+    tallies: dict[str, Tally]
     positions: int = 0
     sums: dict[str, float] = field(default_factory=dict)
-    tallies: list[Tally] = field(default_factory=list)  # counts of the verdicts, from a worker of another process
-
-    def counted(self) -> Part:
-        """Return the part with a tally for each claim instead of its verdicts, which are many times larger."""
-        tallies: dict[str, Tally] = {}
-        for verdict in self.verdicts:
-            tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
-        return Part([], self.positions, self.sums, list(tallies.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The library and device for claims on measured arrays: numpy on the host, or torch on a device."""
-
-    device: str | None = None
-    values: int = CACHED_VALUES
-    turn: AbstractContextManager[Any] = field(default_factory=nullcontext)  # torch has one queue: one worker at a time
 
     @classmethod
-    def of(cls, device: str) -> Backend:
-        """Return the backend for ``"numpy"``, ``"auto"`` (a GPU, else numpy) or a device of :func:`.choose_device`."""
-        if device == "numpy":
-            return cls()
-        where = choose_device(device)
-        if device == "auto" and where.type == "cpu":
-            return cls()
-        return cls(str(where), CACHED_VALUES if where.type == "cpu" else GPU_VALUES, Lock())
-
-    def put(self, arrays: Mapping[str, Any]) -> Instance:
-        """Return the arrays on the device, with the same types and values."""
-        if self.device is None:
-            return arrays
-        import torch
-
-        return {name: torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for name, a in arrays.items()}
+    def of(cls, verdicts: list[Verdict], positions: int = 0, sums: dict[str, float] | None = None) -> Part:
+        """Return the part with these verdicts."""
+        part = cls({}, positions, sums or {})
+        for verdict in verdicts:
+            part.tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
+        return part
 
 
 def check_trace(
@@ -134,7 +105,6 @@ def check_trace(
     seed: int = 1,
     claims: Mapping[str, Claim] | None = None,
     progress: Progress | None = None,
-    device: str = "numpy",
     kept: Path | None = None,
     stored_rows: bool = False,
     parts: PartsOf | None = None,
@@ -146,7 +116,7 @@ def check_trace(
     ``first`` on, in order, such as :func:`validation.claims.cluster.on_scheduler`; by default this process does.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
-    work = Work.of(trace, claims, seed=seed, backend=Backend.of(device), stored_rows=stored_rows)
+    work = Work.of(trace, claims, seed=seed, stored_rows=stored_rows)
     tallies = {
         name: Tally(name, kind="simulated" if name in work.simulated else "measured", reason=work.why.get(name, ""))
         for name in claims
@@ -176,10 +146,8 @@ def check_trace(
 
 
 def _add(found: CheckSums, part: Part) -> None:
-    for verdict in part.verdicts:
-        found.tallies[verdict.claim].add(verdict)
-    for tally in part.tallies:
-        found.tallies[tally.claim].merge(tally)
+    for name, tally in part.tallies.items():
+        found.tallies[name].merge(tally)
     for name, value in part.sums.items():
         found.sums[name] = found.sums.get(name, 0.0) + value
     found.parts, found.positions = found.parts + 1, found.positions + part.positions
@@ -226,7 +194,6 @@ class Work:
     measured: list[Claim]
     why: Mapping[str, str]
     seed: int
-    backend: Backend
     rounded: Mapping[str, Rounding] | None
     tables: Mapping[str, Scenario]
     batches: int
@@ -241,7 +208,6 @@ class Work:
         claims: Mapping[str, Claim],
         *,
         seed: int,
-        backend: Backend,
         stored_rows: bool,
         batches: int | None = None,
         rows: int | None = None,
@@ -263,7 +229,6 @@ class Work:
             [claim for claim in measured if claim.id not in why],
             why,
             seed,
-            backend,
             None if stored_rows else rounding_of(trace),
             tables,
             batches,
@@ -282,8 +247,7 @@ class Work:
 
     def settings(self) -> dict[str, Any]:
         """Return what determines the results, beside the trace, the claims and the code."""
-        device = self.backend.device
-        return {"seed": self.seed, "device": device, "batches": self.batches, "stored_rows": self.stored_rows}
+        return {"seed": self.seed, "batches": self.batches, "stored_rows": self.stored_rows}
 
     def job(self, number: int) -> Job:
         """Return one part, still to be computed; its block is read now."""
@@ -296,7 +260,7 @@ class Work:
         rng = np.random.default_rng([self.seed, index])
         if self.rounded is None:
             chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
-            return partial(_check_block, chunk, self.measured, rng, self.backend)
+            return partial(_check_block, chunk, self.measured, rng)
         if holds_lists(self.trace):
             lists = ListChunk(**self.trace.rows(index * self.rows, self.rows))
             return partial(_check_lists, lists, self.trace.vocabulary, self.measured, rng, self.rounded)
@@ -343,11 +307,10 @@ def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
 
 
 def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) -> Part:
-    return Part([claim.check(scenario(rng))])
+    return Part.of([claim.check(scenario(rng))])
 
 
-def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, backend: Backend) -> Part:
-    """Check the measured claims on one block: claims on positions in small parts, claims on windows at once."""
+def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator) -> Part:
     count, vocabulary = chunk.draft_logits.shape
     draws = InstanceDraws.of(rng, count, vocabulary)
     by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]
@@ -355,23 +318,20 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     verdicts: list[Verdict] = []
     acceptance, top = np.empty(count), np.empty(count)
     sizes = np.empty((count, len(BIASES)))
-    step = max(1, backend.values // vocabulary)
+    step = max(1, CACHED_VALUES // vocabulary)
     for start in range(0, count, step):
         part = slice(start, start + step)
         arrays = row_arrays(chunk[part], draws[part], names)
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
-        if backend.device is None:
-            freeze(tuple(arrays.values()))
+        freeze(tuple(arrays.values()))
         with remembering():  # the summary and the claims sort the same rows
             sizes[part] = _sizes(arrays["draft"])
-            with backend.turn:
-                there = backend.put({name: arrays[name] for name in names})
-                verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
+            verdicts += [claim.check({name: arrays[name] for name in claim.takes}) for claim in by_row]
     runs = windows(acceptance, chunk)
     if len(runs):
         by_window = [claim for claim in claims if claim not in by_row]
-        verdicts += [claim.check(backend.put({"acceptances": runs})) for claim in by_window]
-    return Part(verdicts, count, _sums(acceptance, top, sizes))
+        verdicts += [claim.check({"acceptances": runs}) for claim in by_window]
+    return Part.of(verdicts, count, _sums(acceptance, top, sizes))
 
 
 def _check_lists(
@@ -383,7 +343,7 @@ def _check_lists(
     for bias, size in zip(BIASES, sizes.T, strict=True):
         sums[f"covered_for_bias_{bias}"] = float(np.count_nonzero(size >= 0))
         sums[f"size_for_bias_{bias}"] = float(size[size >= 0].sum())
-    return Part(check_known(claims, Shared(known_lists(lists, rng))), len(chunk.tokens), sums)
+    return Part.of(check_known(claims, Shared(known_lists(lists, rng))), len(chunk.tokens), sums)
 
 
 def _check_rounded(
@@ -406,11 +366,10 @@ def _check_rounded(
         found |= {f"size_for_bias_{bias}": size for bias, size in zip(BIASES, sizes.T, strict=True)}
         for name, values in found.items():
             sums[name] = sums.get(name, 0.0) + float(np.sum(values))
-    return Part(verdicts, count, sums)
+    return Part.of(verdicts, count, sums)
 
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the smallest k with certificate 2 Δ_k at most each of BIASES, shape (n, len(BIASES))."""
     return np.asarray(truncation.certified_size(draft[:, None, :], BIASES))
 
 

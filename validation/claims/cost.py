@@ -30,8 +30,7 @@ from validation.collection.collect import (
 )
 from validation.models.devices import wait_for, working_memory
 from validation.models.pair import Pair
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 MEASURED, ASSUMED = "measured", "assumed"
 FEW, MORE = 1, 16
@@ -70,7 +69,6 @@ class Cost:
     batches: int
     vocabulary: int
     disk: int
-    disk_origin: str
     memory: dict[str, int]
     workers: int
     steps: tuple[Step, ...]
@@ -161,7 +159,6 @@ def cost_of_pair(
         batches=asked.batches,
         vocabulary=pair.vocabulary,
         disk=int(positions * bytes_each),
-        disk_origin=MEASURED,
         memory={"both models": needed, "the check": workers * PROCESS_MEMORY},
         workers=workers,
         steps=tuple(steps),
@@ -172,7 +169,6 @@ def cost_of_pair(
 def _try_models(
     pair: Pair, encoded: Sequence[Sequence[int]], asked: Asked, seed: int, folder: Path, say: Say
 ) -> tuple[list[Step], float, Trace, Asked]:
-    """Return both models' steps, timed on one batch, the bytes of a position, a trace of a block, and the lengths."""
     import torch
 
     texts = [Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
@@ -215,7 +211,6 @@ def _lengthened(text: Text, new_tokens: int) -> Text:
 
 
 def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, Any], count: int) -> int:
-    """Write the first ``count`` positions of the texts as a trace; return its bytes."""
     with TraceWriter(folder, pair.vocabulary) as writer:
         for text, draft, target in zip(group, logits["draft"], logits["target"], strict=True):
             rows = min(len(draft), count - writer.positions)
@@ -227,7 +222,6 @@ def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, An
 
 
 def _check_s(trace: Any, seed: int) -> float:
-    """Return the CPU seconds of the check of one position, timed on one block in this process."""
     claims = decided_by_models(hlmtheory.all_claims())
     check_trace(cast("Trace", SyntheticTrace(16, 64)), seed=seed, claims=claims)  # warm-up: imports
     began = time.process_time()

@@ -27,7 +27,7 @@ SIZES_BY_DRAFT = (8, 64, 512)  # top_k of likely, middling and unlikely draft to
 ACTUAL_TEMPERATURE = 0.7  # of a sampler that declares temperature 1
 ROW_ARRAYS = (
     *("draft", "target", "actual_draft", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip"),
-    *("logits", "draft_count"),
+    "draft_count",
 )
 WINDOW_ARRAYS = ("acceptances",)
 SIMULATED = frozenset(
@@ -97,8 +97,6 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
         arrays["draft_count"] = 1 + draws.draft_length // 3
     if "actual_draft" in names:
         arrays["actual_draft"] = probabilities(chunk.draft_logits.astype(np.float64) / ACTUAL_TEMPERATURE)
-    if "logits" in names:
-        arrays["logits"] = chunk.draft_logits.astype(np.float64)
     if "token" in names:
         arrays["token"] = _drawn(draft, draws.quantile)
     if "top_k" in names:
@@ -108,7 +106,6 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
 
 
 def _drawn(rows: Array, quantile: Array) -> Array:
-    """Return one token from each distribution, by inverting its cumulative distribution function."""
     cumulative = np.cumsum(rows, axis=-1)
     return np.asarray(np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1))
 

@@ -24,9 +24,6 @@ from validation.errors import UserError
 from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk
 
 Array = NDArray[Any]
-CERTIFIED_BIAS = 0.1
-"""ε of truncation.size_certified."""
-
 CORPUS_REASON = "the texts are a corpus's, not the target model's own"
 IDENTITY_REASON = "an identity between numbers of which only intervals are known cannot be confirmed"
 LOGITS_REASON = "it needs the logit of every token"
@@ -44,7 +41,6 @@ class Known:
     count: Array  # (n, C)
     lists: Lists | None  # the lists, if the bounds come from lists
     k: Array  # (n,): Entries sent
-    rank: Array  # (n,): Rank in q of the token drawn
 
     @property
     def p_and_q(self) -> tuple[Array, Array, Array, Array]:
@@ -86,8 +82,8 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
         if set(claim.takes) & set(WINDOW_ARRAYS) and trace.manifest.get("texts") == CORPUS:
             found[claim.id] = CORPUS_REASON
         elif rounded is not None and claim.id not in SIDES:
-            known = (claim.relation is Relation.EQ, bool({"logits", "actual_draft"} & set(claim.takes)))
-            found[claim.id] = LOGITS_REASON if known[1] else IDENTITY_REASON if known[0] else UNKNOWN_REASON
+            reason = IDENTITY_REASON if claim.relation is Relation.EQ else UNKNOWN_REASON
+            found[claim.id] = LOGITS_REASON if "actual_draft" in claim.takes else reason
     return found
 
 
@@ -103,7 +99,7 @@ def known_lists(lists: Lists, rng: np.random.Generator) -> Known:
     j = lists.draft_tokens.shape[1]
     k = np.floor((j + 2.0) ** rng.random(n)).astype(np.int64) - 1
     ends = boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper
-    return Known(*ends, boxes.count, lists, k, _ranks(rng, lists.draft_log_probabilities))
+    return Known(*ends, boxes.count, lists, k)
 
 
 def known_rows(chunk: TraceChunk, rounded: Mapping[str, Rounding], rng: np.random.Generator) -> Known:
@@ -117,14 +113,8 @@ def known_rows(chunk: TraceChunk, rounded: Mapping[str, Rounding], rng: np.rando
         floor = rows.min(axis=-1) if rounded[name].floored else np.full(n, -np.inf)
         box = truncation.quantised_box(rows, error, floor)
         ends += [box.lower, box.upper]
-    order = np.sort(chunk.draft_logits.astype(np.float64), axis=-1)[:, ::-1]
     low, high, low_q, high_q = ends
-    return Known(low, high, low_q, high_q, np.ones((n, size), np.int64), None, k, _ranks(rng, order))
-
-
-def _ranks(rng: np.random.Generator, log_probabilities: Array) -> Array:
-    heads = np.cumsum(np.exp(log_probabilities), axis=-1)
-    return np.asarray(np.argmax(heads > (rng.random(len(heads)) * heads[:, -1])[:, None], axis=-1))
+    return Known(low, high, low_q, high_q, np.ones((n, size), np.int64), None, k)
 
 
 def check_known(claims: Iterable[Claim], found: Shared) -> list[Verdict]:
@@ -195,7 +185,6 @@ class Shared:
 
 
 def _over(numerator: Interval, least: Array, most: Array) -> Interval:
-    """Return an interval divided by a denominator of least..most; infinite where that may be 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(most > 0, numerator.lower / most, np.inf)
         high = np.where(least > 0, numerator.upper / least, np.inf)
@@ -238,33 +227,6 @@ def _most_sent(one: Known) -> int:
     return one.total if one.lists is None else one.lists.draft_tokens.shape[1]
 
 
-def _size_certified(found: Shared) -> Sides:
-    """The least k with 2 Δ_k ≤ ε is known where Δ is small enough at a k and too large at k - 1 for certain."""
-    one = found.known
-    k, sure = _least_size(one)
-    chosen = Known(*one.p_and_q, one.count, one.lists, k, one.rank)
-    epsilon = np.full(len(k), CERTIFIED_BIAS)
-    return Shared(chosen).bias, Interval(epsilon, epsilon), sure
-
-
-def _least_size(one: Known) -> tuple[Array, Array]:
-    """Return k, and where it is for certain the least one with 2 Δ_k ≤ ε, by bisection."""
-    low = np.full(len(one.k), -1)
-    high = np.full(len(one.k), _most_sent(one))
-
-    def deviation(k: Array) -> Interval:
-        return truncation.box_deviation(one.low_q, one.high_q, k, one.count)
-
-    good = 2.0 * np.asarray(deviation(high).upper) <= CERTIFIED_BIAS
-    while (high - low > 1).any():
-        middle = np.clip((low + high) // 2, 0, None)
-        within = 2.0 * np.asarray(deviation(middle).upper) <= CERTIFIED_BIAS
-        open_ = high - low > 1
-        high, low = np.where(open_ & within, middle, high), np.where(open_ & ~within, middle, low)
-    before = 2.0 * np.asarray(deviation(np.clip(high - 1, 0, None)).lower) > CERTIFIED_BIAS
-    return high, good & (before | (high == 0))
-
-
 def _mean_rejection(found: Shared) -> Sides:
     """P(p_d < q_d) is at least the mass of q where p < q for certain, and at most 1 less that where p ≥ q."""
     one = found.known
@@ -274,21 +236,6 @@ def _mean_rejection(found: Shared) -> Sides:
     return found.apart, Interval(least, most), found.always
 
 
-def _online_certified(found: Shared) -> Sides:
-    one = found.known
-    p_low, p_high, q_low, q_high = _bounds_of_drawn(one)
-    least, most = np.maximum(q_low - p_high, 0.0), np.maximum(q_high - p_low, 0.0)
-    return found.distortion, _over(found.deviation("k", one.k), least, most), least > 0
-
-
-def _bounds_of_drawn(one: Known) -> tuple[Array, ...]:
-    """Return the bounds of p and q at the drawn token; lists have their columns in the order of q, rows not."""
-    column = one.rank[:, None]
-    if one.lists is None:
-        column = np.take_along_axis(np.argsort(-one.high_q, axis=-1, kind="stable"), column, axis=-1)
-    return tuple(np.take_along_axis(end, column, axis=-1)[:, 0] for end in one.p_and_q)
-
-
 SIDES: dict[str, Callable[[Shared], Sides]] = {
     "skipping.mean_rejection": _mean_rejection,
     "truncation.monotone": _monotone,
@@ -296,7 +243,5 @@ SIDES: dict[str, Callable[[Shared], Sides]] = {
     "truncation.bias_worst": _bias_worst,
     "truncation.tvd_bound": _tvd_bound,
     "truncation.tvd_sharp": _tvd_sharp,
-    "truncation.size_certified": _size_certified,
-    "truncation.online_certified": _online_certified,
 }
 """Intervals of both sides, by claim id."""

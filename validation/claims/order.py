@@ -10,13 +10,12 @@ from threading import Lock
 from typing import Any, cast
 
 import hlmtheory
-from validation.claims.check import Backend, Part, PartsOf, Work, parts_here, workers_in_memory
+from validation.claims.check import Part, PartsOf, Work, parts_here, workers_in_memory
 from validation.claims.progress import trace_mark
 from validation.errors import UserError
 from validation.models.devices import free_host_memory
 from validation.processes import Processes
-from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
-from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
+from validation.trace.reader import LISTS, LOGITS, SYNTHETIC, SyntheticTrace, Trace, open_trace
 from validation.workers import code_mark
 
 CONTINUES = "the same command continues from what is stored"
@@ -37,7 +36,6 @@ class Order:
     path: str
     claims: tuple[str, ...] | None  # None: all
     seed: int
-    device: str | None
     stored_rows: bool
     batches: int
     rows: int
@@ -49,7 +47,7 @@ class Order:
         """Return the order of a work; the path of its trace becomes absolute."""
         path = _address(work.trace)
         some = None if set(claims) == set(hlmtheory.all_claims()) else claims
-        settings = (work.seed, work.backend.device, work.stored_rows, work.batches, work.rows)
+        settings = (work.seed, work.stored_rows, work.batches, work.rows)
         return cls(path, some, *settings, code_mark(), trace_mark(path))
 
 
@@ -74,7 +72,6 @@ def _made(order: Order) -> Work:
         trace,
         claims if order.claims is None else {name: claims[name] for name in order.claims},
         seed=order.seed,
-        backend=Backend.of(order.device or "numpy"),
         stored_rows=order.stored_rows,
         batches=order.batches,
         rows=order.rows,
@@ -110,7 +107,7 @@ def _parts(processes: Processes, work: Work, claims: tuple[str, ...], first: int
     last = first
     parts = work.scenes + PARTS_OF_BLOCK * (len(work) - work.scenes)
     if processes.count > 1 and parts >= LEAST_PARTS:
-        elsewhere = work.backend.device is None and isinstance(work.trace.path, Path)
+        elsewhere = isinstance(work.trace.path, Path)
         last = max(first, len(work) if elsewhere else work.scenes)
     if last > first:
         order = Order.of(work, claims)
@@ -120,5 +117,5 @@ def _parts(processes: Processes, work: Work, claims: tuple[str, ...], first: int
 
 
 def compute_part(order: Order, number: int) -> Part:
-    """Return one part, with tallies in place of verdicts."""
-    return work_of(order).job(number)().counted()
+    """Return one part."""
+    return work_of(order).job(number)()

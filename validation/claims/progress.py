@@ -19,9 +19,8 @@ from typing import Any
 from validation.claims.results import Results, Tally
 from validation.trace.format import MANIFEST
 from validation.trace.journal import JOURNAL, write_atomically
-from validation.trace.reader import Trace
+from validation.trace.reader import SYNTHETIC, Trace
 from validation.trace.remote import Place, place
-from validation.trace.synthetic import SYNTHETIC
 from validation.workers import LIBRARIES, code_mark
 
 EVERY_S = 2.0

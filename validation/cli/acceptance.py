@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.cli.display import open_console, waiting
+from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from validation.acceptance.engines import Reading
     from validation.acceptance.passes import Passes
     from validation.acceptance.planners import Estimate, NextN
-    from validation.acceptance.published import PublishedPasses
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
@@ -37,18 +35,6 @@ _LARGEST_BATCH = 65536
 
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True)
-@option(
-    "--wait",
-    "Seconds between the two scrapes of a server that is given by its address.",
-    click.FloatRange(min=0.0, min_open=True, max=86_400.0),
-    default=60.0,
-)
-@option(
-    "--timeout",
-    "Seconds that such a server may be silent.",
-    click.FloatRange(min=0.0, min_open=True, max=3_600.0),
-    default=10.0,
-)
 @option("--only", "Read only records whose engine name contains this word, for example eagle.")
 @option(
     "--drafts",
@@ -82,8 +68,7 @@ _LARGEST_BATCH = 65536
 )
 @option(
     "--passes",
-    "Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model; or "
-    "the name of a published fit, which needs --context: h100-llama-3.1-8b.",
+    "Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
     FILE,
 )
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
@@ -95,7 +80,6 @@ _LARGEST_BATCH = 65536
 )
 @option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
 @option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
-@option("--profile", "Write speculation_profile.json here.", FILE)
 @option("--schedule", "Write draft lengths by batch size here, for vLLM, as JSON.", FILE)
 @option("--sglang", "Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.", FILE)
 @option(
@@ -112,8 +96,6 @@ _LARGEST_BATCH = 65536
 @json_option
 def acceptance(
     files: tuple[str, ...],
-    wait: float,
-    timeout: float,
     only: str | None,
     drafts: tuple[str, ...],
     verification: tuple[str, ...],
@@ -128,7 +110,6 @@ def acceptance(
     batch: int | None,
     confidence: float,
     records: Path | None,
-    profile: Path | None,
     schedule: Path | None,
     sglang: Path | None,
     others: tuple[str, ...],
@@ -139,24 +120,21 @@ def acceptance(
 
     FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
-    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content. The address of a
-    running server, such as http://localhost:8000/metrics, is scraped twice, --wait seconds apart.
+    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
     rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
     engines accept differently, or only count differently; --laws whether an engine accepts what a trace of its two
     models gives.
     """
+    from validation.acceptance.engines import read_acceptance
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
-    from validation.acceptance.published import PUBLISHED
     from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
-    from validation.acceptance.summary import speculation_profile, speculative_config, summarise
+    from validation.acceptance.summary import speculative_config, summarise
 
-    fitted: Passes | PublishedPasses | None = PUBLISHED.get(str(passes))
-    if fitted is None and passes is not None:
-        fitted = read_passes(passes)
+    fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
     times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
@@ -165,9 +143,9 @@ def acceptance(
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
-    read = _read(console, files, wait, timeout)
+    read = read_acceptance(*files)
     found = _of_one_engine(read.records, only)
-    second = _of_one_engine(_read(console, others, wait, timeout).records, None) if others else []
+    second = _of_one_engine(read_acceptance(*others).records, None) if others else []
     found, second = (
         [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
         for side, records in enumerate((found, second))
@@ -192,7 +170,6 @@ def acceptance(
         by_law = laws_beside(first, laws, confidence)
     files_of: dict[Path | None, Callable[[], Any]] = {
         sglang: lambda: adaptive_config(summary, times),
-        profile: lambda: speculation_profile(found, summary),
         schedule: lambda: speculative_config(summary),
     }
     for path, made in files_of.items():
@@ -210,7 +187,7 @@ def acceptance(
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
         say(console, said)
-    for path in (profile, schedule, sglang, records):
+    for path in (schedule, sglang, records):
         if path is not None:
             say(console, str(path))
     if as_json:
@@ -218,19 +195,6 @@ def acceptance(
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
         print_json(summary.as_json() | more)
-
-
-def _read(console: Console, files: Sequence[str], wait: float, timeout: float) -> Reading:
-    from validation.acceptance.engines import read_acceptance, read_server
-    from validation.acceptance.server import is_address
-
-    addresses = [name for name in files if is_address(name)]
-    if not addresses:
-        return read_acceptance(*files)
-    if len(files) > 1:
-        raise UserError(f"{addresses[0]} is scraped twice by itself; give one address, or files.")
-    with waiting(console, f"{wait:g} s between two scrapes of {addresses[0]}"):
-        return read_server(addresses[0], wait, timeout)
 
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
@@ -281,7 +245,7 @@ def _reconciled(
 
 
 def _times(
-    fitted: Passes | PublishedPasses | None,
+    fitted: Passes | None,
     context: float | None,
     rtt_ms: float,
     verify_ms: float | None,
@@ -289,8 +253,7 @@ def _times(
     verify_us_per_token: float,
     draft_us_per_token: float,
 ) -> RoundTimes | None:
-    """Return the times of a round from a table of passes, a published fit or options; None without any."""
-    from validation.acceptance.published import PublishedPasses
+    """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
     draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
@@ -298,13 +261,6 @@ def _times(
     if fitted is not None:
         if verify_ms is not None or verify_us_per_token:
             raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
-        if isinstance(fitted, PublishedPasses):
-            if draft is not None or context is None:
-                raise UserError(
-                    "A published fit has the times of its own drafts, and its cache is not yours; give --context, the "
-                    "mean cached tokens of a sequence, and leave out --draft-ms."
-                )
-            return fitted.times(context, rtt_ms / 1e3)
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
             wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
@@ -383,21 +339,17 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    """Return heads and rows."""
     heads, rows = ["drafts"], []
     if summary.copied:
         heads += ["tokens, at least"]
     else:
         heads += ["tokens" if summary.identified else "tokens, at least", "interval"]
-        heads += ["one draft more adds"] if summary.identified else []
         heads += ["if drafts copy"] if summary.lengths[0].same_text is not None else []
     heads += ["tokens/s"] if summary.best is not None else []
-    for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
+    for here in summary.lengths:
         cells = [str(here.draft_length)]
         if not summary.copied:
-            adds = f"0 to {summary.next_adds_at_most:.4f}" if later is None else f"{later.tokens - here.tokens:.4f}"
             cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
-            cells += [adds] if summary.identified else []
         cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
         rows.append(cells)
@@ -418,17 +370,9 @@ def _crossing(summary: Summary) -> list[str]:
 def _advice(summary: Summary) -> str:
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
-        said = (
-            f"Best draft length for these times: 0. Drafting does not pay: {alone}. If every draft were accepted, it "
-            f"would give {summary.perfect_gain:.2f} times that."
-        )
+        said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
     else:
         said = f"Best draft length for these times: {summary.best} ({alone})."
-    if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
-        said += (
-            " It is the longest recorded length; one draft more adds at most "
-            f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
-        )
     if summary.best_at_most not in (None, summary.best):
         said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
     if summary.best_if_copied not in (None, summary.best):

@@ -14,7 +14,6 @@ from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
 from validation.cli.options import (
     AT_LEAST_1,
     FILE,
-    PLACE,
     SEED,
     chat_option,
     json_option,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from validation.audit.session import Audit
 
 SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
-LAWS = "--target, --table or --trace"
+LAWS = "--target or --table"
 EXAMPLES = """\b
 Examples:
   hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt
@@ -89,7 +88,6 @@ _processors = together(
 @option("--prompt-lookup", "With --generate: tokens drafted by prompt lookup.", AT_LEAST_1)
 @option("--target", "The target model: a folder, a .gguf file or a hub name. With --method, `builtin` if left out.")
 @option("--table", "A toy law: .npz or .json with `target`, rows by prefix.", FILE)
-@option("--trace", "A trace: the law of the next token at its positions.", PLACE)
 @option("--draft", "The draft model (or `draft` in the table), as --target: names the mechanism of a difference.")
 @option("--prompts", "Texts to continue, .txt or .jsonl.  [default: built in]", FILE)
 @chat_option
@@ -223,19 +221,17 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     if rounding is None:
         rounding = 0.0 if options["table"] else FLOAT32
     processors = Processors(**{name: options[name] for name in names}, order=order, rounding=rounding)
-    if options["method"] and not (options["table"] or options["trace"]):
+    if options["method"] and not options["table"]:
         options["target"] = options["target"] or "builtin"
-    _one_of(options, LAWS, "target", "table", "trace")
+    _one_of(options, LAWS, "target", "table")
     path = options["draws_from"]
     drawn = None if path is None else file_prompts(path)
     if options["chat"] and (drawn is not None or not options["target"]):
-        raise UserError("--chat is about texts; --draws-from, --table and --trace have token ids: leave it out.")
+        raise UserError("--chat is about texts; --draws-from and --table have token ids: leave it out.")
     if options["target"]:
         law, draft, sample = _of_model(options, processors, drawn)
     else:
-        law, draft = (
-            _of_table(options, processors, drawn) if options["table"] else _of_trace(options, processors, drawn)
-        )
+        law, draft = _of_table(options, processors, drawn)
         sample = None
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
@@ -256,17 +252,6 @@ def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
     ends = options["ends"] or tuple(found.get("end_tokens", ()))
     target = TableLaw(found["target"], prompts, ends, processors)
     return target, TableLaw(found["draft"], prompts, ends, processors) if "draft" in found else None
-
-
-def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
-    from validation.audit.models import TraceLaw
-    from validation.trace.reader import open_trace
-
-    if drawn is None or not all(isinstance(one, int) for one in drawn):
-        raise UserError('--trace needs --draws-from with lines {"position": row of the trace, "continuation": [id]}.')
-    if options["depth"] != 1:
-        raise UserError("A trace knows the next token of each position only; give --depth 1.")
-    return TraceLaw(open_trace(options["trace"]), drawn, processors), None
 
 
 def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None, Any]:
@@ -339,7 +324,6 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
 
 
 def _say_plain(options: dict[str, Any], tokenizer: Any) -> None:
-    """Say that prompts are plain texts where the tokenizer has a chat template."""
     from validation.models.chat import PLAIN, has_template
 
     if has_template(tokenizer) and not (options["chat"] or options["quiet"]):

@@ -13,7 +13,7 @@ import click
 
 from validation.cli.display import open_console, progress_bar, waiting
 from validation.cli.options import AT_LEAST_1, PLACE, collection_options, option, pair_options, quiet_option, together
-from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
+from validation.cli.run import collect_trace, tell_notes, typed_command
 from validation.cli.tables import say
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
@@ -84,18 +84,15 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
     return added
 
 
-def collect_here(
-    console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
-) -> tuple[str, Trace]:
-    """Return the device and the trace that this process collected."""
+def collect_here(console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]) -> Trace:
+    """Return the trace that this process collected."""
     from validation.models.devices import return_freed_memory
 
     pair = asked.models.load(console)
-    device = str(pair.device)
     trace = collect_trace(console, pair, prompts, where(pair), asked.settings, typed_command(), asked.fresh)
     del pair
     return_freed_memory()
-    return device, trace
+    return trace
 
 
 @click.command()
@@ -186,8 +183,6 @@ def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> Non
     from validation.collection.merge import merge_shards
 
     console = open_console(quiet=quiet)
-    if fresh:
-        say_what_stays(console, out)
     with progress_bar(console) as report:
         trace = merge_shards(shards, out, progress=report, command=typed_command(), fresh=fresh)
     for note in trace.manifest["notes"]:

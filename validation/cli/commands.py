@@ -118,14 +118,14 @@ def validate(
             )
         trace = open_stored(console, stored)
         folder = out or run_folder(stored)
-        finish_run(console, trace, folder, seed, models.device, as_json, stored_rows=stored_rows, **options)
+        finish_run(console, trace, folder, seed, as_json, stored_rows=stored_rows, **options)
         return
     if stored_rows:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
-    device, trace = collect_here(
+    trace = collect_here(
         console, asked, asked.read_prompts(), lambda pair: (out or Path("runs") / run_name(pair)) / "trace"
     )
-    finish_run(console, trace, Path(str(trace.path.parent)), seed, device, as_json, **options)
+    finish_run(console, trace, Path(str(trace.path.parent)), seed, as_json, **options)
 
 
 @main.command()

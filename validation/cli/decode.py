@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @option("--method only", "Only this method; may be given several times.", multiple=True)
 @option("--policy", "A policy.json of `hlm plan`; adds its method, called planned.", FILE)
 @option("--seed", None, SEED, default=1)
-@option("--device", "auto, cpu, cuda, cuda:1, ..., or sharded.", default="auto")
+@option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto")
 @option("--dtype", "Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @quiet_option
 @json_option
@@ -75,11 +75,18 @@ def decode(
     number of forward passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.decoding.fit_file import fitted_to, of_other_models
+    from validation.decoding.fitting import fitted_to, of_other_models
+    from validation.decoding.methods.planned import planned_methods, refuse_other_models
     from validation.decoding.pass_times import FILE, passes_of
-    from validation.decoding.policy_file import planned_methods, refuse_other_models
-    from validation.decoding.studies import COMMON, REFERENCE, STUDIES, decode_study, likely_names, refuse_unknown
-    from validation.decoding.text_files import sample_of, write_texts
+    from validation.decoding.studies import (
+        COMMON,
+        REFERENCE,
+        STUDIES,
+        decode_study,
+        refuse_unknown,
+        sample_of,
+        write_texts,
+    )
     from validation.trace.reader import open_trace
 
     known = STUDIES | {one.name: one for one in (COMMON, REFERENCE)}
@@ -92,7 +99,6 @@ def decode(
     planned = planned_methods(policy, study.temperature, study.top_p)
     own = [one.name for one in planned]
     only = tuple(own[0] if own and one == "planned" else one for one in only)
-    refuse_unknown(study, only, [*likely_names(study), *own], loosely=True)  # fail early; checked again once fitted
     console = open_console(quiet=quiet, stderr=as_json)
     trace = open_trace(run / "trace") if study.fits else None
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)

@@ -268,10 +268,9 @@ def _method(
 ) -> tuple[Any, float]:
     """Return a function that makes the method of a text, and its usual temperature."""
     from validation.audit.samplers import method_named
-    from validation.decoding.methods.planned import Planned
+    from validation.decoding.methods.planned import Planned, read_policy
     from validation.decoding.methods.settable import SETTABLE, method_with, needed
     from validation.decoding.methods.shared_seed import SharedSeed
-    from validation.decoding.policy_file import read_policy
     from validation.link.formats import Terms
 
     if adapt is not None:
@@ -308,7 +307,7 @@ def _method(
 
 
 def _follower(policy: Path, most: int, audit: float | None, door: str | None) -> Any:
-    from validation.decoding.policy_file import read_policy
+    from validation.decoding.methods.planned import read_policy
     from validation.link.message_choice import Following
 
     if audit is not None:
@@ -319,7 +318,7 @@ def _follower(policy: Path, most: int, audit: float | None, door: str | None) ->
 
 
 def _audited(planned: Any, audit: float, *, own_threshold: bool) -> Any:
-    from validation.decoding.methods.audited import Audited
+    from validation.decoding.methods.planned import Audited
     from validation.link.skip_choice import OwnThreshold, SkipChoice, promise_of
 
     made = Audited(planned, audit)  # refuses before a model is loaded

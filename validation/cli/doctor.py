@@ -120,7 +120,6 @@ def examine(device: Device, host: dict[str, Any]) -> Health:
 
 
 def _check_claim(name: str) -> None:
-    """Check a claim on tensors of the device, and compare its verdict with that of numpy."""
     import torch
 
     rng = np.random.default_rng(1)

@@ -40,7 +40,7 @@ def _show(console: Console, cost: Cost) -> None:
 
     console.print(
         f"{cost.positions:,} positions in {cost.batches:,} batches, V = {cost.vocabulary:,}. Disk: "
-        f"{_bytes(cost.disk)} ({cost.disk_origin}).",
+        f"{_bytes(cost.disk)}.",
         highlight=False,
         soft_wrap=True,
     )

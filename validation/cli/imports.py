@@ -8,7 +8,6 @@ import click
 
 from validation.cli.display import open_console, progress_bar
 from validation.cli.options import PLACE, option, quiet_option
-from validation.cli.run import say_what_stays
 from validation.cli.tables import say
 from validation.cli.top_k import list_options, read_processing
 from validation.errors import UserError
@@ -33,7 +32,6 @@ from validation.trace.remote import Place
 def import_(
     draft: str,
     target: str,
-    kind: str | None,
     vocabulary: int | None,
     processing: str | None,
     draft_processing: str | None,
@@ -48,7 +46,7 @@ def import_(
 ) -> None:
     """Make a trace of your own logits or log-probabilities.
 
-    Whole rows: .npy, .npz, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
+    Whole rows: .npy, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
     writes: one for each model, from the same text and -c. Rows of one text lie together, in order.
 
     Lists of the most probable tokens: vLLM's prompt_logprobs, SGLang's input_top_logprobs or llama.cpp's
@@ -56,12 +54,11 @@ def import_(
 
     Then `hlm validate --trace FOLDER` checks every claim that the values decide.
     """
-    from validation.collection.formats import holds_lists, open_lists
-    from validation.collection.import_lists import CORPUS, import_lists
+    from validation.collection.import_lists import CORPUS, holds_lists, import_lists, open_lists
     from validation.collection.import_logits import default_values, import_logits
 
     console = open_console(quiet=quiet)
-    listed, other = (holds_lists(where, kind) for where in (draft, target))
+    listed, other = (holds_lists(where) for where in (draft, target))
     if listed != other:
         rows, lists = (target, draft) if listed else (draft, target)
         raise UserError(f"{rows} holds whole rows and {lists} lists of tokens; give both models in one form.")
@@ -70,11 +67,9 @@ def import_(
         raise UserError(f"{wrong[0]} belongs to {'arrays' if listed else 'lists'}; leave it out.")
     defaults = ("raw_logprobs", "raw_logprobs") if listed else (default_values(draft), default_values(target))
     said = read_processing(processing, draft_processing, target_processing, defaults)
-    if fresh:
-        say_what_stays(console, out)
     with progress_bar(console) as report:
         if listed:
-            sources = [open_lists(where, one, kind) for where, one in zip((draft, target), said, strict=True)]
+            sources = [open_lists(where, one) for where, one in zip((draft, target), said, strict=True)]
             trace = import_lists(
                 sources[0],
                 sources[1],

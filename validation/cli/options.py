@@ -88,7 +88,7 @@ collection_options = together(
     option("--positions", "Minimum number of positions; the last text is finished.", AT_LEAST_1, default=20_000),
     option("--new-tokens", "Longest continuation.", AT_LEAST_1, default=160),
     option("--seed", "Seed of the texts and of all random draws.", SEED, default=1),
-    option("--device", "auto, cpu, cuda, cuda:1, ..., or sharded.", default="auto"),
+    option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto"),
     DTYPE,
     option("--memory", "Use at most this much memory, such as 8G.  [default: what is free]", SIZE, metavar="SIZE"),
 )

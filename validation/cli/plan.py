@@ -216,7 +216,6 @@ def _command(ctx: click.Context) -> str:
 
 
 def _planner(console: Console, request: Any, run: Path | None, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the planner of the evidence, and what the plan says about it."""
     from validation.planning.from_run import planner_of_run
     from validation.planning.measure import planner_of_acceptance, planner_of_trace
 
@@ -277,7 +276,6 @@ SAME = (
 
 
 def _request(given: dict[str, Any]) -> Any:
-    """Return the request that the options make."""
     from validation.decoding.recorded_links import find_link
     from validation.planning import quantities as read
     from validation.planning.request import Request
@@ -311,8 +309,7 @@ def _request(given: dict[str, Any]) -> Any:
 def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
-    """Write the answer, or the row that is asked for by name, as a device's policy."""
-    from validation.decoding.policy_file import write_policy
+    from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import described
     from validation.planning.deploy import RUNS, policy_of
     from validation.planning.verdict import loses_twice
@@ -341,7 +338,6 @@ def _write_policy(
 
 
 def _show_users(console: Console, shared: dict[str, Any]) -> None:
-    """Print the users of a band: at most the first twenty."""
     lines = []
     for one in shared["users"][:20]:
         speed, wait = f"{one['tokens_per_s']:.3g}", f"{1e3 * one['wait_s']:.3g}"
@@ -387,7 +383,6 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 
 
 def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
-    """Print the table and the verdict."""
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if result.asked.name not in ("one user", "a full server"):
         decides = f"tok/s of {result.asked.name}"

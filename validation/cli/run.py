@@ -48,8 +48,6 @@ def collect_trace(
     from validation.trace.journal import has_begun
 
     lay_there = (path / "manifest.json").exists() and not fresh
-    if fresh:
-        say_what_stays(console, path)
     if not (lay_there or fresh) and has_begun(path):
         console.print(f"Continuing from what is stored at {path}.")
     with progress_bar(console) as report:
@@ -63,16 +61,6 @@ def collect_trace(
         f"({speed['positions_per_second']:,.0f} a second)."
     )
     return trace
-
-
-def say_what_stays(console: Console, path: Place) -> None:
-    """Print the files that --fresh keeps because they do not belong to a trace."""
-    from validation.trace.reopen import foreign_files
-
-    if names := foreign_files(path):
-        more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-        text = f"--fresh keeps the files in {path} that do not belong to a trace: {', '.join(names[:5])}{more}."
-        say(console, text)
 
 
 def tell_notes(console: Console, pair: Pair) -> None:
@@ -129,7 +117,6 @@ def finish_run(
     trace: Trace,
     folder: Path,
     seed: int,
-    device: str,
     as_json: bool,
     *,
     stored_rows: bool = False,
@@ -153,8 +140,7 @@ def finish_run(
 
             parts = on_scheduler(scheduler)
         claims = hlmtheory.all_claims()
-        place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
-        options: dict[str, Any] = {"device": place, "kept": folder / UNFINISHED, "stored_rows": stored_rows}
+        options: dict[str, Any] = {"kept": folder / UNFINISHED, "stored_rows": stored_rows}
         options["claims"] = claims if all_claims else measured(claims)
         with progress_bar(console) as progress:
             results = check_trace(trace, seed=seed, parts=parts, progress=progress, **options)

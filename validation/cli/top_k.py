@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from validation.collection.processing import Processing
     from validation.collection.top_k import ListedText, ListSource
 
-FORMATS = ("array", "llama.cpp", "distillkit", "vllm", "sglang", "llama-server")
-
 
 list_options = together(
-    option("--format kind", "Format.  [default: by the file]", click.Choice(FORMATS)),
     option("--vocabulary", "V, the outputs of the models' head (lists).", click.IntRange(1, 2**31)),
     option(
         "--processing",
@@ -78,7 +75,6 @@ def _ids(text: str | None) -> tuple[int, ...]:
 def top_k(
     draft: Path,
     target: Path,
-    kind: str | None,
     vocabulary: int | None,
     processing: str | None,
     draft_processing: str | None,
@@ -94,7 +90,7 @@ def top_k(
     not known, so each result is an interval. Of chats only the answers count. `hlm import` stores the lists, and
     `hlm validate --trace` then checks the claims that they decide.
     """
-    from validation.collection.formats import open_lists
+    from validation.collection.import_lists import open_lists
     from validation.collection.intervals import intervals
     from validation.collection.processing import processing_note
     from validation.collection.top_k import pair_lists
@@ -105,7 +101,7 @@ def top_k(
     said = read_processing(processing, draft_processing, target_processing, ("raw_logprobs", "raw_logprobs"))
     if any(one.logits for one in said):
         raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
-    one, other = (open_lists(path, values, kind) for path, values in zip((draft, target), said, strict=True))
+    one, other = (open_lists(path, values) for path, values in zip((draft, target), said, strict=True))
     if not whole_text:
         one, other = (replace(source, texts=partial(_answers, source, answer_after)) for source in (one, other))
     with waiting(console, "reading the lists"):
@@ -124,4 +120,4 @@ def top_k(
     rows = ((f"{x.bias:g}", f"{x.covered:.1%}", mean) for x, mean in zip(found.certified, means, strict=True))
     print_table(console, "Probabilities to send, certified from the draft model's list", heads, rows)
     if as_json:
-        print_json(found.as_json() | {"processing": [values.as_json() for values in said]})
+        print_json(asdict(found) | {"processing": [asdict(values) for values in said]})

@@ -1,18 +1,7 @@
 """Read the top-k log-probabilities of engines' answers: a JSON file with one answer or a list, or JSONL.
 
-================  ======================================================================================================
-format            content
-================  ======================================================================================================
-vllm              ``prompt_logprobs``, nested: null first, then ``{token id: {"logprob", "rank"}}``; flat:
-                  ``{start_indices, end_indices, token_ids, logprobs, ranks}``. The token of the text comes first, at
-                  any rank; in the flat form it stands there again if it is one of the top k.
-sglang            ``meta_info.input_top_logprobs``: null first, then lists of ``[logprob, id, text]``;
-                  ``input_token_logprobs``: the token of the text at each place
-llama-server      ``completion_probabilities``: ``[{id, logprob, top_logprobs: [{id, logprob}]}]``, without
-                  ``post_sampling_probs``
-================  ======================================================================================================
-
-An answer may have ``answer_start``, the number of tokens of template and prompt before the text that a model answered.
+The formats are vLLM's ``prompt_logprobs``, SGLang's ``input_top_logprobs`` and llama-server's
+``completion_probabilities``. An answer may have ``answer_start``, the number of tokens before the model's answer.
 """
 
 from __future__ import annotations
@@ -32,19 +21,15 @@ from validation.errors import UserError
 
 JSON = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
-Entry = tuple[int, float]
-"""A token and its log-probability."""
+Entry = tuple[int, float]  # a token and its log-probability
 ListedPosition = tuple[int, int, list[Entry]]
 """Its number in the file, the token of the text, and the largest entries there, in descending order."""
 Value = Callable[[str, Any], float]
 
 
-def open_answers(path: Path, processing: Processing, wanted: str | None = None) -> ListSource:
-    """Return the lists of a file of answers."""
+def open_answers(path: Path, processing: Processing) -> ListSource:
     for where, answer in read_json(path):
         found, _ = _engine(where, answer)
-        if wanted is not None and found != wanted:
-            raise UserError(f"{where} is an answer of {found}, not of {wanted}; leave out --format.")
         texts = partial(_texts, path, processing)
         return ListSource(path, found, texts, normalised=not processing.logits)
     raise UserError(f"{path} has no answer; ask the engine for the top k of the prompt.")
@@ -96,7 +81,6 @@ DRAFTED = (
 
 
 def _answer_start(where: str, answer: Mapping[str, Any]) -> int | None:
-    """Return the number of tokens before the answer; None for a chat that does not say it."""
     start, choices = answer.get("answer_start"), answer.get("choices")
     if start is not None:
         if isinstance(start, bool) or not isinstance(start, int) or start < 0:
@@ -108,7 +92,6 @@ def _answer_start(where: str, answer: Mapping[str, Any]) -> int | None:
 
 
 def _engine(where: str, answer: Any) -> tuple[str, Any]:
-    """Return the engine of an answer, and the part that holds the lists."""
     if not isinstance(answer, Mapping):
         raise UserError(f"{where} is not an answer of an engine; an object is needed.")
     choices = answer.get("choices")
@@ -142,7 +125,6 @@ def _vllm(where: str, found: Any, value: Value) -> Iterator[ListedPosition]:
 
 
 def _flat(where: str, found: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the entries at each place of the flat form in the way of the nested one."""
     for at, (start, end) in enumerate(zip(found["start_indices"], found["end_indices"], strict=True)):
         columns = [found[name][start:end] for name in ("token_ids", "logprobs", "ranks")]
         if start != end and (not 0 <= start < end or any(len(column) != end - start for column in columns)):

@@ -1,12 +1,10 @@
-"""Read arrays from npy, npz, safetensors and zarr files, and llama.cpp's stores, in blocks of rows.
+"""Read arrays from npy, safetensors and zarr files, and llama.cpp's stores, in blocks of rows.
 
 Pickled data is never loaded.
 """
 
 from __future__ import annotations
 
-import math
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,17 +19,14 @@ from validation.collection.llama_cpp import MAGIC, Store, open_store
 from validation.errors import UserError
 from validation.trace.zarr_store import load_zarr
 
-KINDS = ".npy, .npz, .safetensors, .zarr or a store of llama-perplexity --kl-divergence-base"
+KINDS = ".npy, .safetensors, .zarr or a store of llama-perplexity --kl-divergence-base"
 
 Blocks = Callable[[int, int], Iterator[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySource:
-    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``.
-
-    ``store`` is llama.cpp's, which also holds the tokens and chunks of the rows, and rounds its values.
-    """
+    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``."""
 
     path: Path
     key: str | None
@@ -42,12 +37,10 @@ class ArraySource:
 
     @property
     def where(self) -> str:
-        """Return the file and the key, as error messages name them."""
         return f"{self.path}:{self.key}" if self.key else str(self.path)
 
     @property
     def label(self) -> str:
-        """Return the file name and the key, without folders."""
         return f"{self.path.name}:{self.key}" if self.key else self.path.name
 
     def mark(self) -> str:
@@ -56,7 +49,6 @@ class ArraySource:
 
 
 def file_mark(path: Path, label: str) -> str:
-    """Return the label with the size and the time of a file, or of all files of a folder."""
     files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
     stats = [file.stat() for file in files]
     newest = datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0), UTC)
@@ -64,14 +56,13 @@ def file_mark(path: Path, label: str) -> str:
 
 
 def open_source(where: str | Path) -> ArraySource:
-    """Open the array named ``FILE`` or ``FILE:KEY``."""
     path, key = Path(where), None
     if not path.exists() and ":" in str(where):
         head, _, tail = str(where).rpartition(":")
         path, key = Path(head), tail
     if not path.exists():
         raise UserError(f"There is no file {path}; check the path.")
-    by_suffix = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}
+    by_suffix = {".npy": _npy, ".safetensors": _safetensors}
     opener = _zarr if path.is_dir() else by_suffix.get(path.suffix.lower())
     if path.is_file() and opener is None and _begins_with(path, MAGIC):
         opener = _llama_cpp
@@ -83,7 +74,6 @@ def open_source(where: str | Path) -> ArraySource:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Convert any error of a reader to a UserError of one sentence."""
     try:
         yield
     except UserError:
@@ -98,8 +88,6 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _guarded(path: Path, blocks: Blocks) -> Blocks:
-    """Return the same blocks, with read errors converted to UserError."""
-
     def read(size: int, first: int) -> Iterator[NDArray[Any]]:
         with _explained(path):
             yield from blocks(size, first)
@@ -108,8 +96,6 @@ def _guarded(path: Path, blocks: Blocks) -> Blocks:
 
 
 def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any]) -> Blocks:
-    """Return the blocks of an array that supports slicing by rows."""
-
     def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
         for start in range(first, shape[0], size):
             yield np.asarray(part(start, min(start + size, shape[0])))
@@ -150,59 +136,6 @@ def _choose(path: Path, key: str | None, keys: list[str]) -> str:
     if key not in keys:
         raise UserError(f"{path} holds no array {key!r}; there are: {known}.")
     return key
-
-
-def _npz(path: Path, key: str | None) -> ArraySource:
-    """Open an array in a zip file, which is decompressed as a stream and never as a whole."""
-    with zipfile.ZipFile(path) as archive:
-        keys = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-        key = _choose(path, key, keys)
-        info = archive.getinfo(f"{key}.npy")
-        with archive.open(info) as member:
-            shape, fortran, dtype = _npy_header(member)
-            header = member.tell()
-    if dtype.hasobject:
-        raise UserError(f"{path} holds Python objects (a pickle), which are never loaded; save plain numbers.")
-    _refuse_too_short(path, key, info, header, math.prod(shape) * dtype.itemsize)
-    if fortran and len(shape) > 1:
-        raise UserError(f"{path}:{key} is stored column by column; save numpy.ascontiguousarray of it, or as .npy.")
-    row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize if shape else dtype.itemsize
-
-    def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
-            _npy_header(member)
-            member.seek(first * row_bytes, 1)
-            for start in range(first, shape[0], size):
-                count = min(size, shape[0] - start)
-                content = member.read(count * row_bytes)
-                if len(content) != count * row_bytes:
-                    raise ValueError("it ends too early")
-                yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
-
-    return ArraySource(path, key, shape, dtype, _guarded(path, blocks))
-
-
-def _refuse_too_short(path: Path, key: str, info: zipfile.ZipInfo, header: int, needed: int) -> None:
-    """Refuse a header that claims more values than its file can hold, before memory is allocated for them.
-
-    The directory of a zip file may claim any size. The compressed size gives a reliable bound: deflate expands one
-    byte to at most 1,032.
-    """
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise UserError(f"{path}:{key} is compressed in a way that numpy does not use; save it with numpy.savez again.")
-    held = path.stat().st_size * (1 if info.compress_type == zipfile.ZIP_STORED else 1032)
-    if info.file_size != header + needed or header + needed > held:
-        raise UserError(
-            f"{path}:{key} is damaged: its header claims {needed:,} bytes of values, but the file does not hold "
-            "as many; save it again."
-        )
-
-
-def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = reader(file)
-    return shape, fortran, dtype
 
 
 def _safetensors(path: Path, key: str | None) -> ArraySource:

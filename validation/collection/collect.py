@@ -1,9 +1,7 @@
-"""Collect a trace: the logits of both models on sequences sampled from the target model.
+"""Collect a trace: the logits of both models on sequences sampled from the target model at temperature 1.
 
-The target model continues each batch of prompts at temperature 1, over the whole vocabulary. Both models then read the
-finished sequences once, which gives the logits at every generated position. The logits are appended to the store at
-once and committed after each batch, so memory does not grow with the length of the trace. The samples of a batch
-depend only on its own seed, so an interrupted collection resumes at the next batch and gives a bit-identical trace.
+The logits of a batch are stored and committed together, and its samples depend only on its own seed. So memory does not
+grow with the trace, and an interrupted collection resumes at the next batch and gives a bit-identical trace.
 """
 
 from __future__ import annotations
@@ -80,45 +78,6 @@ def collect(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Continue prompts with the target model and store the logits of both models at every generated position.
-
-    An interrupted collection resumes after its last committed batch. A finished collection is returned as it is.
-
-    Parameters
-    ----------
-    pair : Pair
-        The models.
-    prompts : sequence of Prompt
-        Used in an order drawn from ``seed``. When all are used and positions are still missing, they are used again
-        with fresh randomness.
-    store_path : str, Path or RemotePath
-        The folder of the trace. An existing trace must have the same models, prompts and settings.
-    positions : int or None
-        Stop after the batch that reaches this number of positions; None uses every prompt once.
-    new_tokens : int
-        The maximum number of new tokens per sequence; an end-of-text token ends it earlier and is stored.
-    batch : int
-        Number of prompts continued together.
-    seed : int
-        Seed of the order and the samples; the same seed, batch and machine give the same trace.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``, in positions (in prompts when ``positions`` is None).
-    command : str, optional
-        The command line to record in the manifest.
-    fresh : bool
-        Delete the trace at ``store_path`` first; other files in the folder stay.
-
-    Returns
-    -------
-    Trace
-        Opened for reading. ``manifest["speed"]`` holds seconds and positions per second, over all runs.
-
-    Raises
-    ------
-    UserError
-        No prompts, a number below 1, a prompt too long for the context, too little disk, a different trace or folder
-        at ``store_path``, another process that writes there, or logits that are not finite or overflow float16.
-    """
     settings, encoded = settings_of(pair, prompts, positions=positions, new_tokens=new_tokens, batch=batch, seed=seed)
     path = place(store_path)
     if not fresh and (finished := finished_trace(path, settings)) is not None:
@@ -284,13 +243,11 @@ def continue_texts(
 
 
 def _until_end(tokens: list[int], end_tokens: tuple[int, ...]) -> list[int]:
-    """Return the tokens up to and including the first end-of-text token."""
     ends = [index for index, token in enumerate(tokens) if token in end_tokens]
     return tokens[: ends[0] + 1] if ends else tokens
 
 
 def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report: Callable[[str], None]) -> None:
-    """Score the sequences once with each model, grouped by length, and append the logits to the store."""
     texts = sorted(texts, key=lambda text: len(text.tokens))
     done = 0
     while done < len(texts):
@@ -311,13 +268,7 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
 
 
 def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:
-    """Return the logits of one model at every generated position of each sequence, from one forward pass.
-
-    Returns
-    -------
-    list of numpy.ndarray
-        One (n, V) float16 array per sequence: row i holds the logits of the i-th generated token.
-    """
+    """Return the logits of one model at every generated position of each sequence, from one forward pass."""
     import torch
 
     model = getattr(pair, which)
@@ -360,7 +311,6 @@ def write_manifest(
     state: Mapping[str, Any],
     command: str | None,
 ) -> None:
-    """Fill the manifest of a trace that is about to be finished."""
     rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
     spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
     pace = round(writer.positions / spent, 1)

@@ -1,14 +1,8 @@
-"""Read a folder that DistillKit writes: ``compression_config.yaml`` and ``data_{n}.parquet``.
+"""Read a folder that DistillKit writes: ``compression_config.yaml`` and ``data_{n}.parquet``, a text in each row.
 
-A row of the parquet files is one text: its tokens ``input_ids``, and for each of them but the first, as bytes, the
-values ``compressed_logprobs`` and the tokens ``bytepacked_indices`` of the k most probable ones. An index has ⌈log₂ d⌉
-bits, the most significant first. The values begin with the ``exact_k`` largest in ``exact_dtype``; the others are a
-polynomial with quantised residuals, whose error the format does not store. So only the first ``exact_k`` are read. With
-``delta_encoding``, a value is the difference to the one before.
-
-A number in ``exact_dtype`` misses the true one by at most u |x|, with u its unit roundoff. The differences are all 0 or
-less, so the errors of a sum of them add up to at most u |x| as well. Sums are made in float32 by DistillKit, whence the
-small absolute error.
+Only the ``exact_k`` largest values are read: the others are a polynomial's, whose error the format does not store.
+A value misses the true one by at most u |x|, u the type's unit roundoff. With ``delta_encoding`` it is a difference, of
+which all are 0 or less, so their sum has that bound too, and a small absolute error from DistillKit's float32 sums.
 """
 
 from __future__ import annotations
@@ -29,10 +23,8 @@ from validation.errors import UserError
 
 CONFIG = "compression_config.yaml"
 LARGEST_CONFIG = 2**16
-LONGEST = 2**16
-"""Largest k that is read."""
-TEXTS = 8
-"""Texts in memory at a time."""
+LONGEST = 2**16  # largest k that is read
+TEXTS = 8  # texts in memory at a time
 COLUMNS = ("input_ids", "compressed_logprobs", "bytepacked_indices")
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-23, "float64": 2.0**-23}
@@ -66,7 +58,6 @@ def open_distillkit(folder: Path) -> ListSource:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a folder."""
     import yaml
 
     if not path.is_file():
@@ -129,7 +120,6 @@ def _texts(files: list[Path], config: Config) -> Iterator[ListedText]:
 
 
 def _batches(file: Path) -> Iterator[Any]:
-    """Yield the rows of a file, a few at a time; every error of the reader names the file."""
     import pyarrow
     from pyarrow import parquet
 

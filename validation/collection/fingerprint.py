@@ -23,7 +23,6 @@ PIECE = 2**24  # number of values hashed at a time
 
 
 def finished_trace(path: Place, settings: dict[str, Any]) -> Trace | None:
-    """Return the trace at ``path`` if it is finished, else None."""
     if not has_begun(path):
         return None
     committed = read_committed(path)
@@ -75,7 +74,6 @@ def weights_mark(model: Any) -> str:
 
 
 def _sum(value: Any) -> bytes:
-    """Return the SHA-256 of a tensor's bytes, copied to the host in blocks to limit memory."""
     import torch
 
     digest = hashlib.sha256()

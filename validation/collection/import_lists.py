@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.collection.answers import JSON, open_answers
+from validation.collection.distillkit import CONFIG, open_distillkit
 from validation.collection.fingerprint import finished_trace
 from validation.collection.processing import Processing, processing_note
 from validation.collection.top_k import Lists, ListSource, Progress, pair_lists
@@ -18,10 +20,18 @@ from validation.trace.reader import LOGITS, Trace, TraceWriter, check_disk_space
 from validation.trace.remote import RemotePath, place
 
 COMMIT_ROWS = 2**18
-MASKED = -60_000.0
-"""Stored for a probability of 0: float32's softmax of it is 0."""
-CORPUS, TARGET = "corpus", "target"
-"""Who wrote the texts: a corpus, or the target model."""
+MASKED = -60_000.0  # stored for a probability of 0: float32's softmax of it is 0
+CORPUS, TARGET = "corpus", "target"  # who wrote the texts: a corpus, or the target model
+
+
+def holds_lists(where: str | Path) -> bool:
+    path = Path(where)
+    return (path / CONFIG).is_file() if path.is_dir() else path.is_file() and path.name.lower().endswith(JSON)
+
+
+def open_lists(where: str | Path, processing: Processing) -> ListSource:
+    path = Path(where)
+    return open_distillkit(path) if path.is_dir() else open_answers(path, processing)
 
 
 def import_lists(
@@ -35,31 +45,10 @@ def import_lists(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Build a trace from top-k lists; lists of all V tokens of both models become an ordinary trace of whole rows.
-
-    Parameters
-    ----------
-    store_path : str, Path or RemotePath
-        The folder to create.
-    vocabulary : int or None
-        V; None if the files hold it.
-    processing : (Processing, Processing)
-        Of the draft and the target model.
-    text_origin : str
-        ``"corpus"``, or ``"target"`` if the target model wrote the texts.
-    fresh : bool
-        Delete the trace at ``store_path`` first.
-    progress : callable, optional
-        Called as ``progress(done, total, text)`` in rows.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.collection.top_k.pair_lists`, or logits are given for a part of the vocabulary.
-    """
+    """Build a trace from top-k lists; lists of all V tokens of both models become an ordinary trace of whole rows."""
     path = place(store_path)
     settings: dict[str, Any] = {"draft": draft.mark(), "target": target.mark(), "vocabulary": vocabulary}
-    settings |= {"processing": [one.as_json() for one in processing], "texts": text_origin}
+    settings |= {"processing": [asdict(one) for one in processing], "texts": text_origin}
     if not fresh and (finished := finished_trace(path, settings)) is not None:
         return finished
     pair = pair_lists(draft, target, vocabulary, progress)
@@ -76,7 +65,7 @@ def import_lists(
         "pair": {"name": "imported", "small_name": draft.label, "large_name": target.label},
         "imported": {"draft": draft.label, "target": target.label, "formats": [draft.format, target.format]},
         "rounding": {"draft": asdict(draft.rounding), "target": asdict(target.rounding)},
-        "processing": {name: one.as_json() for name, one in zip(("draft", "target"), processing, strict=True)},
+        "processing": {name: asdict(one) for name, one in zip(("draft", "target"), processing, strict=True)},
         "texts": text_origin,
         "notes": notes + ([CORPUS_NOTE] if text_origin == CORPUS else []),
         "prompts": [],
@@ -122,7 +111,6 @@ def _note(widths: tuple[int, int], vocabulary: int, whole: bool) -> str:
 
 
 def _stored(block: Lists, whole: bool) -> tuple[NDArray[Any], ...]:
-    """Return the arrays of the trace for a block."""
     pairs = (
         (block.draft_tokens, block.draft_log_probabilities),
         (block.target_tokens, block.target_log_probabilities),

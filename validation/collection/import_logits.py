@@ -1,15 +1,11 @@
-"""Import a user's logits of both models as a trace, from array files or llama.cpp's stores.
+"""Import a user's logits of both models as a trace, from array files or llama.cpp's stores, in blocks.
 
-The files are read in blocks, so memory does not grow with them. The first pass checks the values and finds their range;
-the second stores them. A source is named ``FILE`` or ``FILE:KEY``, where the key selects one of several arrays.
-
-Without tokens, the trace stores -1 for each. Without texts, all rows form one sequence, and the position is the row's
-number.
+The first pass checks the values and finds their range; the second stores them. Without tokens, the trace stores -1 for
+each; without texts, all rows form one sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +17,7 @@ from validation.collection.array_files import ArraySource, open_source
 from validation.collection.fingerprint import finished_trace
 from validation.collection.import_lists import CORPUS, CORPUS_NOTE
 from validation.collection.processing import Processing, processing_note
-from validation.collection.top_k import Rounding
+from validation.collection.top_k import Progress, Rounding
 from validation.errors import UserError
 from validation.trace.format import NO_TOKEN
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
@@ -30,9 +26,6 @@ from validation.trace.remote import RemotePath, place
 BLOCK_VALUES = 2**22  # logits of one model in memory at a time
 COMMIT_BLOCKS = 32
 LARGEST = {"float16": float(np.finfo(np.float16).max), "float32": float(np.finfo(np.float32).max)}
-
-
-Progress = Callable[[int, int, str], None]
 
 
 def import_logits(
@@ -48,38 +41,6 @@ def import_logits(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Build a trace from logits stored in files.
-
-    Parameters
-    ----------
-    draft, target : str or Path
-        ``FILE`` or ``FILE:KEY``: arrays (N, V) of the draft and the target model's logits, row for row.
-    store_path : str, Path or RemotePath
-        The folder to create.
-    tokens : str or Path, optional
-        (N,) integers from 0 to V - 1: the token emitted at each row.
-    texts : str or Path, optional
-        (N,) integers: the sequence that each row belongs to; rows of a sequence are contiguous and in order.
-    dtype : str
-        ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16, or for a store
-        of llama.cpp, whose values float16 would round more than the store did.
-    processing : (Processing, Processing), optional
-        Of the draft and the target model; default: raw values.
-    text_origin : str, optional
-        ``"corpus"``, or ``"target"`` if the target model wrote the texts; default: a corpus for a store of llama.cpp,
-        otherwise not recorded.
-    fresh : bool
-        Delete the trace at ``store_path`` first.
-    progress : callable, optional
-        Called as ``progress(done, total, text)`` in rows.
-
-    Raises
-    ------
-    UserError
-        A file or key is missing or unreadable, shapes differ or have the wrong rank, there are no rows, values are
-        not numbers or overflow, probabilities are given instead of logits, tokens are outside the vocabulary, or the
-        rows of a sequence are not contiguous.
-    """
     report = progress or (lambda done, total, text: None)
     sources = {"draft": open_source(draft), "target": open_source(target)}
     rows, vocabulary = _common_shape(sources)
@@ -93,13 +54,11 @@ def import_logits(
     prompt_index, position = _texts(index.get("texts"), rows, str(texts))
     settings: dict[str, Any] = {name: source.mark() for name, source in sources.items()}
     settings |= {name: _sum(values) for name, values in index.items()} | {"asked_dtype": dtype}
-    said = processing or (
-        Processing(default_values(draft), stated=False),
-        Processing(default_values(target), stated=False),
-    )
+    draft_values, target_values = (Processing(default_values(where), stated=False) for where in (draft, target))
+    said = processing or (draft_values, target_values)
     stores = {name: source.store for name, source in sources.items() if source.store is not None}
     text_origin = text_origin or (CORPUS if stores else None)
-    settings |= {"processing": [one.as_json() for one in said], "text_origin": text_origin}
+    settings |= {"processing": [asdict(one) for one in said], "text_origin": text_origin}
     if stores and dtype == "float16":
         raise UserError(
             f"float16 would round {next(iter(stores.values())).path} more than the store did; leave out --dtype."
@@ -110,19 +69,18 @@ def import_logits(
     largest = [_examine(name, source, report) for name, source in sources.items()]
     stored, note = _chosen_dtype(dtype, dict(zip(sources, largest, strict=True)), sources)
     stored = "float32" if stores else stored
-    slack = {name: store.slack() for name, store in stores.items()}
     manifest: dict[str, Any] = {
         "pair": {"name": "imported", "small_name": sources["draft"].label, "large_name": sources["target"].label},
         "imported": {name: source.label for name, source in sources.items()},
-        "processing": {name: one.as_json() for name, one in zip(sources, said, strict=True)},
+        "processing": {name: asdict(one) for name, one in zip(sources, said, strict=True)},
         "notes": [*([note] if note else []), processing_note(*said)],
         "prompts": [],
     }
-    if slack:
+    if stores:
         exact = asdict(Rounding())
         rounding = {name: asdict(Rounding(store.error(), floored=True)) for name, store in stores.items()}
-        manifest |= {"slack": slack, "rounding": dict.fromkeys(sources, exact) | rounding}
-        manifest["notes"].append(_slack_note(slack))
+        manifest["rounding"] = dict.fromkeys(sources, exact) | rounding
+        manifest["notes"].append("The stores round. A claim is checked where the intervals that this leaves decide it.")
     if text_origin is not None:
         manifest["texts"] = text_origin
         manifest["notes"] += [CORPUS_NOTE] if text_origin == CORPUS else []
@@ -141,7 +99,6 @@ def import_logits(
 
 
 def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64]]:
-    """Return the tokens and texts that llama.cpp's stores hold; refuse two stores of different texts."""
     stores = {name: source.store for name, source in sources.items() if source.store is not None}
     if not stores:
         return {}
@@ -161,23 +118,11 @@ def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64
     return {"tokens": first.tokens, "texts": first.texts}
 
 
-def _slack_note(slack: dict[str, float]) -> str:
-    """Return the sentence about rounded rows."""
-    said = ", ".join(f"{value:.2g} for the {name} model" for name, value in slack.items())
-    return (
-        f"The stores round: a row differs from the model's own by a total variation of at most {said}. An acceptance "
-        f"rate is right to within {sum(slack.values()):.2g}. A claim is checked where the intervals that this leaves "
-        "decide it."
-    )
-
-
 def default_values(where: str | Path) -> str:
-    """Return what the values of an array file are, if nothing is stated: log-probabilities in a store of llama.cpp."""
     return "raw_logits" if open_source(where).store is None else "raw_logprobs"
 
 
 def _common_shape(sources: dict[str, ArraySource]) -> tuple[int, int]:
-    """Return the common shape (N, V) of both models' logits."""
     for name, source in sources.items():
         if source.dtype.kind != "f":
             raise UserError(
@@ -209,7 +154,6 @@ def _integers(name: str, where: str | Path, rows: int) -> NDArray[np.int64]:
 
 
 def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the sequence number and the position in the sequence, for every row."""
     if texts is None:
         return np.zeros(rows, np.int32), np.arange(rows, dtype=np.int32)
     starts = np.flatnonzero(np.diff(texts, prepend=texts[0] - 1))
@@ -224,7 +168,6 @@ def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDAr
 
 
 def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, int, tuple[int, int]]:
-    """Return the largest magnitude and the count and first index of float16 overflows; refuse non-finite values."""
     largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
     done = 0
     for block in source.blocks(_block_rows(source.shape[1]), 0):
@@ -266,7 +209,6 @@ def _are_probabilities(block: NDArray[Any]) -> bool:
 def _chosen_dtype(
     dtype: str, seen: dict[str, tuple[float, int, tuple[int, int]]], sources: dict[str, ArraySource]
 ) -> tuple[str, str]:
-    """Return the dtype in which the logits are stored, and a note about the choice."""
     for name, (largest, beyond, (row, column)) in seen.items():
         where = sources[name].where
         if largest > LARGEST["float32"]:

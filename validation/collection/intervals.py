@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import (
-    Interval,
-    box_deviation,
-    box_distance,
-    partial_deviation,
-    partial_distance,
-)
+from hlmtheory.truncation import Interval, box_deviation, box_distance, partial_deviation, partial_distance
 from validation.collection.top_k import ListPair, Lists
 from validation.errors import UserError
 
-PROMISES = (0.01, 0.05, 0.1, 0.2)
-"""Limits of the Bias for which the certified number of probabilities is computed."""
+PROMISES = (0.01, 0.05, 0.1, 0.2)  # limits of the Bias for which the certified number of probabilities is computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +26,7 @@ class Certified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Intervals from two files of top-k lists.
-
-    Attributes
-    ----------
-    acceptance : (float, float)
-        Interval of the mean acceptance rate over the positions: the mean of sharp intervals.
-    """
+    """Intervals from two files of top-k lists."""
 
     places: int
     texts: int
@@ -51,13 +37,8 @@ class Intervals:
     widest: float  # width of the widest of these intervals
     certified: tuple[Certified, ...]  # from the draft model's lists alone
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the intervals as plain values."""
-        return asdict(self)
-
 
 def intervals(pair: ListPair) -> Intervals:
-    """Return the intervals from two sources of top-k lists, block by block."""
     low = high = widest = 0.0
     known, sums = np.zeros(len(PROMISES)), np.zeros(len(PROMISES))
     for lists, *_ in pair.blocks():
@@ -97,10 +78,7 @@ def acceptance(lists: Lists) -> Interval:
 
 
 def certified_sizes(lists: Lists, limits: Iterable[float]) -> NDArray[np.int64]:
-    """Return the smallest k for which the upper end of 2 Δ_k is within each limit; -1 if the list is too short.
-
-    Shape (n, limits).
-    """
+    """Return the smallest k for which the upper end of 2 Δ_k is within each limit; -1 if the list is too short."""
     most = np.array(list(limits))
     sizes = np.full((len(lists.draft_tokens), len(most)), -1)
     boxes = None if lists.exact else lists.boxes()

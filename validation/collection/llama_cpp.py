@@ -1,17 +1,8 @@
 """Read a store of log-probabilities that ``llama-perplexity --kl-divergence-base FILE`` writes.
 
-======  ====================================================================================================
-offset  content, in the byte order of the machine that wrote it
-======  ====================================================================================================
-0       8 bytes ``_logits_``
-8       int32 n_ctx, V and number of chunks
-20      int32 tokens, n_chunk x n_ctx
-then    n_chunk x (n_ctx - 1 - n_ctx // 2) rows of 2 ceil(V/2) + 4 uint16: float32 step, float32 floor, V levels
-======  ====================================================================================================
-
-The log-probability of token v is floor + step level_v. Levels are rounded to the nearest whole number. A token more
-than 16 nats below the largest logit has level 0. Row j of chunk c is the distribution of the token at position
-n_ctx // 2 + 1 + j of the chunk, given the tokens before it. The text comes from a corpus; no model wrote it.
+A header of 20 bytes (``_logits_``, int32 n_ctx, V, number of chunks), n_chunk x n_ctx int32 tokens, and for each
+position of a chunk's second half 2 ceil(V/2) + 4 uint16: float32 step, float32 floor, V levels. A token's
+log-probability is floor + step · level, rounded to the nearest level; more than 16 nats below the largest it is 0.
 """
 
 from __future__ import annotations
@@ -30,8 +21,7 @@ from validation.errors import UserError
 MAGIC = b"_logits_"
 HEADER = 20
 BLOCK_VALUES = 2**22
-FLOAT32 = 2.0**-22
-"""Rounding error of the sum of a floor and a level in float32, twice, as a share of the floor."""
+FLOAT32 = 2.0**-22  # rounding error of the sum of a floor and a level in float32, twice, as a share of the floor
 
 
 @dataclass(frozen=True)
@@ -45,7 +35,6 @@ class Store:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows."""
         return self.chunks * self._chunk_rows
 
     @property
@@ -54,17 +43,14 @@ class Store:
 
     @cached_property
     def tokens(self) -> NDArray[np.int64]:
-        """Return the token at each row, shape (rows,)."""
         flat = np.fromfile(self.path, np.int32, self.chunks * self.context, offset=HEADER).astype(np.int64)
         return flat.reshape(self.chunks, self.context)[:, self.context // 2 + 1 :].reshape(-1)
 
     @property
     def texts(self) -> NDArray[np.int64]:
-        """Return the chunk of each row, shape (rows,)."""
         return np.repeat(np.arange(self.chunks), self._chunk_rows)
 
     def _packed(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return the steps, floors and levels of rows start..stop-1; refuse a row that no store can hold."""
         width = _width(self.vocabulary)
         first = HEADER + 4 * self.chunks * self.context + 2 * width * start
         flat = np.fromfile(self.path, np.uint16, (stop - start) * width, offset=first)
@@ -99,28 +85,12 @@ class Store:
             worst = max(worst, float(half.max()))
         return worst
 
-    def slack(self) -> float:
-        """Return the largest total variation between a row before rounding and the stored row, normalised.
-
-        A level above 0 has an error of at most e = step/2 nats. The true mass of the n tokens at level 0 is at most
-        m = n exp(floor + e). With R the sum of the stored row, R <= exp(e) + m and p exp(-e) <= r for each stored
-        probability r above the floor, so TV = sum (p - r/R)+ <= 1 - exp(-e)/(exp(e) + m) + m.
-        """
-        worst, size = 0.0, max(1, BLOCK_VALUES // self.vocabulary)
-        for start in range(0, self.rows, size):
-            steps, floors, levels = self._packed(start, min(start + size, self.rows))
-            half = steps.astype(np.float64) / 2 + 1e-6  # plus the rounding error of float32
-            mass = np.minimum(1.0, (levels == 0).sum(axis=1) * np.exp(floors + half))
-            worst = max(worst, float((1 - np.exp(-half) / (np.exp(half) + mass) + mass).max()))
-        return min(1.0, worst)
-
 
 def _width(vocabulary: int) -> int:
     return 2 * math.ceil(vocabulary / 2) + 4
 
 
 def open_store(path: Path) -> Store:
-    """Return the store in a file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     if len(head) < HEADER or not head.startswith(MAGIC):

@@ -1,8 +1,6 @@
 """Merge the shards of a trace: copy their batches, in order, into the trace that one process would have written.
 
-Arrays, settings and prompts are those of one process, bit for bit, if the machines round alike (processor, threads and
-versions; a note names them if they differ). Of the manifest differ ``created``, ``command``, ``speed`` (seconds of all
-shards together) and ``shards``, which one process does not write; of the journal, where its lines begin.
+Arrays, settings and prompts are the same bit for bit, if the machines round alike.
 """
 
 from __future__ import annotations
@@ -29,29 +27,6 @@ def merge_shards(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Merge all shards of one collection into one trace, and return it.
-
-    An interrupted merge continues after its last batch. The shards stay as they are.
-
-    Parameters
-    ----------
-    folders : sequence of str or Path
-        All shards, in any order.
-    store_path : str, Path or RemotePath
-        The folder of the trace.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``, in positions.
-    command : str, optional
-        The command line to record in the manifest.
-    fresh : bool
-        Delete the trace at ``store_path`` first.
-
-    Raises
-    ------
-    UserError
-        A shard is missing, given twice, incomplete, damaged, or of another collection; another trace lies at
-        ``store_path``; or the disk is too small.
-    """
     shards = in_order([read_shard(folder) for folder in folders])
     settings, about = shards[0].settings, shards[0].about
     path, report = place(store_path), progress or (lambda done, total, text: None)
@@ -71,14 +46,12 @@ def merge_shards(
             writer.commit(state)
         used = list(dict.fromkeys(i for one in batches for i in one.chosen))
         write_manifest(writer, settings, about, used, state, command)
-        writer.manifest["notes"] += _other_machines(shards)
         writer.manifest["shards"] = [_summary(shard) for shard in shards]
     report(total, total, "done")
     return open_trace(path)
 
 
 def in_order(shards: Sequence[Shard]) -> list[Shard]:
-    """Return the shards by number."""
     if not shards:
         raise UserError("There are no shards; give the folder of each.")
     first = shards[0]
@@ -102,7 +75,6 @@ def in_order(shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _batches_needed(shards: Sequence[Shard]) -> list[Batch]:
-    """Return the batches that one process would collect; refuse shards that lack some."""
     settings, positions = shards[0].settings, 0
     found = []
     for one in batches_of(len(shards[0].about["prompts"]), settings):
@@ -117,7 +89,6 @@ def _batches_needed(shards: Sequence[Shard]) -> list[Batch]:
 
 
 def _incomplete(shards: Sequence[Shard], missing: int) -> UserError:
-    """Return the error for shards that lack batches; the number needed is estimated from the batches that are there."""
     settings: Mapping[str, Any] = shards[0].settings
     counts = [count for shard in shards for count in shard.counts]
     needed, remedy = -(-len(shards[0].about["prompts"]) // settings["batch"]), "the same command"
@@ -134,7 +105,6 @@ def _incomplete(shards: Sequence[Shard], missing: int) -> UserError:
 
 
 def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:
-    """Append the rows of one batch of a shard."""
     assert shard.rows is not None
     start, stop = [0, *shard.ends][index], shard.ends[index]
     step = max(1, COPIED_VALUES // shard.rows.vocabulary)
@@ -143,19 +113,6 @@ def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:
         writer.append(**{name: array[low:high] for name, array in shard.rows.arrays.items()})
 
 
-def _other_machines(shards: Sequence[Shard]) -> list[str]:
-    """Return the note about machines that may round differently."""
-    machines = [machine for shard in shards for machine in shard.machines]
-    found = []
-    for name in machines[0]:
-        values = list(dict.fromkeys(str(machine[name]) for machine in machines))
-        if len(values) > 1:
-            found.append(f"{name}: {', '.join(values)}")
-    if not found:
-        return []
-    return [f"The shards come from different machines ({'; '.join(found)}), which may round logits differently."]
-
-
 def _summary(shard: Shard) -> dict[str, Any]:
     seconds = round(shard.state["sampling"] + shard.state["scoring_and_storing"], 3)
-    return {"shard": str(shard.place), "batches": len(shard.ends), "seconds": seconds, "machines": shard.machines}
+    return {"shard": str(shard.place), "batches": len(shard.ends), "seconds": seconds}

@@ -27,22 +27,6 @@ def collect_on_workers(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Collect a shard on each worker, merge them, and return the trace.
-
-    The shards lie beside the trace, in ``TRACE-shards``, in a folder that all workers see, until they are merged. The
-    same call continues what was stopped, with the same number of shards.
-
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, or ``"local"``.
-    models : mapping
-        Options of :func:`validation.models.pair.load_pair`, which each worker calls.
-    settings : mapping
-        ``positions``, ``new_tokens`` and ``seed`` of :func:`validation.collection.collect.collect`.
-    path : Path
-        The folder of the trace.
-    """
     folder = path.absolute().with_name(f"{path.name}-shards")
     with connected(address) as client:
         refuse_other_workers(client, address)

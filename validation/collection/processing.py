@@ -1,8 +1,7 @@
 """What an engine had done to the values that it returned: nothing, or temperature, top-p, top-k and penalties.
 
 Files do not say it, so the user does: ``raw_logprobs``, or ``processed_logprobs,temperature=0.7,top_p=0.9``. The first
-word is vLLM's ``logprobs_mode``. Raw values are those before the sampler, processed ones those that it draws from.
-vLLM's prompts do not go through the sampler, so both modes give the same values there.
+word is vLLM's ``logprobs_mode``: raw values are those before the sampler, processed ones those that it draws from.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ VALUES = ("raw_logits", "raw_logprobs", "processed_logits", "processed_logprobs"
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """One of ``VALUES`` and the settings of the sampler that they include; ``stated`` by the user, or a default.
-
-    The defaults change nothing; a ``top_k`` of 0 stands for all tokens.
-    """
+    """One of ``VALUES`` and the settings of the sampler that they include; ``stated`` by the user, or a default."""
 
     values: str = "raw_logprobs"
     temperature: float = 1.0
@@ -35,39 +31,24 @@ class Processing:
 
     @property
     def raw(self) -> bool:
-        """Return whether the values are those before the sampler."""
         return self.values.startswith("raw")
 
     @property
     def logits(self) -> bool:
-        """Return whether the values are logits, which have no fixed sum."""
         return self.values.endswith("logits")
 
     def settings(self) -> dict[str, float]:
-        """Return the settings of the sampler."""
         return {name: value for name, value in asdict(self).items() if name not in ("values", "stated")}
 
     def words(self) -> str:
-        """Return the values and the settings that differ from the default.
-
-        >>> Processing("processed_logprobs", temperature=0.7).words()
-        'processed_logprobs at temperature=0.7'
-        """
+        """Return the values and the settings that differ from the default."""
         default = Processing().settings()
         said = [f"{name}={value:g}" for name, value in self.settings().items() if value != default[name]]
         return f"{self.values} at {', '.join(said) or 'temperature=1'}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return asdict(self)
-
 
 def parse_processing(text: str | None, default: str) -> Processing:
-    """Return what ``VALUES[,setting=number]...`` says; without a text the values are ``default``.
-
-    >>> parse_processing("processed_logprobs,temperature=0.7", "raw_logprobs").temperature
-    0.7
-    """
+    """Return what ``VALUES[,setting=number]...`` says; without a text the values are ``default``."""
     if text is None:
         return Processing(default, stated=False)
     values, *settings = (part.strip() for part in text.split(","))
@@ -105,7 +86,6 @@ def _number(name: str, text: str) -> float:
 
 
 def refuse_mixed(draft: Processing, target: Processing) -> None:
-    """Refuse two models whose values were processed differently."""
     if draft.raw != target.raw or draft.settings() != target.settings():
         raise UserError(
             f"The draft model's values are {draft.words()}, the target model's {target.words()}; q and p must be "
@@ -115,7 +95,6 @@ def refuse_mixed(draft: Processing, target: Processing) -> None:
 
 
 def processing_note(draft: Processing, target: Processing) -> str:
-    """Return the sentence for the report."""
     both = draft.words() if draft.values == target.values else f"{draft.words()} and {target.words()}"
     said = "as stated" if draft.stated and target.stated else "the default, since nothing else was stated"
     return f"Values: {both} ({said})."

@@ -20,10 +20,7 @@ BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt with its id, its source, and its reference answer, if it has one.
-
-    A conversation has ``messages``, each a role and a content, and these as its text.
-    """
+    """One prompt with its id, its source, and its reference answer, if it has one."""
 
     id: str
     text: str
@@ -32,7 +29,6 @@ class Prompt:
     messages: tuple[tuple[str, str], ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the prompt as plain values; without ``messages`` if it has none."""
         values = asdict(self)
         return values if self.messages else {name: value for name, value in values.items() if name != "messages"}
 
@@ -43,30 +39,6 @@ def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
 
 
 def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
-    """Read prompts from a file.
-
-    Parameters
-    ----------
-    path : str or Path
-        ``.jsonl`` or ``.jsonl.gz``: one JSON object per line with the field ``prompt`` and optionally ``id``,
-        ``source`` and ``reference``. In place of ``prompt`` there may be ``messages``, a conversation: a list of
-        objects with ``role`` and ``content``, the last of which is not the assistant's. ``.txt``: one prompt per line.
-        UTF-8, with or without a byte-order mark.
-    limit : int, optional
-        Read at most this number of prompts, from the start of the file; at least 1.
-
-    Returns
-    -------
-    list of Prompt
-        In the order of the file.
-
-    Raises
-    ------
-    UserError
-        Missing file, unknown extension, not UTF-8, empty file, a line that is not JSON or longer than ``LONGEST_LINE``
-        (2²² characters), a missing or empty prompt, messages that are no conversation, an unpaired surrogate, a
-        duplicate id, or ``limit`` below 1.
-    """
     path = Path(path)
     if limit is not None and limit < 1:
         raise UserError(f"The limit of prompts is {limit}; it must be at least 1.")
@@ -106,7 +78,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _prompt(path: Path, number: int, line: str) -> Prompt:
-    """Parse one line as a prompt, or raise a UserError with the file and the line number."""
     where = f"{path}, line {number}"
     if path.suffix == ".txt":
         row: object = {"prompt": line}
@@ -137,7 +108,6 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
 
 
 def _messages(where: str, found: object) -> tuple[tuple[str, str], ...]:
-    """Return the roles and contents of a conversation that the assistant is to answer."""
     like = 'write "messages": [{"role": "user", "content": "..."}]'
     if not isinstance(found, list) or not found:
         raise UserError(f"{where}: the messages are no list of messages; {like}.")
@@ -152,7 +122,6 @@ def _messages(where: str, found: object) -> tuple[tuple[str, str], ...]:
 
 
 def _refuse_surrogate(where: str, what: str, value: str) -> None:
-    """Refuse an unpaired surrogate: JSON can encode it, but UTF-8, and so a trace file, cannot."""
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -1,12 +1,7 @@
 """Record assisted generation in transformers: both models' distributions and the accepted drafts of every round.
 
-    from validation.collection.recorder import record_assisted
-
-    with record_assisted(target, "runs/mine/trace") as recorder:
-        target.generate(**inputs, assistant_model=draft, do_sample=True)
-
-The recorder copies what ``generate`` computes and changes nothing, so a seed gives the same text with and without it.
-Rows are written while ``generate`` runs, so memory does not grow with their number.
+``with record_assisted(target, "runs/mine/trace") as recorder: target.generate(**inputs, assistant_model=draft)`` copies
+what ``generate`` computes and changes nothing, so a seed gives the same text with and without it.
 """
 
 from __future__ import annotations
@@ -45,11 +40,9 @@ class Recorder:
     settings: list[dict[str, Any]] = field(default_factory=list)
     """How each text was generated: the candidate generator, do_sample, temperature, top_k, top_p and min_p."""
     pair: tuple[str, str] = ("assistant", "target")
-    trace: Trace | None = None
-    """The rows, once the ``with`` block has ended."""
+    trace: Trace | None = None  # the rows, once the ``with`` block has ended
 
     def acceptance(self) -> list[AcceptanceRecord]:
-        """Return the accepted drafts, one record for each text."""
         return [
             AcceptanceRecord(
                 engine="transformers",
@@ -70,28 +63,7 @@ class Recorder:
 
 @contextmanager
 def record_assisted(target: Any, path: str | Path | None = None, *, fresh: bool = False) -> Iterator[Recorder]:
-    """Record every round of a model's assisted generation while the ``with`` block runs.
-
-    Each emitted token has a row in the trace. The exception is the last token of a round whose drafts were all
-    accepted: there the assistant computed no scores. Temperature, top-k and top-p are already applied; the manifest
-    records this. If the block ends with an error, the trace keeps the rounds before it.
-
-    Parameters
-    ----------
-    target : transformers.PreTrainedModel
-        The model whose ``generate`` is called, with ``assistant_model`` or ``prompt_lookup_num_tokens``.
-    path : str or Path, optional
-        The folder of a trace, to which all rows are written for which both models' scores are known. Without it only
-        the accepted drafts are recorded.
-    fresh : bool
-        Delete the trace at ``path`` first.
-
-    Raises
-    ------
-    UserError
-        With ``path``, from ``generate``: the assistant gives no scores, a text is generated with other settings than
-        the first, or a trace lies at ``path``. At the end of the block: no row was recorded.
-    """
+    """Record every round of a model's assisted generation while the ``with`` block runs."""
     recorder = Recorder()
     store = None if path is None else _Store(recorder, path, fresh)
     make = target._get_candidate_generator
@@ -126,8 +98,6 @@ def record_assisted(target: Any, path: str | Path | None = None, *, fresh: bool 
 
 
 class _Store:
-    """Writes the rows of rounds to a trace, which the first row opens."""
-
     def __init__(self, recorder: Recorder, path: str | Path, fresh: bool) -> None:
         self.recorder, self.path, self.fresh = recorder, path, fresh
         self.writer: TraceWriter | None = None
@@ -155,7 +125,6 @@ class _Store:
         )
 
     def close(self) -> bool:
-        """Finish the trace and return whether there is one."""
         if self.writer is None:
             return False
         self.writer.__exit__(None, None, None)
@@ -173,7 +142,6 @@ class _Store:
 
 
 def _settings(generator: Any, config: Any) -> dict[str, Any]:
-    """Return what decides the distributions of a text; without sampling nothing but the models does."""
     sampled = bool(getattr(config, "do_sample", False))
     names = ("temperature", "top_k", "top_p", "min_p") if sampled else ()
     drawn = sampled and getattr(generator, "assistant_model", None) is not None

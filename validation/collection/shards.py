@@ -1,16 +1,8 @@
 """Collect one shard of a trace: every N-th batch, in a store of its own.
 
-The unit is the batch, not the prompt: the random numbers of a batch come from its own seed, and which sequences are
-padded and scored together decides how logits are rounded. A batch has the same prompts whoever collects it. So shard i
-of N takes the batches i − 1, i − 1 + N, i − 1 + 2N and so on, and :mod:`validation.collection.merge` puts the batches
-of all shards in order.
-
-A shard is a folder:
-
-==========  ==========================================================================================
-shard.json  number, settings, models, prompts and machines, with a checksum
-rows/       a trace that is never finished, so that the shard can be continued
-==========  ==========================================================================================
+A batch has its own seed and the same prompts whoever collects it, so :mod:`validation.collection.merge` can put the
+batches of all shards in order. A shard is a folder with ``shard.json`` (settings, prompts) and ``rows``, a
+trace that is never finished, so that the shard can be continued.
 """
 
 from __future__ import annotations
@@ -53,11 +45,7 @@ class ShardNumber:
         return f"{self.number}/{self.of}"
 
     def own(self, batches: int) -> int:
-        """Return how many of the first ``batches`` batches belong to this shard.
-
-        >>> [ShardNumber(number, 3).own(7) for number in (1, 2, 3)]
-        [3, 2, 2]
-        """
+        """Return how many of the first ``batches`` batches belong to this shard."""
         return len(range(self.number - 1, batches, self.of))
 
 
@@ -69,7 +57,6 @@ class Shard:
     place: ShardNumber
     settings: dict[str, Any]  # those of :func:`validation.collection.collect.settings_of`
     about: dict[str, Any]  # ``pair``, ``notes`` and ``prompts``, as plain values
-    machines: list[dict[str, Any]]  # where it was collected: device, threads and versions
     rows: Trace | None  # None if nothing is stored
     ends: list[int]  # the row after each of its batches
     state: dict[str, Any]  # texts and seconds
@@ -81,7 +68,6 @@ class Shard:
 
 
 def shard_number(text: str) -> ShardNumber:
-    """Read a shard's number as ``I/N``."""
     first, slash, second = text.partition("/")
     if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
         raise UserError(f"The shard is {text!r}; give I/N with I from 1 to N, for example 2/3.")
@@ -106,31 +92,6 @@ def collect_shard(
     command: str | None = None,
     fresh: bool = False,
 ) -> list[int]:
-    """Collect the batches of one shard, and return the positions of each.
-
-    Parameters
-    ----------
-    prompts : sequence of Prompt
-        All prompts, the same for every shard.
-    settings, encoded
-        From :func:`validation.collection.collect.settings_of`.
-    folder : str or Path
-        The folder of the shard. What is stored there is not collected again.
-    go_on : callable
-        Decides before each batch whether it is collected.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``, in positions of this shard (in batches when ``positions`` is None).
-    command : str, optional
-        The command line to record.
-    fresh : bool
-        Delete what is stored first.
-
-    Raises
-    ------
-    UserError
-        Another shard, or a shard of other settings, lies at ``folder``; or as
-        :func:`validation.collection.collect.collect`.
-    """
     folder, report = Path(folder), progress or (lambda done, total, text: None)
     positions, new_tokens = settings["positions"], settings["new_tokens"]
     _refuse_foreign(folder)
@@ -139,7 +100,7 @@ def collect_shard(
     every = place.own(-(-len(prompts) // settings["batch"]))  # its batches, if each prompt is used once
     with TraceWriter(folder / ROWS, pair.vocabulary, settings=own, fresh=fresh, finish=False) as writer:
         check_disk_space(folder, max(0, share // place.of - writer.positions), pair.vocabulary)
-        _describe(folder, pair, prompts, settings, place, command, keep=bool(writer.positions))
+        _describe(folder, pair, prompts, settings, place, command)
         state = BEGINNING | writer.state
         counts = read_shard(folder).counts
         for one in own_batches(len(prompts), settings, place):
@@ -169,7 +130,6 @@ def its_share(settings: Mapping[str, Any], place: ShardNumber, batches: int | No
 
 
 def own_batches(count: int, settings: Mapping[str, Any], place: ShardNumber) -> Iterator[Batch]:
-    """Yield the batches of a shard; ``count`` is the number of prompts."""
     return islice(batches_of(count, settings), place.number - 1, None, place.of)
 
 
@@ -186,7 +146,7 @@ def read_shard(folder: str | Path) -> Shard:
     if (found.get("format"), found.get("version")) != (FORMAT, VERSION):
         raise UserError(f"{folder / FILE} is not that of a shard that this program knows; check the path.")
     place = ShardNumber(found["shard"], found["shards"])
-    shard = Shard(folder, place, found["settings"], found["about"], found["machines"], None, [], dict(BEGINNING))
+    shard = Shard(folder, place, found["settings"], found["about"], None, [], dict(BEGINNING))
     if not has_begun(folder / ROWS):
         return shard
     committed = read_committed(folder / ROWS)
@@ -228,7 +188,6 @@ def _batch_ends(shard: Shard, rows: Trace) -> list[int]:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds something other than a shard."""
     try:
         inside = {file.name for file in folder.iterdir()}
     except FileNotFoundError:
@@ -245,30 +204,8 @@ def _describe(
     settings: Mapping[str, Any],
     place: ShardNumber,
     command: str | None,
-    *,
-    keep: bool,
 ) -> None:
-    """Write ``shard.json``; ``keep`` the machines of earlier runs, because they wrote some of the rows."""
-    machines = []
-    if keep:
-        with contextlib.suppress(FileNotFoundError):
-            machines = read_sealed(folder / FILE)["machines"]
-    if (here := machine(pair)) not in machines:
-        machines.append(here)
     about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [prompt.plain() for prompt in prompts]}
     content = {"format": FORMAT, "version": VERSION, "shard": place.number, "shards": place.of}
-    content |= {"settings": dict(settings), "about": about, "machines": machines, "command": command}
+    content |= {"settings": dict(settings), "about": about, "command": command}
     write_sealed(folder / FILE, content)
-
-
-def machine(pair: Pair) -> dict[str, Any]:
-    """Return what decides how logits are rounded, besides the models: processor, threads and versions."""
-    import torch
-    import transformers
-
-    if pair.device.type == "cuda":
-        name = torch.cuda.get_device_name(pair.device)
-    else:
-        name = f"{pair.device.type} {torch.backends.cpu.get_cpu_capability()}"
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    return {"device": name, "threads": torch.get_num_threads()} | versions

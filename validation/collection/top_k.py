@@ -1,9 +1,7 @@
 """Read lists of the most probable tokens of two models, text by text, in constant memory.
 
-A source is a file of an engine's answers (:mod:`validation.collection.answers`) or a folder of DistillKit
-(:mod:`validation.collection.distillkit`). It yields its texts one after the other. Two sources form a pair if they have
-the same texts, token for token. The first pass over a pair checks it and finds the length of the lists; a second pass
-gives blocks of rows.
+Two sources form a pair if they have the same texts, token for token. The first pass over a pair checks it and finds the
+length of the lists; a second pass gives blocks of rows.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from validation.collection.array_files import file_mark
 from validation.errors import UserError
 
 LARGEST_ID = 2**31 - 1
-MASS = 1e-4
-"""Tolerance for the mass of a list, as in :func:`hlmtheory.truncation.partial_distance`."""
+MASS = 1e-4  # tolerance for the mass of a list, as in :func:`hlmtheory.truncation.partial_distance`
 BLOCK_ENTRIES = 2**18  # of one model in memory at a time
 
 Progress = Callable[[int, int, str], None]
@@ -31,14 +28,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Largest error of a stored log-probability x, in nats: ``absolute`` + ``relative`` |x|.
-
-    Attributes
-    ----------
-    absolute, relative : float
-    floored : bool
-        The smallest value of a row stands for every smaller one.
-    """
+    """Largest error of a stored log-probability x, in nats: ``absolute`` + ``relative`` |x|."""
 
     absolute: float = 0.0
     relative: float = 0.0
@@ -51,25 +41,12 @@ class Rounding:
 
     @property
     def exact(self) -> bool:
-        """Return whether nothing was rounded."""
         return not (self.absolute or self.relative or self.floored)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedText:
-    """The most probable tokens at the n positions of one text, the most probable first.
-
-    Attributes
-    ----------
-    tokens, log_probabilities : array, shape (n, k)
-        k is the length of the shortest list of the text; log-probabilities are in nats.
-    text_tokens : int64 array, shape (n,)
-        The token of the text.
-    places : sequence of str
-        Where each position is in the file, for messages.
-    answer : int or None
-        Position at which the answer begins, after template and prompt; None for a chat that does not say it.
-    """
+    """The most probable tokens at the n positions of one text, the most probable first."""
 
     tokens: NDArray[np.int64]
     log_probabilities: NDArray[np.float64]
@@ -78,13 +55,7 @@ class ListedText:
     answer: int | None = 0
 
     def from_answer(self, after: tuple[int, ...]) -> ListedText:
-        """Return the positions of the answer alone; it begins after the last of some token ids, if they are given.
-
-        Raises
-        ------
-        UserError
-            The ids are not in the text, the start of a chat's answer is not known, or nothing comes after it.
-        """
+        """Return the positions of the answer alone; it begins after the last of some token ids, if they are given."""
         begin = self.answer
         if after:
             last = len(self.text_tokens) - len(after)
@@ -111,18 +82,7 @@ class ListedText:
 
 @dataclass(frozen=True, slots=True)
 class ListSource:
-    """A file or folder with lists of one model; ``texts()`` starts to read it from the beginning.
-
-    Attributes
-    ----------
-    path : Path
-    format : str
-    vocabulary : int or None
-        V, if the file holds it.
-    rounding : Rounding
-    normalised : bool
-        False for logits, which have no fixed sum.
-    """
+    """A file or folder with lists of one model; ``texts()`` starts to read it from the beginning."""
 
     path: Path
     format: str
@@ -133,25 +93,15 @@ class ListSource:
 
     @property
     def label(self) -> str:
-        """Return the name without folders."""
         return self.path.name
 
     def mark(self) -> str:
-        """Return a readable mark that changes when the file changes."""
         return file_mark(self.path, self.label)
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists of both models at n positions.
-
-    Attributes
-    ----------
-    draft_tokens, draft_log_probabilities : array, shape (n, j)
-    target_tokens, target_log_probabilities : array, shape (n, k)
-    vocabulary : int
-    draft_rounding, target_rounding : Rounding
-    """
+    """Lists of both models at n positions."""
 
     draft_tokens: NDArray[Any]
     draft_log_probabilities: NDArray[np.float64]
@@ -163,7 +113,6 @@ class Lists:
 
     @property
     def exact(self) -> bool:
-        """Return whether no value was rounded."""
         return self.draft_rounding.exact and self.target_rounding.exact
 
     def as_arguments(self, k: int | None = None) -> tuple[Any, Any, Any, Any, int]:
@@ -178,7 +127,6 @@ class Lists:
         )
 
     def boxes(self) -> PartialBoxes:
-        """Return the bounds of every probability."""
         error = self.target_rounding.of(self.target_log_probabilities)
         draft_error = self.draft_rounding.of(self.draft_log_probabilities)
         return partial_boxes(*self.as_arguments(), target_error=error, draft_error=draft_error)
@@ -186,14 +134,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class ListPair:
-    """Two sources with the same texts, after the first pass.
-
-    Attributes
-    ----------
-    draft, target : ListSource
-    vocabulary, rows, texts, draft_k, target_k : int
-        draft_k and target_k are the lengths of the shortest lists.
-    """
+    """Two sources with the same texts, after the first pass."""
 
     draft: ListSource
     target: ListSource
@@ -232,22 +173,6 @@ class ListPair:
 def pair_lists(
     draft: ListSource, target: ListSource, vocabulary: int | None, progress: Progress | None = None
 ) -> ListPair:
-    """Read both sources once, check them, and return the pair.
-
-    Parameters
-    ----------
-    draft, target : ListSource
-    vocabulary : int or None
-        V, the outputs of the models' head; None if the files hold it.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``; the total is not known.
-
-    Raises
-    ------
-    UserError
-        The texts differ, V is missing or disagrees, a token is outside the vocabulary, or a list cannot be the top k of
-        a distribution: its mass is above 1, or leaves more than the unlisted tokens can hold.
-    """
     size = _vocabulary(draft, target, vocabulary)
     rows = texts = 0
     ks = [LARGEST_ID, LARGEST_ID]
@@ -279,7 +204,6 @@ def _vocabulary(draft: ListSource, target: ListSource, given: int | None) -> int
 
 
 def _together(draft: ListSource, target: ListSource) -> Iterator[tuple[ListedText, ListedText]]:
-    """Yield the texts of both sources; refuse the first difference."""
     for number, (one, other) in enumerate(zip_longest(draft.texts(), target.texts())):
         if one is None or other is None:
             short, long = (draft, target) if one is None else (target, draft)
@@ -304,7 +228,6 @@ def _together(draft: ListSource, target: ListSource) -> Iterator[tuple[ListedTex
 
 
 def _refuse_no_top_k(text: ListedText, vocabulary: int, rounding: Rounding | None) -> None:
-    """Refuse the first position whose list cannot be the top k of a distribution; without rounding: of logits."""
     k = text.tokens.shape[1]
     if k > vocabulary:
         raise UserError(f"{text.places(0)} lists {k:,} tokens, but V = {vocabulary:,}; check --vocabulary.")

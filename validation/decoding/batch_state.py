@@ -1,11 +1,8 @@
 """The state of a batch of sequences: kept tokens, drafts in flight, and how far each model has read.
 
-Each sequence lies in a batch slot. All arrays have one entry for each slot::
-
-    tokens[slot]   prompt ... kept tokens ... drafts in flight ... filler
-                   0     prompt_end      kept_end         draft_end
-
-When a sequence is finished, its slot is closed and the last slots are copied into the free ones.
+All arrays have one entry for each batch slot. ``tokens[slot]`` holds the prompt up to ``prompt_end``, kept tokens up to
+``kept_end``, drafts in flight up to ``draft_end``, then filler. When a sequence is finished, its slot is closed and the
+last slots are copied into the free ones.
 """
 
 from __future__ import annotations
@@ -31,10 +28,8 @@ if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
 
 Array = NDArray[Any]
-DRAFT, TARGET = "draft", "target"
-"""The two models."""
-NOT_BEGUN = -1
-"""Value of the draft length for a round that has not begun."""
+DRAFT, TARGET = "draft", "target"  # the two models
+NOT_BEGUN = -1  # value of the draft length for a round that has not begun
 
 
 class DecodingError(UserError):
@@ -46,11 +41,7 @@ class DecodingError(UserError):
 
 
 class BatchState:
-    """The sequences of one batch, of which ``records`` holds one record each; ``model_class`` caches what models read.
-
-    ``times`` are those of :func:`validation.decoding.loop.decode`; with ``risk`` skipped drafts are kept until the
-    target model has read them; ``on_finished`` is called with each record when its sequence is finished.
-    """
+    """The sequences of one batch; with ``risk`` skipped drafts are kept until the target model has read them."""
 
     model_class: type[CachedModel] = CachedModel
     versioned_class: type[VersionedModel] = VersionedModel
@@ -67,7 +58,7 @@ class BatchState:
     ) -> None:
         self.session, self.method, self.records, self.risk = session, method, records, risk
         self.times = None if times is None else dict(zip((DRAFT, TARGET), times, strict=True))
-        self.clock, self.noise, self.on_finished = session.clock, session.noise, on_finished or (lambda record: None)
+        self.noise, self.on_finished = session.noise, on_finished or (lambda record: None)
         self.done: list[GenerationRecord] = []
         pair, count = session.pair, len(prompts)
         # tokens
@@ -87,8 +78,6 @@ class BatchState:
         self.seconds = {DRAFT: [0.0] * count, TARGET: [0.0] * count}
         self.passes = {DRAFT: [0] * count, TARGET: [0] * count}
         self.rate: list[float | None] = [None] * count  # of the uplink
-        # earlier rounds
-        self.elapsed = np.zeros(count)  # seconds
         self.unverified: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped: position, draft
         # the models and their caches
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
@@ -115,7 +104,6 @@ class BatchState:
         return np.asarray(left)
 
     def add_drafts(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Append one draft in flight to each of these sequences."""
         self.tokens[slots, self.draft_end[slots]] = tokens
         self.draft_end[slots] += 1
         for slot, draft in zip(slots.tolist(), drafts, strict=True):
@@ -141,22 +129,18 @@ class BatchState:
         self.finished[slots] = ended | (self.kept_end[slots] - self.prompt_end[slots] >= self.session.new_tokens)
 
     def is_end(self, tokens: Array) -> Array:
-        """Return which of these tokens (n,) are end-of-text tokens."""
         ends = self.session.pair.end_tokens
         return np.array([token in ends for token in tokens.tolist()], dtype=bool)
 
     def begin_rates(self, slots: Array) -> None:
-        """Begin a round of these slots on the link, and note its rates."""
         if (channel := self.session.channel) is None:
             return
         for slot in slots.tolist():
-            elapsed = float(self.elapsed[slot] + self.seconds[DRAFT][slot])
-            self.rate[slot] = channel.rate(int(self.sequences[slot]), elapsed)
+            self.rate[slot] = channel.rate(int(self.sequences[slot]))
 
     def time_messages(self, slots: Array, rounds: list[Round]) -> None:
-        """Write the link's seconds into the rounds of these slots."""
         if self.session.channel is not None:
-            self.session.channel.time(self.sequences[slots], rounds, self.elapsed[slots], self.method.real_bytes)
+            self.session.channel.time(self.sequences[slots], rounds, self.method.real_bytes)
 
     def close_rounds(self, slots: Array, rounds: list[Round]) -> None:
         """Time the rounds' messages, write the rounds into their records, and reset the slots for the next round."""
@@ -166,7 +150,6 @@ class BatchState:
             for model in (DRAFT, TARGET):
                 self.seconds[model][slot], self.passes[model][slot] = 0.0, 0
         self.time_messages(slots, rounds)
-        self.elapsed[slots] += [one.draft_s + one.target_s + one.link_s for one in rounds]
         self.skipped[slots], self.waiting[slots], self.draft_length[slots] = 0, False, NOT_BEGUN
 
     def close_slots(self, stay: Array) -> None:
@@ -176,7 +159,7 @@ class BatchState:
         slots[~stay[:count]] = count + np.flatnonzero(stay[count:])
         for name in (
             *("tokens", "sequences", "prompt_end", "kept_end", "draft_end"),
-            *("draft_length", "waiting", "finished", "skipped", "elapsed"),
+            *("draft_length", "waiting", "finished", "skipped"),
         ):
             setattr(self, name, getattr(self, name)[slots])
         columns: list[list[Any]] = [self.rate, self.in_flight, self.unverified]
@@ -187,7 +170,6 @@ class BatchState:
                 model.keep(slots)
 
     def read_prompts(self, which: str) -> None:
-        """Let a model read the prompts without their last tokens."""
         model = self.models[which]
         if model is None or not len(self.sequences) or self.prompt_end.max() < 2:
             return
@@ -198,12 +180,10 @@ class BatchState:
     def count_prefill(self, began: float) -> None:
         """Divide the time since then among the sequences, as that of reading their prompts."""
         spent = time.perf_counter() - began
-        self.clock.prefill += spent
         for sequence in self.sequences:
             self.records[sequence].prefill_s += spent / len(self.sequences)
 
     def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
-        """Let a model read the new tokens of these slots, and return its last rows of logits, in parts."""
         model = self.models[which]
         assert model is not None
         until = model.cached.copy()
@@ -216,7 +196,6 @@ class BatchState:
 
     def count_pass(self, which: str, slots: Array, seconds: float) -> None:
         """Divide the time of a model's pass evenly among these slots; a given time counts for each."""
-        setattr(self.clock, which, getattr(self.clock, which) + seconds)
         share = seconds / len(slots) if self.times is None else self.times[which]
         for slot in slots.tolist():
             self.seconds[which][slot] += share

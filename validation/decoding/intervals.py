@@ -28,11 +28,7 @@ class IntervalEstimate:
 
 
 def draw_texts(texts: int, resamples: int, seed: int) -> Array:
-    """Return sets of texts drawn with replacement, int array (resamples, texts): the same for every method.
-
-    >>> draw_texts(3, 2, seed=1).tolist()
-    [[1, 1, 2], [2, 0, 0]]
-    """
+    """Return sets of texts drawn with replacement, int array (resamples, texts): the same for every method."""
     return np.asarray(np.random.default_rng(seed).integers(0, texts, (resamples, texts)))
 
 
@@ -44,14 +40,7 @@ def ratio(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> IntervalEstimate:
-    """Return Σ above/Σ below over texts, with the interval that the metrics use; it is a mean if ``below`` is 1.
-
-    The arrays (texts,) are in the order of the prompts' ids, so that the draws are those of
-    :func:`validation.decoding.metrics.summarize`, which has the same settings.
-
-    >>> ratio(np.array([1.0, 3.0]), np.array([2.0, 2.0])).value
-    1.0
-    """
+    """Return Σ above/Σ below over texts, with the interval that the metrics use; it is a mean if ``below`` is 1."""
     check_settings(confidence, resamples)
     if not len(above):
         raise UserError("There are no texts to take a mean of; give at least one row.")
@@ -72,7 +61,6 @@ def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
 
 
 def check_settings(confidence: float, resamples: int) -> None:
-    """Raise if the confidence is outside (0, 1) or the number of sets is below 1."""
     if not 0 < confidence < 1:
         raise UserError(f"The confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
     if resamples < 1:

@@ -1,12 +1,8 @@
 """A causal model that reads several sequences of different lengths together, and can roll tokens back.
 
-Each sequence has a batch slot. The key and the value of its i-th token lie at position i of that slot. Three rules:
-
-- *Filler.* All slots read equally many tokens. A slot with fewer new tokens than another reads filler after them. A
-  query sees only the positions up to its own, so no token of the sequence sees the filler behind it. The next tokens of
-  the sequence overwrite the filler.
-- *Roll back.* To take back a rejected token, only ``cached`` is lowered. The positions after it then hold filler.
-- *Close.* When a sequence is finished, the last slots are copied into the free ones (:meth:`CachedModel.keep`).
+All slots read equally many tokens; one with fewer new tokens reads filler after them, which no query sees and the next
+tokens overwrite. To take back a rejected token, only ``cached`` is lowered. When a sequence is finished, the last slots
+are copied into the free ones (:meth:`CachedModel.keep`).
 """
 
 from __future__ import annotations
@@ -33,10 +29,7 @@ COUNTS_BACK = ("gpt_neo",)
 
 
 class KeyValueCache:
-    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``.
-
-    ``at_layer`` is called in each layer of a pass. If it raises, the pass ends; nothing that was stored is lost.
-    """
+    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``."""
 
     is_compileable = False
 
@@ -48,17 +41,7 @@ class KeyValueCache:
         self.prepare(np.zeros((0, 0), dtype=np.int64), 0, None)
 
     def prepare(self, positions: Array, seen: int, shifted: Array | None) -> None:
-        """Set where the next pass stores its keys and values, and which positions it sees.
-
-        Parameters
-        ----------
-        positions : int array, shape (slots, m)
-            Positions of the new tokens.
-        seen : int
-            Number of positions that a query may see.
-        shifted : int array, shape (slots, seen), optional
-            For each seen position, the stored position that it shows; given if slots are shifted to end together.
-        """
+        """Set where the next pass stores its keys and values, and which positions it sees."""
         self._positions, self._seen, self._shifted = positions, seen, shifted
         self._indices.clear()
         # one slot whose new tokens follow each other is a slice, which is stored faster than by indices
@@ -104,7 +87,6 @@ class KeyValueCache:
             stored[slot, :, first : first + len(offsets)] = stored[slot][:, [first + one for one in offsets]]
 
     def part(self, slots: Array) -> KeyValueCache:
-        """Return a copy of these slots."""
         import torch
 
         some = KeyValueCache(self.capacity)
@@ -114,7 +96,6 @@ class KeyValueCache:
         return some
 
     def _indices_on(self, device: torch.device) -> Any:
-        """Return slots, positions and shifts of the next pass, on the device of a layer."""
         import torch
 
         if device not in self._indices:
@@ -125,17 +106,13 @@ class KeyValueCache:
 
 
 class JointCache(KeyValueCache):
-    """The caches of several texts for one pass: slot i is the only slot of cache i, of a capacity of its own.
-
-    Filler beyond a cache's capacity goes to its last position, which must be kept free for it.
-    """
+    """The caches of several texts for one pass: slot i is the only slot of cache i, of a capacity of its own."""
 
     def __init__(self, caches: Sequence[KeyValueCache]) -> None:
         self._caches = list(caches)
         super().__init__(max(cache.capacity for cache in caches))
 
     def prepare(self, positions: Array, seen: int, shifted: Array | None) -> None:
-        """Set where each cache stores the new tokens, as :meth:`KeyValueCache.prepare`."""
         super().prepare(positions, seen, shifted)
         for i, cache in enumerate(self._caches if len(positions) else ()):
             last = cache.capacity - 1
@@ -156,28 +133,7 @@ class JointCache(KeyValueCache):
 
 
 class CachedModel:
-    """One model, the sequences that it reads, and its cache.
-
-    Parameters
-    ----------
-    model : transformers causal language model
-    vocabulary : int
-        Number of logits to keep; any beyond it are cut off.
-    device : torch.device
-    slots : int
-        Number of sequences in a batch.
-    capacity : int
-        Maximum number of positions of a slot, filler included.
-    context : int
-        Number of positions that the model supports; filler beyond them gets the last one.
-
-    Attributes
-    ----------
-    cached : int array, shape (slots,)
-        Tokens of each sequence that the model has read; lower it to take tokens back.
-    seconds : float
-        Seconds of the last forward pass.
-    """
+    """One model, the sequences that it reads, and its cache."""
 
     def __init__(
         self, model: Any, vocabulary: int, device: torch.device, slots: int, capacity: int, context: int
@@ -198,24 +154,7 @@ class CachedModel:
         self._in_numpy = device.type == "cpu" and dtype in (torch.float32, torch.float64, torch.float16)
 
     def read(self, tokens: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
-        """Read each slot's tokens from ``cached`` up to ``until``, and return each slot's last rows of logits.
-
-        Parameters
-        ----------
-        tokens : int64 array, shape (slots, capacity)
-        until : int64 array, shape (slots,)
-            A slot whose ``until`` is not above its ``cached`` only reads filler, and its logits have no meaning.
-        rows : int or int64 array, shape (n,)
-            Number of rows per slot; a slot with fewer new tokens gives fewer.
-        only : int64 array, shape (n,), optional
-            The slots whose rows are wanted; all slots if not given.
-
-        Returns
-        -------
-        list of tensor, shapes (k, V)
-            The rows of all slots, one slot after another, in parts that avoid copies where possible. The last row of
-            each slot predicts the token after the last one read.
-        """
+        """Read each slot's tokens from ``cached`` up to ``until``, and return each slot's last rows of logits."""
         # positions of the new tokens: every slot gets the same number, filled up with filler
         reached = np.maximum(until, self.cached)
         fresh, longest = (reached - self.cached).tolist(), max(self.cached.tolist())
@@ -251,7 +190,6 @@ class CachedModel:
             )
 
     def _forward(self, tokens: Array, positions: Array, seen: int, offset: Array | None, keep: int) -> torch.Tensor:
-        """Run the model on the tokens at these positions, timed, and return its last ``keep`` logits of each slot."""
         import torch
 
         every = np.arange(len(positions))[:, None]
@@ -277,7 +215,6 @@ class CachedModel:
         self.cached = self.cached[slots]
 
     def part(self, slots: Array) -> CachedModel:
-        """Return a copy of these slots, which can read on alone."""
         some = copy(self)
         some.cached, some._cache = self.cached[slots], self._cache.part(slots)
         return some
@@ -289,10 +226,6 @@ class CachedModel:
         return other
 
     def _masks(self, positions: Array, seen: int, offset: Array | None) -> Any:
-        """Return additive attention masks: which positions each new token sees, by kind of layer if needed.
-
-        ``positions`` (slots, m) are those of the new tokens. ``offset`` (slots, 1), if given, shifts each slot.
-        """
         own = positions if offset is None else positions + offset
 
         def make(window: int | None) -> torch.Tensor:
@@ -302,10 +235,6 @@ class CachedModel:
         return self._for_layers(make)
 
     def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
-        """Return masks (slots, 1, m, seen): a token at position i sees positions i + ``first`` to i + ``last`` - 1.
-
-        Each mask is a slice of one long row. On the CPU numpy slices it if it has the dtype, since its calls cost less.
-        """
         import torch
 
         if (first, last) not in self._bands:
@@ -315,6 +244,73 @@ class CachedModel:
             self._bands[first, last] = rows.numpy() if self._in_numpy else rows
         start, rows = self._reach - own[:, None], self._bands[first, last][:, :seen]
         return torch.from_numpy(rows[start]) if self._in_numpy else rows[torch.from_numpy(start).to(self.device)]
+
+
+class TreeModel(CachedModel):
+    """A model that reads trees of tokens in one pass and keeps a path of each; ``stored`` (slots,) counts tree tokens.
+
+    They lie behind the kept tokens, and a mask shows each node its ancestors only.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        if self._shifts or not isinstance(self._for_layers(lambda window: window), type(None)):
+            raise UserError("A tree of drafts needs a model with full attention; this one has a sliding window.")
+        self.stored = np.zeros_like(self.cached)
+
+    def read_nodes(
+        self,
+        tokens: Sequence[Array],
+        offsets: Sequence[Array],
+        sees: Sequence[Array],
+        *,
+        features: bool = False,
+        inputs: dict[str, Any] | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Read new nodes of each slot's tree in one pass."""
+        import torch
+
+        counts = np.array([len(one) for one in tokens])
+        width, starts = max(int(counts.max()), 1), self.cached + self.stored
+        capacity = self._cache.capacity
+        seen = min(int(starts.max()) + width, capacity)
+        ids = np.zeros((len(counts), width), dtype=np.int64)
+        where, visible = np.zeros_like(ids), np.zeros((len(counts), width, seen), dtype=bool)
+        for slot, count in enumerate(counts.tolist()):
+            first, start = int(self.cached[slot]), int(starts[slot])
+            ids[slot, :count], where[slot, :count] = tokens[slot], first + offsets[slot]
+            visible[slot, :count, :first] = True
+            visible[slot, :count, first : start + count] = sees[slot]
+            visible[slot, count:, 0] = True  # filler
+        positions = np.minimum(starts[:, None] + np.arange(width), capacity - 1)
+        self._cache.prepare(positions, seen, None)
+        mask = torch.zeros(visible.shape, dtype=self._dtype, device=self.device)
+        mask.masked_fill_(torch.from_numpy(~visible).to(self.device), self._hidden)
+        place = torch.from_numpy(np.minimum(where, self.context - 1)).to(self.device)
+        options: dict[str, Any] = {"attention_mask": mask[:, None], "position_ids": place}
+        options |= inputs or {}
+        if features:
+            options["output_hidden_states"] = True
+        wait_for(self.device)
+        began = time.perf_counter()
+        made = self.model(torch.from_numpy(ids).to(self.device), past_key_values=self._cache, use_cache=True, **options)
+        wait_for(self.device)
+        self.seconds = time.perf_counter() - began
+        self.stored = self.stored + counts
+        return made.logits[..., : self.vocabulary], made.hidden_states[-1] if features else None
+
+    def commit(self, slot: int, nodes: Sequence[int]) -> None:
+        """Keep these nodes of a slot's tree, a path in order, as cached tokens, and drop the others."""
+        self._cache.move(slot, int(self.cached[slot]), nodes)
+        self.cached[slot] += len(nodes)
+        self.stored[slot] = 0
+
+    def drop(self) -> None:
+        self.stored[:] = 0
+
+    def keep(self, slots: Array) -> None:
+        super().keep(slots)
+        self.stored = np.zeros_like(self.cached)
 
 
 def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Tensor]:

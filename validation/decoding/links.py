@@ -1,7 +1,6 @@
 """The radio link of a run: transmission times of each round's messages, by the models of :mod:`hlmtheory.channel`.
 
-A link is opened for a batch. Each sequence then has its own clock and its own fading, drawn from its own random
-numbers. One fading block lasts one round.
+Each sequence has its own fading, drawn from its own random numbers. One fading block lasts one round.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import GilbertElliott, Rician, TraceLink, shannon_latency
+from hlmtheory.channel import Rician, shannon_latency
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round
 
@@ -34,30 +33,6 @@ class Way:
         return np.where(used, 2.0 * self.propagation_s + down_bits / self.down_bps, 0.0)
 
 
-class Channel:
-    """A link, opened for a batch of sequences."""
-
-    way: Way
-
-    def rate(self, sequence: int, elapsed_s: float) -> float:
-        """Begin a round of a sequence, and return its uplink rate in bit/s."""
-        raise NotImplementedError
-
-    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
-        """Return the seconds that the uplink sends these messages, without propagation."""
-        raise NotImplementedError
-
-    def time(self, sequences: Array, rounds: Sequence[Round], elapsed_s: Array, real_bytes: bool) -> Array:
-        """Write the seconds of messages into a round of each sequence, and return when it ends, in seconds."""
-        up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in rounds])
-        down = np.array([8.0 * one.down_bytes for one in rounds])
-        sent = elapsed_s + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
-        seconds = self.transmission(sequences, up, sent) + self.way.extra(up, down)
-        for one, value in zip(rounds, seconds.tolist(), strict=True):
-            one.link_s = value
-        return np.asarray(elapsed_s + [one.draft_s + one.target_s + one.link_s for one in rounds])
-
-
 @dataclass(frozen=True, slots=True)
 class FadingLink:
     """Block fading: one SNR a round (a ratio, not dB; a number if it is constant), and B/(W log₂(1 + S)) seconds."""
@@ -68,37 +43,19 @@ class FadingLink:
     way: Way = Way()
 
     def open(self, noise: Noise) -> Channel:
-        """Open the link for the sequences of ``noise``."""
-        return _Fading(self, noise)
+        return Channel(self, noise)
 
 
-@dataclass(frozen=True, slots=True)
-class TracedLink:
-    """A link whose rate changes over time: a measured trace, or a two-state Markov chain drawn for each sequence.
+class Channel:
+    """A link, opened for a batch of sequences."""
 
-    After ``slots`` slots of a Markov chain the rates repeat.
-    """
-
-    name: str
-    source: TraceLink | GilbertElliott
-    way: Way = Way()
-    slots: int = 4096
-
-    def open(self, noise: Noise) -> Channel:
-        """Open the link for the sequences of ``noise``."""
-        return _Traced(self, noise)
-
-
-Link = FadingLink | TracedLink
-
-
-class _Fading(Channel):
     def __init__(self, link: FadingLink, noise: Noise) -> None:
         self._link, self._noise, self.way = link, noise, link.way
         self._snr = np.zeros(len(noise.names))
         self._blocks: dict[int, list[float]] = {}
 
-    def rate(self, sequence: int, elapsed_s: float) -> float:
+    def rate(self, sequence: int) -> float:
+        """Begin a round of a sequence, and return its uplink rate in bit/s."""
         fading = self._link.fading
         if isinstance(fading, Rician):
             blocks = self._blocks.setdefault(sequence, [])
@@ -109,36 +66,18 @@ class _Fading(Channel):
             self._snr[sequence] = fading
         return float(self._link.bandwidth_hz * np.log1p(self._snr[sequence]) / np.log(2.0))
 
-    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
+    def transmission(self, sequences: Array, up_bits: Array) -> Array:
+        """Return the seconds that the uplink sends these messages, without propagation."""
         sent = up_bits > 0
         up = np.zeros(len(sequences))
         if sent.any():
             up[sent] = shannon_latency(up_bits[sent], self._link.bandwidth_hz, self._snr[sequences[sent]])
         return up
 
-
-class _Traced(Channel):
-    def __init__(self, link: TracedLink, noise: Noise) -> None:
-        self._link, self._noise, self.way = link, noise, link.way
-        self._traces: dict[int, TraceLink] = {}
-
-    def rate(self, sequence: int, elapsed_s: float) -> float:
-        trace = self._trace(sequence)
-        times = np.asarray(trace.time_s, dtype=np.float64)
-        now = np.mod(elapsed_s, trace.period_s()) + times[0]
-        return float(np.asarray(trace.throughput_bps)[np.searchsorted(times, now, side="right") - 1])
-
-    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
-        up = np.zeros(len(sequences))
-        for i in np.flatnonzero(up_bits > 0):
-            up[i] = float(self._trace(int(sequences[i])).transfer_time(up_bits[i], elapsed_s[i]))
-        return up
-
-    def _trace(self, sequence: int) -> TraceLink:
-        if isinstance(self._link.source, TraceLink):
-            return self._link.source
-        if sequence not in self._traces:
-            chain = self._link.source
-            rates = chain.sample(self._noise.link(sequence), self._link.slots)
-            self._traces[sequence] = TraceLink(np.arange(len(rates)) * float(chain.slot_s), rates)
-        return self._traces[sequence]
+    def time(self, sequences: Array, rounds: Sequence[Round], real_bytes: bool) -> None:
+        """Write the seconds of messages into a round of each sequence."""
+        up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in rounds])
+        down = np.array([8.0 * one.down_bytes for one in rounds])
+        seconds = self.transmission(sequences, up) + self.way.extra(up, down)
+        for one, value in zip(rounds, seconds.tolist(), strict=True):
+            one.link_s = value

@@ -1,12 +1,8 @@
 """The generation loop, one for all decoding methods: draft, send, verify, replace, roll back.
 
-A method (:mod:`validation.decoding.methods`) makes the decisions. The loop runs the models, keeps the sequences and
-their caches (:mod:`validation.decoding.batch_state`), draws with the numbers of
-:mod:`validation.decoding.random_streams`, asks the link how long a message takes, and writes a record
-(:mod:`validation.decoding.records`).
-
-The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers. So a batch
-changes a sequence only by the rounding of the models' matrix products.
+A method makes the decisions; the loop runs the models, keeps the sequences and their caches, draws, asks the link how
+long a message takes, and writes a record. The sequences of a batch are independent, each with its own random numbers,
+so a batch changes a sequence only by the rounding of the models' matrix products.
 """
 
 from __future__ import annotations
@@ -14,19 +10,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
-from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
+from validation.decoding.session import Draft, Message, Outcome, Session, Step
 from validation.decoding.streamed import stream
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import BrokenLogitsError, DraftTree, TreeOutcome, TreeRequest
 from validation.decoding.verification import VerifiedDrafts, raced_skip_risk, skip_risk, step_risks, verify
 from validation.errors import UserError
@@ -36,15 +32,14 @@ if TYPE_CHECKING:
     import torch
 
     from validation.collection.prompts import Prompt
-    from validation.decoding.links import Channel, Link
+    from validation.decoding.links import Channel, FadingLink
     from validation.decoding.methods.base import Method
     from validation.decoding.methods.trees import TreeMethod
     from validation.models.pair import Pair
 
 Array = NDArray[Any]
 DEFAULT_NEW_TOKENS, DEFAULT_BATCH, DEFAULT_SEED = 160, 16, 1
-PAPER_TIMES = (0.0256, 0.1046)
-"""Seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V."""
+PAPER_TIMES = (0.0256, 0.1046)  # seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V
 
 
 def decode(
@@ -52,7 +47,7 @@ def decode(
     prompts: Sequence[Prompt],
     method: Method,
     *,
-    link: Link | None = None,
+    link: FadingLink | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
     new_tokens: int = DEFAULT_NEW_TOKENS,
@@ -62,40 +57,13 @@ def decode(
     risk: bool = False,
     noise: Callable[[int, Sequence[str], int], Noise] = Noise,
     on_finished: Callable[[GenerationRecord], None] | None = None,
-    clock: Clock | None = None,
 ) -> list[GenerationRecord]:
     """Continue prompts by a decoding method, and return one record for each, in their order.
 
-    Parameters
-    ----------
-    link : Link, optional
-        Gives the time of each message; without a link, messages take no time.
-    temperature, top_p : float
-        Of both models' distributions. Temperature 0 is greedy.
-    new_tokens : int
-        r_max, the maximum number of new tokens, 0 or more. A sequence also ends at an end-of-text token, which is kept.
-    batch : int
-        Number of sequences in a batch.
-    seed : int
-        The seed and a prompt's id determine the sequence, for any other prompts in the batch.
-    times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model, such as ``PAPER_TIMES``; measured otherwise.
-    risk : bool
-        Also compute ``mismatch``, ``risk`` and ``skip_risk``. No method needs them, and their time is not counted. They
-        are not defined for trees of drafts.
-    noise : callable
-        Makes the random numbers of a batch from seed, prompts' ids and ``new_tokens``.
-    on_finished : callable, optional
-        Called with each record as soon as its sequence is finished.
-    clock : Clock, optional
-        The times of this run are added to this clock.
-
-    Raises
-    ------
-    UserError
-        If a setting is out of range, there are no prompts, a prompt is empty, or it does not fit the context.
-    DecodingError
-        If a model gives logits that are not finite; the error holds the records that were finished.
+    The seed and a prompt's id determine its sequence, for any other prompts in the batch. ``times`` are seconds of a
+    forward pass of the draft and the target model, such as ``PAPER_TIMES``; measured otherwise. With ``risk`` the
+    fields ``mismatch``, ``risk`` and ``skip_risk`` are computed too. ``on_finished`` is called with each finished
+    record. A :class:`DecodingError` for logits that are not finite holds the records that were finished.
     """
     for name, value, right, words in (
         ("temperature", temperature, 0 <= temperature < np.inf, "0 (greedy) or more"),
@@ -117,7 +85,6 @@ def decode(
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
     records: list[GenerationRecord] = []
-    clock = clock or Clock()
     order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # similar lengths together need less padding
     for start in range(0, len(prompts), batch):
         members = order[start : start + batch]
@@ -126,7 +93,7 @@ def decode(
         channel = link.open(numbers) if link else None
         lengths = np.array([len(encoded[i]) for i in members], dtype=np.int64)
         used = None if method.streamed else channel
-        session = Session(pair, len(names), numbers, used, temperature, top_p, new_tokens, clock, lengths)
+        session = Session(pair, len(names), numbers, used, temperature, top_p, new_tokens, lengths)
         label = link.name if link else "none"
         own = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
@@ -135,9 +102,7 @@ def decode(
         on_text = _streaming(names, channel, on_finished) if method.streamed else on_finished
         loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_text)
         try:
-            began = time.perf_counter()
             loop.run()
-            clock.total += time.perf_counter() - began
         except DecodingError as error:
             error.records = records + loop.done
             raise
@@ -170,20 +135,12 @@ def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:
 
 
 class _Loop(BatchState):
-    """Rounds of draft, send, verify, replace and roll back, until every sequence is finished."""
-
     def run(self) -> None:
-        """Generate until every sequence is finished.
-
-        All sequences that draft take one step together. Sequences with complete drafts wait, and are verified together
-        as soon as half of the sequences wait. The moment of verification does not change the tokens.
-        """
         self.read()
         while len(self.sequences):
             self.step()
 
     def read(self) -> None:
-        """Let both models read the prompts."""
         import torch
 
         with torch.inference_mode():
@@ -192,7 +149,6 @@ class _Loop(BatchState):
                 self.read_prompts(which)
 
     def step(self) -> None:
-        """Take a step, and retire what is finished."""
         import torch
 
         with torch.inference_mode():
@@ -207,16 +163,13 @@ class _Loop(BatchState):
             self._verify()
 
     def _begin_rounds(self) -> None:
-        """Choose a draft length for each sequence that begins a round; without a draft model, also its drafts."""
         (slots,) = (self.draft_length == NOT_BEGUN).nonzero()  # no sequence waits yet
         if not len(slots):
             return
         self.begin_rates(slots)
         rates = [self.rate[slot] for slot in slots]
         left = self.left(slots)
-        began = time.perf_counter()
         lengths = self.method.lengths(self.sequences[slots], rates)
-        self.clock.method += time.perf_counter() - began
         self.draft_length[slots] = np.minimum(lengths, left)
         if self.method.runs_draft:
             self.waiting[slots] |= self.draft_length[slots] == 0
@@ -225,13 +178,10 @@ class _Loop(BatchState):
         self._guess(slots[self.draft_length[slots] > 0])
 
     def _guess(self, slots: Array) -> None:
-        """Put the method's guesses in flight, up to an end-of-text token: they are drafts without a draft model."""
         ends, end_tokens = self.kept_end[slots].tolist(), self.session.pair.end_tokens
         known = [self.tokens[slot, :end] for slot, end in zip(slots.tolist(), ends, strict=True)]
         asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
-        began = time.perf_counter()
         found = [self.method.guess(sequence, tokens)[:most] for sequence, tokens, most in asked]
-        self.clock.method += time.perf_counter() - began
         for slot, end, guesses in zip(slots.tolist(), ends, found, strict=True):
             if not len(guesses):
                 continue
@@ -242,21 +192,17 @@ class _Loop(BatchState):
             self.draft_end[slot] = end + count
 
     def _draft(self) -> None:
-        """Draw one token from the draft model for each sequence that is not waiting."""
         # 1. forward pass of the draft model
         (slots,) = (~self.waiting).nonzero()
         logits = self.forward(DRAFT, slots, 1)
         positions = self.draft_end[slots] - self.prompt_end[slots]
         ahead = self.draft_end[slots] - self.kept_end[slots]  # drafts in flight
-        began = time.perf_counter()
         q = distributions_of(logits, self.session.temperature, self.session.top_p)
         self.require_finite(DRAFT, slots, q.sum(dim=-1).cpu().numpy())
         step = Step(self.sequences[slots], positions, logits, q, ahead == 0)
 
         # 2. draw from the distributions that the method proposes
-        middle = time.perf_counter()
         made = self.method.propose(step)
-        after = time.perf_counter()
         if self.method.shared_seed:
             tokens, _ = self.session.race(made.distributions, step.sequences, positions)
         else:
@@ -266,11 +212,8 @@ class _Loop(BatchState):
         probabilities = probabilities_at(known, tokens)
 
         # 3. ask the method which drafts skip verification, and which distribution the server receives for each other
-        drawn = time.perf_counter()
         skip = step.first_of_round & self.method.skip(step, tokens)
         own = self.method.server_distributions(step, tokens, skip)
-        self.clock.sampling += middle - began + drawn - after
-        self.clock.method += after - middle + time.perf_counter() - drawn
         each_q = q.unbind()
         held, notes = own or (each_q if known is q else known, made.notes)
         columns = (tokens.tolist(), probabilities.tolist(), each_q, held, notes or [None] * len(slots))
@@ -288,13 +231,10 @@ class _Loop(BatchState):
         self.waiting[slots] = full | (~skip & complete)
 
     def _verify(self) -> None:
-        """Exchange messages with the server for every sequence that waits."""
         # 1. send
         (slots,) = (self.waiting & ~self.finished).nonzero()
         in_flight = [self.in_flight[slot] for slot in slots.tolist()]
-        began = time.perf_counter()
         messages = [self.method.message(drafts) for drafts in in_flight]
-        self.clock.method += time.perf_counter() - began
 
         # 2. verify
         found = self._verified(slots, in_flight, messages)
@@ -305,21 +245,23 @@ class _Loop(BatchState):
 
         # 4. tell the method what happened
         accepted, rejected = found.accepted.tolist(), found.rejected.tolist()
-        began = time.perf_counter()
         for i, (slot, now) in enumerate(zip(slots.tolist(), rounds, strict=True)):
             sequence = int(self.sequences[slot])
             outcome = Outcome(sequence, in_flight[i], accepted[i], rejected[i], self.rate[slot])
             if self.method.wants_likeliest:
                 outcome.likeliest = found.rows(i)[-len(in_flight[i]) - 1 :].argmax(dim=-1).cpu().numpy()
             now.threshold = self.method.learn(outcome)
-        self.clock.method += time.perf_counter() - began
         if self.risk:
             for i, slot in enumerate(slots.tolist()):
-                self._add_risks(slot, rounds[i], in_flight[i], found.rows(i), int(ends[i]))
+                now, target = rounds[i], found.rows(i)
+                self._add_skip_risks(slot, now, target, int(ends[i]))
+                verified = in_flight[i][: now.accepted + now.resampled]
+                first = len(target) - 1 - len(in_flight[i])
+                now.mismatch, cut = step_risks(self.method, verified, target[first : first + len(verified)])
+                now.risk = now.skip_risk + cut
         self.close_rounds(slots, rounds)
 
     def _verified(self, slots: Array, in_flight: list[list[Draft]], messages: list[Message]) -> VerifiedDrafts:
-        """Verify drafts by one pass of the target model over them, and over skipped tokens if risks are wanted."""
         sizes = self.draft_end[slots] - self.kept_end[slots] + 1
         for i, slot in enumerate(slots.tolist() if self.risk else ()):
             sizes[i] = max(
@@ -328,16 +270,13 @@ class _Loop(BatchState):
         logits = self.forward(TARGET, slots, sizes)
         position = self.kept_end[slots] - self.prompt_end[slots]
         left = self.left(slots)
-        began = time.perf_counter()
         found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
-        self.clock.sampling += time.perf_counter() - began
         self.require_finite(TARGET, slots, found.mass)
         return found
 
     def _write_round(
         self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
     ) -> list[Round]:
-        """Write accepted and new tokens into the sequences, roll both caches back, and return the rounds."""
         position = (self.kept_end - self.prompt_end)[slots] - self.skipped[slots]
 
         # replace: the server's token follows the accepted drafts; later drafts are dropped
@@ -354,11 +293,9 @@ class _Loop(BatchState):
 
         # describe the round
         accepted, resampled = found.accepted.tolist(), found.rejected.astype(int).tolist()
-        began = time.perf_counter()
         replies = [self.method.reply(*told) for told in zip(in_flight, accepted, strict=True)]
         verified = (drafts[: n + more] for drafts, n, more in zip(in_flight, accepted, resampled, strict=True))
         lost = [self.method.distortion(some) for some in verified]
-        self.clock.method += time.perf_counter() - began
         sizes = ([message.bits for message in messages], [len(message.payload) for message in messages], replies)
         bonus, drafted = (has_token & ~found.rejected).astype(int).tolist(), [len(drafts) for drafts in in_flight]
         counts = (drafted, accepted, resampled, bonus, self.skipped[slots].tolist())
@@ -366,19 +303,7 @@ class _Loop(BatchState):
         spent = ([column[slot] for slot in slots.tolist()] for column in columns)
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
-    def _add_risks(self, slot: int, now: Round, drafts: list[Draft], target: torch.Tensor, end: int) -> None:
-        """Add to a round the terms that bound the distance from the target model's law.
-
-        ``target`` (k, V) holds p at the last k positions; its last row follows the token at position ``end`` - 1.
-        """
-        self._add_skip_risks(slot, now, target, end)
-        verified = drafts[: now.accepted + now.resampled]
-        first = len(target) - 1 - len(drafts)
-        now.mismatch, cut = step_risks(self.method, verified, target[first : first + len(verified)])
-        now.risk = now.skip_risk + cut
-
     def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
-        """Add the risk of each token that was skipped since the last exchange; ``target`` as in `_add_risks`."""
         risk_of = raced_skip_risk if self.method.shared_seed else skip_risk
         for place, draft in self.unverified[slot]:
             now.skip_risk += risk_of(draft, target[len(target) - 1 - (end - place)])
@@ -386,7 +311,6 @@ class _Loop(BatchState):
         self.require_finite(TARGET, np.array([slot]), np.array([1.0 + now.skip_risk]))
 
     def _retire(self, finished: Array) -> None:
-        """Complete the records of finished sequences and close their slots."""
         (slots,) = finished.nonzero()
         if not len(slots):
             return
@@ -404,7 +328,6 @@ class _Loop(BatchState):
         self.close_slots(~finished)
 
     def _add_last_risks(self, slots: Array) -> None:
-        """Add the risks of tokens that were skipped after the last exchange: one more pass of the target model."""
         left = np.array([slot for slot in slots if self.unverified[slot]], dtype=np.int64)
         model = self.models[TARGET]
         if not len(left) or model is None:
@@ -420,37 +343,25 @@ class _Loop(BatchState):
 
 
 class TreeLoop(_Loop):
-    """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path.
-
-    All sequences of a batch take every round together. A round takes its random decisions from a stream of its own
-    (:meth:`validation.decoding.random_streams.Noise.chance`), so a batch changes a sequence only by rounding.
-    """
+    """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path."""
 
     model_class = TreeModel
+    method: TreeMethod
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._own = self._method.own_model(len(self.sequences), self.tokens.shape[1])
+        self._own = self.method.own_model(len(self.sequences), self.tokens.shape[1])
         if self._own is not None:
             self.models[DRAFT] = self._own
 
-    @property
-    def _method(self) -> TreeMethod:
-        return cast("TreeMethod", self.method)
-
     def read_prompts(self, which: str) -> None:
-        """Let a model read the prompts, if it is one of the pair's; the target model also for hidden states."""
-        if which == TARGET and self._method.wants_features:
+        if which == TARGET and self.method.wants_features:
             self._read_prompts_with_features()
         elif which == TARGET or self._own is None:
             super().read_prompts(which)
 
-    def _model(self, which: str) -> TreeModel | None:
-        return cast("TreeModel | None", self.models[which])
-
     def _read_prompts_with_features(self) -> None:
-        """Let the target model read the prompts without their last tokens, and give the method its hidden states."""
-        model, counts = self._model(TARGET), self.prompt_end - 1
+        model, counts = self.models[TARGET], self.prompt_end - 1
         if model is None or not len(self.sequences):
             return
         began = time.perf_counter()
@@ -466,7 +377,7 @@ class TreeLoop(_Loop):
         for slot, sequence in enumerate(self.sequences.tolist()):
             known = self.tokens[slot, : self.prompt_end[slot]]
             features = None if found is None else found[slot, : counts[slot]]
-            self._method.read_prompt(sequence, known, features)
+            self.method.read_prompt(sequence, known, features)
 
     def _step(self) -> None:
         slots = np.arange(len(self.sequences))
@@ -474,7 +385,6 @@ class TreeLoop(_Loop):
         self.begin_rates(slots)
 
         # 1. grow the trees
-        began = time.perf_counter()
         requests = [
             TreeRequest(
                 sequence=sequence,
@@ -486,28 +396,23 @@ class TreeLoop(_Loop):
             for slot, sequence in enumerate(self.sequences.tolist())
         ]
         try:
-            trees = self._method.grow(requests, self._model(DRAFT))
+            trees = self.method.grow(requests, self.models[DRAFT])
         except BrokenLogitsError as error:
             self.require_finite(DRAFT, np.array(error.args), np.array([np.nan]))
             raise
-        spent = sum(tree.seconds for tree in trees)
-        self.clock.draft += spent
         for slot, tree in enumerate(trees):
             self.seconds[DRAFT][slot] += tree.seconds if self.times is None else self.times[DRAFT] * tree.passes
             self.passes[DRAFT][slot] += tree.passes
-        messages = [self._method.tree_message(tree) for tree in trees]
-        self.clock.method += time.perf_counter() - began - spent
+        messages = [self.method.tree_message(tree) for tree in trees]
 
         # 2. one pass of the target model over each tree
         rows, likeliest, features = self._verify_pass(trees)
         self.require_finite(TARGET, slots, np.array([float(row.sum()) / len(row) for row in rows]))
 
         # 3. walk through the trees
-        began = time.perf_counter()
         ends, walked = frozenset(self.session.pair.end_tokens), []
         for request, tree, row in zip(requests, trees, rows, strict=True):
-            walked.append(self._method.walk(tree, row, request.chance, request.left, ends))
-        self.clock.sampling += time.perf_counter() - began
+            walked.append(self.method.walk(tree, row, request.chance, request.left, ends))
 
         # 4. keep the paths, and describe the rounds
         rounds = []
@@ -520,23 +425,19 @@ class TreeLoop(_Loop):
             outcome = TreeOutcome(sequence, tree, path, token, likeliest[slot])
             if features is not None:
                 outcome.features = features[slot, [0, *path]]
-            now.down_bytes = self._method.tree_reply(outcome)
+            now.down_bytes = self.method.tree_reply(outcome)
             now.draft_s, now.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
             now.draft_passes, now.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
             rounds.append(now)
-            began = time.perf_counter()
-            self._method.learn_tree(outcome)
-            self.clock.method += time.perf_counter() - began
+            self.method.learn_tree(outcome)
         self.mark_finished(slots)
         self.close_rounds(slots, rounds)
 
     def _verify_pass(self, trees: list[DraftTree]) -> tuple[list[Array], list[Array], Any]:
-        """Return p after each node, the likeliest tokens of the whole pass, and the hidden states if wanted."""
-        model = self._model(TARGET)
-        assert model is not None
+        model = self.models[TARGET]
         parts = ([tree.pass_tokens() for tree in trees], [tree.pass_offsets() for tree in trees])
         logits, features = model.read_nodes(
-            *parts, [tree.pass_sees() for tree in trees], features=self._method.wants_features
+            *parts, [tree.pass_sees() for tree in trees], features=self.method.wants_features
         )
         self.count_pass(TARGET, np.arange(len(trees)), model.seconds)
         rows, likeliest = [], []
@@ -548,13 +449,11 @@ class TreeLoop(_Loop):
         return rows, likeliest, features
 
     def _keep_path(self, slot: int, tree: DraftTree, path: list[int], token: int) -> None:
-        """Write accepted drafts and the server's token into a sequence, and keep the path in the caches."""
         new = [*(tree.tokens[node] for node in path), *([token] if token >= 0 else [])]
         end = int(self.kept_end[slot])
         self.tokens[slot, end : end + len(new)] = new
         self.kept_end[slot] = self.draft_end[slot] = end + len(new)
-        target, draft = self._model(TARGET), self._model(DRAFT)
-        assert target is not None
+        target, draft = self.models[TARGET], self.models[DRAFT]
         target.commit(slot, [0, *path])
         if draft is not None:
             draft.stored[slot] = 0

@@ -1,8 +1,7 @@
-"""The metrics of a decoding method; the tables and figures of all papers use this one list.
+"""The metrics of a decoding method: ratios of two totals over prompts, and medians over prompts.
 
-A metric is a ratio of two totals over prompts (:data:`METRICS`), or a median over prompts (:data:`MEDIANS`). Intervals
-are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of them can be
-compared.
+Intervals are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of
+them can be compared.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.columns import columns_of
 from validation.decoding.intervals import (
     DEFAULT_CONFIDENCE,
     DEFAULT_RESAMPLES,
@@ -28,20 +27,18 @@ from validation.decoding.intervals import (
     estimate,
     median,
 )
-from validation.decoding.records import GenerationRecord
+from validation.decoding.records import SUMMED, GenerationRecord
 from validation.errors import UserError
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
+_FIELDS = attrgetter(*SUMMED)
+_PLACE = {name: column for column, name in enumerate(SUMMED)}
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its unit, its definition, and the two columns whose totals it divides.
-
-    With ``complement`` the metric is 1 - above/below. With ``needs_risk`` it has a value only if all records have
-    risks.
-    """
+    """A metric: its unit, its definition, and the two columns whose totals it divides."""
 
     name: str
     unit: str
@@ -106,10 +103,7 @@ these prompts and this fading, and grow with their number. A median does not.
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One method over one link: the estimates by the names of ``METRICS`` and ``MEDIANS``.
-
-    ``draws`` hold each metric on each resampled set of the prompts, in their order; NaN where it has no value.
-    """
+    """One method over one link: the estimates by the names of ``METRICS`` and ``MEDIANS``."""
 
     method: str
     link: str
@@ -119,7 +113,6 @@ class Summary:
     draws: dict[str, Array] = field(repr=False, compare=False)
 
     def __getitem__(self, name: str) -> IntervalEstimate:
-        """Return the estimate of a metric."""
         return self.estimates[name]
 
 
@@ -130,17 +123,6 @@ def summarize(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> Summary:
-    """Return every metric of one method over one link, with bootstrap intervals over prompts.
-
-    Parameters
-    ----------
-    records : sequence of GenerationRecord
-        One record for each prompt.
-    confidence : float
-        In (0, 1).
-    resamples, seed : int
-        Methods with the same prompts, resamples and seed get the same resampled sets.
-    """
     check_settings(confidence, resamples)
     records = sorted(records, key=lambda record: record.prompt)  # the draws must not depend on their order
     method, link = _one_method(records)
@@ -162,11 +144,7 @@ def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
 
 
 def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
-    """Return one line for each method and link: every metric of ``METRICS`` by name, without intervals.
-
-    A line has ``method``, ``link``, ``texts``, ``tokens``, the metrics (None where the denominator is 0), and
-    ``risk_error``, the standard error of ``risk`` over texts.
-    """
+    """Return one line for each method and link: every metric of ``METRICS`` by name, without intervals."""
     groups: dict[tuple[str, str], list[GenerationRecord]] = {}
     for record in records:
         groups.setdefault((record.method, record.link), []).append(record)
@@ -183,7 +161,6 @@ def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
 
 
 def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
-    """Return every metric on each set of prompts (resamples, n); NaN where it has no value."""
     texts = len(columns["texts"])
     counts = counts_of(chosen, texts)
     total = {name: counts @ column for name, column in columns.items()}
@@ -208,3 +185,36 @@ def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
     if twice := next((name for name, after in pairwise(ids) if name == after), None):
         raise UserError(f"Two records are of the prompt {twice!r}; give one for each prompt.")
     return names[0]
+
+
+def columns_of(records: Sequence[GenerationRecord]) -> dict[str, Array]:
+    """Return columns (records,): the sums of the fields of :class:`Round`, and counts of texts, tokens and turns."""
+    tables = [np.array([_FIELDS(one) for one in (*record.rounds, record.last)], dtype=np.float64) for record in records]
+    sums = np.stack([table.sum(axis=0) for table in tables])
+    found = {name: sums[:, column] for name, column in _PLACE.items()}
+    found["texts"] = np.ones(len(records))
+    found["risk_computed"] = np.array([float(record.risk_computed) for record in records])
+    found["tokens"] = np.array([float(len(record.tokens)) for record in records])
+    found["seconds"] = found["draft_s"] + found["target_s"] + found["link_s"] - found["overlap_s"]
+    found["rounds"] = np.array([float(len(record.rounds)) for record in records])
+    found["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
+    found["turns"] = found["rounds"] + found["skipped"]  # the rounds of cu-hlm and u-hlm
+    found["looked_at"] = found["accepted"] + found["resampled"]  # drafts after a rejected one are dropped
+    timed = found["seconds"] > 0
+    found["timed_texts"] = timed.astype(np.float64)
+    found["text_speed"] = np.where(timed, found["tokens"] / np.where(timed, found["seconds"], 1.0), 0.0)
+    found["turn_speed"], found["timed_turns"] = np.array([_turns(table) for table in tables]).T
+    return found
+
+
+def _turns(table: Array) -> tuple[float, float]:
+    """Return Σ of tokens per second over the turns of a sequence that take time, and their number."""
+    draft, passes, skipped = (table[:, _PLACE[name]] for name in ("draft_s", "draft_passes", "skipped"))
+    each = draft / np.maximum(passes, 1.0)  # a skipped token takes one pass
+    rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["target_s"]] + table[:, _PLACE["link_s"]]
+    rest -= table[:, _PLACE["overlap_s"]]
+    new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
+    asked = np.arange(len(table)) < len(table) - 1  # the last entry is not an exchange
+    skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)
+    speed = (skipped[skips] / each[skips]).sum() + (new[turns] / rest[turns]).sum()
+    return float(speed), float(skipped[skips].sum() + np.count_nonzero(turns))

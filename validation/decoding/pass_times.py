@@ -1,8 +1,7 @@
 """Seconds of a forward pass of each model on this machine, measured once for a run and used for every method.
 
-The seconds in a record come from a batch, on a machine that may have had other work: two runs of one command may differ
-by a factor of ten. But the number of passes of a method is the same in both. So a speed is tokens / (draft passes ·
-t_draft + target passes · t_target), with both times measured alone, one text at a time.
+The seconds in a record come from a batch, on a machine that may have had other work; the numbers of passes do not. So a
+speed is tokens / (draft passes · t_draft + target passes · t_target), with both times measured one text at a time.
 """
 
 from __future__ import annotations
@@ -40,18 +39,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """One draft token of the draft model, and a verification of K + 1 tokens by the target model.
-
-    Attributes
-    ----------
-    draft, target : Pass
-    before : int
-        Tokens in the cache.
-    repeats : int
-    models : dict
-        The models that were timed: names, device, dtype.
-    date : str
-    """
+    """One draft token of the draft model, and a verification of K + 1 tokens by the target model."""
 
     draft: Pass
     target: Pass
@@ -61,34 +49,16 @@ class Passes:
     date: str
 
     def plain(self) -> dict[str, Any]:
-        """Return the passes as plain values, under the stored keys."""
         return {STORED.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Passes:
-        """Return the passes from the result of :meth:`plain`."""
-        models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
-        others: dict[str, Any] = {name: value for name, value in plain.items() if name not in STORED.values()}
-        return cls(models["draft"], models["target"], **others)
+        models: dict[str, Any] = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
+        return cls(**models, **{name: value for name, value in plain.items() if name not in STORED.values()})
 
 
 def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:
-    """Time a pass of each model with a filled cache, for one text, as the generation loop runs it.
-
-    Parameters
-    ----------
-    pair : Pair
-    drafts : int
-        K.
-    before : int
-        Number of tokens in the cache; smaller if the context is short.
-    repeats : int
-        Number of measured passes; their median is used.
-
-    Returns
-    -------
-    Passes
-    """
+    """Time a pass of each model with a filled cache, for one text, as the generation loop runs it."""
     before = max(1, min(before, pair.context - drafts - 2))
     draft = _time(pair, pair.draft, before, 1, repeats)
     target = _time(pair, pair.target, before, drafts + 1, repeats)
@@ -96,7 +66,6 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
 
 
 def passes_of(pair: Pair, folder: Path) -> Passes:
-    """Return the stored times of this pair on this device, or measure them and store them in ``folder``."""
     file = folder / FILE
     try:
         plain = read_sealed(file)
@@ -112,19 +81,7 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
 
 
 def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstimate:
-    """Return the tokens per second of these texts, from pass counts and measured pass times, with an interval.
-
-    Parameters
-    ----------
-    records : sequence of GenerationRecord
-        Records of one method over one link; the link's time is not counted.
-    passes : Passes
-
-    Returns
-    -------
-    IntervalEstimate
-        In tokens/s. The interval is over prompts only; ``passes`` holds the spread of the pass times.
-    """
+    """Return the tokens per second of these texts, from pass counts and measured pass times, with an interval."""
     records = sorted(records, key=lambda record: record.prompt)
     times = {"draft_passes": passes.draft.median_s, "target_passes": passes.target.median_s}
     seconds = [sum(record.total(name) * time for name, time in times.items()) for record in records]
@@ -132,10 +89,7 @@ def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstima
 
 
 def risk_per_token(records: Sequence[GenerationRecord]) -> IntervalEstimate:
-    """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the target model's; 0 is lossless.
-
-    It has no value if a record was decoded without ``risk``.
-    """
+    """Return Σ risk / Σ tokens, which bounds the mean total variation of a token's law; None if it was not computed."""
     records = sorted(records, key=lambda record: record.prompt)
     if not all(record.risk_computed for record in records):
         return IntervalEstimate(None)
@@ -153,7 +107,6 @@ def _models(pair: Pair) -> dict[str, str]:
 
 
 def _time(pair: Pair, model: Any, before: int, tokens: int, repeats: int) -> Pass:
-    """Time a pass over new tokens that follow the tokens in the cache."""
     import torch
 
     reader = CachedModel(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)

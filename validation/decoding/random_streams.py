@@ -1,11 +1,8 @@
-"""The random numbers of a run. Each depends on the seed, prompt, position and purpose, not on the rest of the batch.
+"""Random numbers of a run: each depends on the seed, the prompt's id, position and purpose, not on the batch.
 
-A position may be drafted again: a rejected draft drops all drafts behind it. The new draft needs a new random number.
-The number of drafts in flight before the position selects it, since this count is smaller each time. If the old random
-number were used again, the distribution of a method that learns from dropped drafts would change. Example: flexspec's
-next K depends on the dropped drafts, and K decides whether the position is drafted or replaced. So K would depend on
-the random number that is used again. Acceptance uses only the numbers up to the draft's own position, and never those
-behind a rejected draft. Block verification does, so its numbers are selected as those of drafts are.
+A position may be drafted again after a rejection. The number of drafts in flight before it selects the new number:
+if the old one were used again, a method that learns from dropped drafts, as flexspec does, would leave its law.
+Acceptance uses no number behind a rejected draft. Block verification does, so its numbers are selected likewise.
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ class Chance:
 
 
 class Noise:
-    """Uniform numbers in [0, 1) for the prompts of a batch, at up to ``positions`` new tokens.
-
-    The numbers of a prompt depend on its own id in ``names`` and the seed only.
-    """
+    """Uniform numbers in [0, 1) for the prompts of a batch, at up to ``positions`` new tokens."""
 
     def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:
         self.seed, self.names, self.positions = seed, list(names), positions
@@ -92,7 +86,6 @@ class Noise:
         return found
 
     def link(self, sequence: int) -> np.random.Generator:
-        """Return the generator of a sequence's link."""
         return self._links[sequence]
 
     def several(self, sequences: Array, positions: Array, count: int) -> Array:
@@ -104,7 +97,6 @@ class Noise:
         return Chance(self._stream(self.names[sequence], _ROUND, position))
 
     def _tables(self, purpose: int, shape: tuple[int, ...], *key: int) -> Array:
-        """Return a table (positions + 1, *shape) for each prompt, from the stream of the purpose and key; made once."""
         size = (self.positions + 1, *shape)
         if (purpose, *key) not in self._known:
             each = [self._stream(name, purpose, *key).random(size) for name in self.names]
@@ -127,10 +119,8 @@ class Columns(np.random.Generator):
         self._rows = iter(numbers)
 
     def random(self, shape: tuple[int, ...]) -> Array:  # type: ignore[override]
-        """Return the next row, in that shape."""
         return np.reshape(next(self._rows), shape)
 
 
 def label(*parts: object) -> str:
-    """Return a short hash of some values."""
     return f"{zlib.crc32(repr(parts).encode()):08x}"

@@ -1,9 +1,7 @@
-"""Links with recorded throughput, read from CSV files in a folder.
+"""Links with recorded throughput, from CSV files: ``trace_id``, ``time_s`` and ``throughput_mbps``, one sample a line.
 
-A file is a family of traces, plain or gzipped. Its columns are ``trace_id``, ``time_s`` and ``throughput_mbps``, one
-sample a line; the samples of a trace follow each other. Traces are not redistributed here: their publishers' licences
-apply. Recordings are often of a downlink, without round-trip times. A study of an uplink must scale them, add a delay,
-and say so.
+A file, plain or gzipped, is a family of traces. Traces are not redistributed here: their publishers' licences apply.
+Recordings are often of a downlink, without round-trip times; a study of an uplink must scale them, and say so.
 """
 
 from __future__ import annotations
@@ -26,51 +24,27 @@ SUFFIXES = (".csv", ".csv.gz")
 Sample = tuple[str, float, float]
 
 
-def load_links(folder: str | Path) -> dict[str, TraceLink]:
-    """Load all traces of the ``.csv`` and ``.csv.gz`` files of a folder, in bit/s, by ``family/trace_id``.
-
-    Raises
-    ------
-    UserError
-        If there is no such folder or no file in it, a file cannot be read, a column is missing, a value is not a
-        number, or :class:`hlmtheory.channel.TraceLink` refuses a trace; the message names the file and the line or
-        trace.
-    """
-    place = Path(folder)
-    if not place.is_dir():
-        raise UserError(f"There is no folder {place}; name the one that holds the traces.")
-    files = sorted(file for file in place.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
-    if not files:
-        raise UserError(f"The folder {place} holds no .csv or .csv.gz file; name the one that holds the traces.")
+def load_links(place: str | Path) -> dict[str, TraceLink]:
+    """Load all traces of a CSV file, or of the CSV files of a folder, in bit/s, by ``family/trace_id``."""
+    place = Path(place)
+    files = [place]
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
+        if not files:
+            raise UserError(f"The folder {place} holds no .csv or .csv.gz file; name the one that holds the traces.")
+    elif not place.is_file():
+        raise UserError(f"There is no file or folder {place}; give a CSV with {', '.join(COLUMNS)}, or a folder.")
     links: dict[str, TraceLink] = {}
     for file in files:
         links |= _links_of(file)
     if not links:
-        raise UserError(f"The files of {place} hold no samples; name the folder that holds the traces.")
-    return links
-
-
-def load_link_file(file: str | Path) -> dict[str, TraceLink]:
-    """Load all traces of one ``.csv`` or ``.csv.gz`` file, as :func:`load_links` does for a folder."""
-    place = Path(file)
-    if not place.is_file():
-        raise UserError(f"There is no file {place}; give a CSV with {', '.join(COLUMNS)}.")
-    if not (links := _links_of(place)):
-        raise UserError(f"{place} holds no samples; give a CSV with {', '.join(COLUMNS)}.")
+        raise UserError(f"{place} holds no samples; give a CSV with {', '.join(COLUMNS)}, or a folder of them.")
     return links
 
 
 def find_link(place: str | Path, name: str | None = None) -> tuple[str, TraceLink]:
-    """Return a recorded link of a CSV file, or of a folder of them, after its name; the first if no name is given.
-
-    A name is ``family/trace_id``, or ``trace_id`` alone, as the file has it, where no other family has the same.
-
-    Raises
-    ------
-    UserError
-        As :func:`load_links`, or if there is no such link, or more than one.
-    """
-    links = load_links(place) if Path(place).is_dir() else load_link_file(place)
+    """Return a recorded link of a CSV file, or of a folder of them, after its name; the first if no name is given."""
+    links = load_links(place)
     named = [one for one in links if name in (None, one)] or [one for one in links if one.partition("/")[2] == name]
     if not named:
         raise UserError(f"{place} holds no link {name!r}; it has {len(links):,}, such as {next(iter(links))!r}.")

@@ -1,33 +1,5 @@
 """Records of a run: a :class:`Round` for each exchange, a :class:`GenerationRecord` for each prompt.
 
-========== ==================================================================================================
-field      meaning
-========== ==================================================================================================
-drafted    drafts sent, or proposed on the server
-accepted   drafts accepted
-resampled  1 if a draft was rejected and replaced (c-sqs counts only these rejections)
-bonus      1 if the server added a token after it accepted all drafts
-skipped    tokens kept without verification before the exchange
-bits       uplink payload by the papers' formulas
-bytes      uplink payload as encoded; ``down_bytes`` is the downlink payload
-draft_s    seconds of the draft model's forward passes, measured or given; ``target_s`` is the same for the target
-           model. The time of a batched pass is divided evenly among its sequences. The time to read the prompt is not
-           included: it is ``prefill_s``. ``draft_passes`` and ``target_passes`` count the passes
-link_s     seconds of the uplink and downlink
-overlap_s  draft_s + target_s + link_s minus the time that passed: 0 unless the device drafts on during a round trip
-mismatch   Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
-dropped    the mass of q outside the support, summed over verified drafts. Together with ``rounding``,
-           Σ i(K - i)/(Kℓ), it is the second sum of Theorem 1
-risk       β_d for each skipped draft, β_d TV(r, r̂) for each truncated one, and q_a (1 - p_a) for each draft that is
-           verified by the argmax a of p. For one text it is no upper bound: it depends on the drafts that were drawn.
-           Its mean over drafts is the bill (:func:`hlmtheory.skipping.position_bill`), so its mean over prompts
-           estimates the bound of ``skipping.bill_text``
-skip_risk  the part of ``risk`` from skipped drafts, Σ β_d; by a shared seed 1 - t_d/q_d stands in place of β_d. The
-           target model would have accepted Σ (1 - β_d) of them on average, so the true skip rate is 1 - Σ skip_risk /
-           Σ skipped
-threshold  threshold of C-SQS after the round
-========== ==================================================================================================
-
 A verified draft is one that the server accepted or rejected; drafts after a rejected one are dropped and not verified.
 The total of a record also includes the tokens skipped after its last round. Both sides are assumed to have the prompt,
 so no payload contains it.
@@ -44,26 +16,28 @@ class Round:
     """One exchange with the server."""
 
     position: int = 0  # new tokens before it
-    drafted: int = 0
+    drafted: int = 0  # drafts sent, or proposed on the server
     accepted: int = 0
-    resampled: int = 0
-    bonus: int = 0
-    skipped: int = 0
-    bits: float = 0.0
-    bytes: int = 0
+    resampled: int = 0  # 1 if a draft was rejected and replaced (c-sqs counts only these rejections)
+    bonus: int = 0  # 1 if the server added a token after it accepted all drafts
+    skipped: int = 0  # tokens kept without verification before the exchange
+    bits: float = 0.0  # uplink payload by the papers' formulas
+    bytes: int = 0  # uplink payload as encoded
     down_bytes: int = 0
-    dropped: float = 0.0
-    rounding: float = 0.0
-    draft_s: float = 0.0
+    dropped: float = 0.0  # mass of q outside the support, summed over verified drafts
+    rounding: float = 0.0  # Σ i(K - i)/(Kℓ); with ``dropped`` the second sum of c-sqs Theorem 1
+    draft_s: float = 0.0  # of forward passes, measured or given; a batched pass is divided evenly among its sequences
     target_s: float = 0.0
     draft_passes: int = 0
     target_passes: int = 0
-    link_s: float = 0.0
-    overlap_s: float = 0.0
-    mismatch: float = 0.0
+    link_s: float = 0.0  # of uplink and downlink
+    overlap_s: float = 0.0  # draft_s + target_s + link_s minus the time that passed, if the device drafts on
+    mismatch: float = 0.0  # Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
+    # β_d of each skipped draft, β_d TV(r, r̂) of each truncated one, q_a (1 - p_a) of each draft verified by the argmax
+    # a of p. It bounds nothing for one text; its mean over prompts estimates the bound of claim `skipping.bill_text`.
     risk: float = 0.0
-    skip_risk: float = 0.0
-    threshold: float | None = None
+    skip_risk: float = 0.0  # the part from skipped drafts, Σ β_d; by a shared seed 1 - t_d/q_d stands in place of β_d
+    threshold: float | None = None  # of C-SQS after the round
 
 
 STORED_NAMES = {
@@ -97,7 +71,6 @@ class GenerationRecord:
     last: Round = field(default_factory=Round)  # tokens and times after the last exchange
 
     def total(self, name: str) -> float:
-        """Return the sum of a field of :class:`Round`."""
         found: float = sum(getattr(one, name) for one in (*self.rounds, self.last))
         return found
 

@@ -1,8 +1,7 @@
 """Link latency and other pass times, added in post-processing to stored records.
 
 The tokens of a method do not depend on the link, unless its decisions follow the link's rate. So a prompt is decoded
-once, and its messages are timed over all links that a figure needs. The fading is the one that
-:func:`validation.decoding.loop.decode` would have drawn: it depends on seed, prompt and round.
+once, and timed over all links that a figure needs, with the fading that decoding would have drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_distance_gain
-from validation.decoding.links import Channel, FadingLink, Link, Way
+from validation.decoding.links import Channel, FadingLink, Way
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
@@ -23,33 +22,19 @@ from validation.decoding.streamed import stream
 from validation.errors import UserError
 
 Array = NDArray[Any]
-BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0
-"""W and the Rician K-factor of cu-hlm Section V."""
-AVERAGE_SNR_DB = tuple(range(-20, 11, 5))
-"""The average SNRs of cu-hlm Fig. 10, in its steps of 5 dB."""
+BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0  # W and the Rician K-factor of cu-hlm Section V
+AVERAGE_SNR_DB = tuple(range(-20, 11, 5))  # the average SNRs of cu-hlm Fig. 10, in its steps of 5 dB.
 
 
 def retime(
     records: Sequence[GenerationRecord],
-    link: Link | None,
+    link: FadingLink | None,
     methods: Iterable[Method],
     *,
     times: tuple[float, float] | None = None,
     seed: int | None = None,
 ) -> list[GenerationRecord]:
-    """Return new records, in the same order, as if decoded over another link; without one, messages take no time.
-
-    Parameters
-    ----------
-    records : sequence of GenerationRecord
-        Records of any methods, decoded over any link or none.
-    methods : iterable of Method
-        The methods of the records, found by name; none may follow the link's rate.
-    times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model; those of the records if not given.
-    seed : int, optional
-        Seed of the fading; by default the records' seed, which gives the fading that decoding would have drawn.
-    """
+    """Return new records, in the same order, as if decoded over another link; without one, messages take no time."""
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
     by_name = {method.name: method for method in methods}
@@ -71,11 +56,7 @@ def fading_links(
     bandwidth_hz: float = BANDWIDTH_HZ,
     way: Way | None = None,
 ) -> list[FadingLink]:
-    """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given.
-
-    >>> [link.name for link in fading_links((-20, 10), k_factor_db=10.0)]
-    ['Rician (K = 10 dB), -20 dB', 'Rician (K = 10 dB), 10 dB']
-    """
+    """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given."""
     kind = "Rayleigh" if k_factor_db is None else f"Rician (K = {k_factor_db:g} dB)"
     links = []
     for snr_db in average_snr_db:
@@ -86,14 +67,7 @@ def fading_links(
 
 
 def uhlm_link(*, transmit_dbm: float = 23.0, distance_m: float = 2500.0) -> FadingLink:
-    """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh.
-
-    The paper names no gain at 1 m; it is taken as 1, which gives an average SNR of -8.9 dB.
-
-    >>> link = uhlm_link()
-    >>> link.name, link.bandwidth_hz
-    ('u-hlm, -8.9 dB', 1000000.0)
-    """
+    """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh."""
     gain = log_distance_gain(distance_m, reference_gain=1.0, exponent=4.0)
     mean = float(dbm_to_watts(transmit_dbm) * gain / dbm_to_watts(-104.0))
     return FadingLink(f"u-hlm, {10 * np.log10(mean):.1f} dB", 1e6, Rayleigh(mean))
@@ -110,49 +84,43 @@ def _check(methods: dict[str, Method], record: GenerationRecord) -> None:
 
 
 def _retime(
-    records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
+    records: list[GenerationRecord],
+    link: FadingLink | None,
+    method: Method,
+    times: tuple[float, float] | None,
+    seed: int,
 ) -> list[GenerationRecord]:
-    """Return the records of one method with new times, computed round by round for all prompts."""
-    name = "none" if link is None else link.name
+    """Return the records of one method with new times."""
+    channel = link.open(Noise(seed, [record.prompt for record in records], 0)) if link else None
     if method.streamed:
-        channel = link.open(Noise(seed, [record.prompt for record in records], 0)) if link else None
         timed = [stream(record, i, channel, times) for i, record in enumerate(records)]
-        return [
-            replace(record, link=name, rounds=own, last=last, tokens=list(record.tokens))
-            for record, (own, last) in zip(records, timed, strict=True)
-        ]
-    draft, target = (
-        _passes(records, which, time) for which, time in zip(("draft", "target"), times or (None, None), strict=True)
-    )
-    rounds = [
-        [replace(one, draft_s=draft(one), target_s=target(one), link_s=0.0) for one in record.rounds]
-        for record in records
-    ]
-    if link is not None and records:
-        _put(rounds, link.open(Noise(seed, [record.prompt for record in records], 0)), method.real_bytes)
-    lasts = [replace(record.last, draft_s=draft(record.last), target_s=target(record.last)) for record in records]
+    else:
+        put = _pass_times(records, times)
+        timed = [([put(one) for one in record.rounds], put(record.last)) for record in records]
+        if channel:
+            _put([rounds for rounds, _ in timed], channel, method.real_bytes)
+    name = link.name if link else "none"
     return [
-        replace(record, link=name, rounds=own, last=last, tokens=list(record.tokens))
-        for record, own, last in zip(records, rounds, lasts, strict=True)
+        replace(record, link=name, rounds=rounds, last=last, tokens=list(record.tokens))
+        for record, (rounds, last) in zip(records, timed, strict=True)
     ]
 
 
 def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
-    spent = np.zeros(len(rounds))
     for number in range(max(map(len, rounds), default=0)):
         texts = np.array([text for text, own in enumerate(rounds) if number < len(own)])
         now = [rounds[text][number] for text in texts]
         for text, one in zip(texts.tolist(), now, strict=True):
             for _ in range(one.skipped + 1):  # a skipped token takes a block of fading as well
-                channel.rate(text, float(spent[text]))
-        spent[texts] = channel.time(texts, now, spent[texts], real_bytes)
+                channel.rate(text)
+        channel.time(texts, now, real_bytes)
 
 
-def _passes(records: list[GenerationRecord], which: str, time: float | None) -> Callable[[Round], float]:
-    """Return a function that gives the seconds of a model in a round."""
-    if time is None:
-        return lambda one: float(getattr(one, f"{which}_s"))
-    count = f"{which}_passes"
-    most = max((getattr(one, count) for record in records for one in (*record.rounds, record.last)), default=0)
-    sums = np.cumsum(np.full(most, time))  # added pass by pass, as the loop does, so that the rounding is the same
-    return lambda one: float(sums[getattr(one, count) - 1]) if getattr(one, count) else 0.0
+def _pass_times(records: list[GenerationRecord], times: tuple[float, float] | None) -> Callable[[Round], Round]:
+    """Return a function that copies a round without link times, with the given times of passes."""
+    if times is None:
+        return lambda one: replace(one, link_s=0.0)
+    most = max((max(one.draft_passes, one.target_passes) for r in records for one in (*r.rounds, r.last)), default=0)
+    # added pass by pass, as the loop does, so that the rounding is the same
+    draft, target = (np.cumsum([0.0, *[time] * most]).tolist() for time in times)
+    return lambda one: replace(one, draft_s=draft[one.draft_passes], target_s=target[one.target_passes], link_s=0.0)

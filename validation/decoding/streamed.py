@@ -1,17 +1,8 @@
-"""Rounds of a device that never stops drafting, simulated event by event.
+"""Rounds of a device that never stops drafting under a shared seed: device, uplink and server on one clock.
 
-With a shared seed the text depends on no time. The loop finds for each position whether the device's draft is the
-server's token. This module replays these matches on one clock for device, link and server:
-
-- The device makes a draft every t_d seconds. It stops only at the last position of the text, or to start again behind a
-  mismatch, at the moment it learns of it; a draft that it is making then is given up, and its time is not counted.
-- The uplink sends one message at a time, each draft its own. What has not begun is dropped at a new start.
-- The server begins a pass as soon as it is free and a draft waits. The pass takes V seconds and verifies all drafts
-  that have arrived by then and follow no mismatch. What arrives as a pass ends is in the next one.
-- Each pass is answered. The answer to the last one ends the text.
-
-An exchange of the record is a pass of the server. Under block fading a block lasts one message. For constant times the
-speed of long texts is :func:`hlmtheory.shared_seed.streamed_rate`, with which this module shares no code.
+The device stops only at the text's end, or to start again behind a mismatch when it learns of it. Each draft is one
+message. The server begins a pass as soon as it is free and a draft waits; what arrives as a pass ends is in the next
+one. For constant times the speed is :func:`hlmtheory.shared_seed.streamed_rate`, which shares no code with this.
 """
 
 from __future__ import annotations
@@ -29,8 +20,7 @@ from validation.decoding.links import Channel
 from validation.decoding.records import GenerationRecord, Round
 
 Array = NDArray[Any]
-TICKS = 10**12
-"""Ticks of the clock a second. Times are whole numbers, so that events at one time are seen to be."""
+TICKS = 10**12  # ticks of the clock a second. Times are whole numbers, so that events at one time are seen to be.
 DRAFTED, SENT, ARRIVED, VERIFIED, ANSWERED = range(5)  # in the order in which events of one time happen
 
 
@@ -51,12 +41,7 @@ def stream(
     channel: Channel | None,
     times: tuple[float, float] | None = None,
 ) -> tuple[list[Round], Round]:
-    """Return the rounds of a text, and what follows the last one, if the device never stops drafting.
-
-    ``record`` is of a method that drafts at every position, ``sequence`` its index in the batch of the channel. Without
-    a channel messages take no time; without ``times`` (draft, target, in seconds) passes take their means in the
-    record.
-    """
+    """Return the rounds of a text, and what follows the last one, if the device never stops drafting."""
     last = Round(len(record.tokens), mismatch=record.total("mismatch"))
     if not record.rounds:
         return [], last
@@ -75,13 +60,7 @@ def stream(
 
 
 def matches_of(record: GenerationRecord) -> list[bool]:
-    """Return for each token of a text whether the device's draft was it.
-
-    Raises
-    ------
-    ValueError
-        If a token had no draft.
-    """
+    """Return for each token of a text whether the device's draft was it."""
     found = [match for one in record.rounds for match in [True] * one.accepted + [False] * one.resampled]
     if len(found) != len(record.tokens):
         raise ValueError(
@@ -144,9 +123,8 @@ class _Replay:
             return
         takes = 0
         if self.channel:
-            one, elapsed = np.array([self.sequence]), np.array([now / TICKS])
-            self.channel.rate(self.sequence, now / TICKS)
-            takes = _ticks(self.channel.transmission(one, np.array([8.0 * self.sizes.bytes]), elapsed)[0])
+            self.channel.rate(self.sequence)
+            takes = _ticks(self.channel.transmission(np.array([self.sequence]), np.array([8.0 * self.sizes.bytes]))[0])
         self.sending = True
         self.sent_ticks += takes
         self._push(now + takes, SENT, *self.outbox.popleft())
@@ -157,13 +135,11 @@ class _Replay:
         self._send(now)
 
     def _arrived(self, now: int, start: int, place: int) -> None:
-        """Let the draft wait for a pass, unless it follows a mismatch."""
         self.arrived += 1
         if start == self.path:
             self.waiting.append(place)
 
     def _verified(self, now: int, start: int, place: int) -> None:
-        """Accept up to the first mismatch, and answer."""
         self.busy, one = False, self.verified[-1]
         one.accepted = next((i for i, at in enumerate(self.reading) if not self.matches[at]), len(self.reading))
         one.resampled = int(one.accepted < len(self.reading))
@@ -174,7 +150,6 @@ class _Replay:
         self._push(self.down_free + self.propagation, ANSWERED, self.path, place + one.accepted + one.resampled)
 
     def _answered(self, now: int, start: int, place: int) -> None:
-        """Write the round, and start again behind a mismatch; the answer behind the last position ends the text."""
         one, sizes = self.verified.popleft(), self.sizes
         if place == len(self.matches):
             one.drafted += self.arrived  # what the server never read

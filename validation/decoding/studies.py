@@ -1,16 +1,15 @@
 """The studies that are decoded for the papers' figures: named sweeps and their files.
 
-A study's folder is ``RUN/decoded/NAME``. It holds the journal of its records (:mod:`validation.decoding.sweep`) and, in
-``own``, the journal of the target model alone with another seed. When all records are there, it also holds
-``study.json``, with the settings, the fitted values and the number of records, and ``scores.json``
-(:mod:`validation.decoding.scoring`), each with a checksum. An interrupted study continues; damaged or missing files are
-made again.
+``RUN/decoded/NAME`` holds the journal of the records and, in ``own``, that of the target model alone with another seed;
+when all records are there, also ``study.json`` (settings, fitted values) and ``scores.json``. An interrupted study
+continues; damaged or missing files are made again.
 """
 
 from __future__ import annotations
 
-import re
+import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
-from validation.decoding.fit_file import fitted_to
+from validation.decoding.fitting import fitted_to
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.methods import default_methods
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
-from validation.decoding.methods.registry import Family, Fitted
+from validation.decoding.methods.registry import Family, Fitted, info_of
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, TargetOnly, UHlm
 from validation.decoding.records import GenerationRecord
@@ -32,29 +31,23 @@ from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError, nearest
 from validation.models.pair import Pair
-from validation.trace.identity import fingerprint
-from validation.trace.journal import JOURNAL
-from validation.trace.reader import Trace
+from validation.trace.journal import JOURNAL, write_atomically
+from validation.trace.reader import Trace, fingerprint
 from validation.trace.sealed import read_sealed, write_sealed
 
-ANSWER_TOKENS = 512
-"""r_max of cu-hlm Section V-A."""
+TEXTS = "texts.jsonl"
+ANSWER_TOKENS = 512  # r_max of cu-hlm Section V-A
 
-CLOUD_S = 0.1046
-"""Seconds of a pass of the target model: cu-hlm's value, since flexspec prints none."""
+CLOUD_S = 0.1046  # seconds of a pass of the target model: cu-hlm's value, since flexspec prints none
 
 CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
 """Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
 
-RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}
-"""flexspec Table I."""
+RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}  # flexspec Table I
 
 
 def flexspec_links() -> list[FadingLink]:
-    """Return the three networks of flexspec: the rates of its Table I, with a delay derived from Cloud-Only's time.
-
-    The paper prints no delay. With this one, Cloud-Only takes as long as printed.
-    """
+    """Return the three networks of flexspec: the rates of its Table I, with a delay derived from Cloud-Only's time."""
     return [
         FadingLink(name, rate, 1.0, Way(propagation_s=(CLOUD_ONLY_S[name] - CLOUD_S) / 2.0))  # W log₂(1 + 1) = W
         for name, rate in RATES_BPS.items()
@@ -63,10 +56,7 @@ def flexspec_links() -> list[FadingLink]:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Methods at one temperature and top-p, as a function of the fitted values; ``fits`` says whether they need any.
-
-    ``about`` names the figures that use the study.
-    """
+    """Methods at one temperature and top-p, as a function of the fitted values; ``fits`` says whether they need any."""
 
     name: str
     about: str
@@ -115,12 +105,7 @@ STUDIES = {
 
 @dataclass(frozen=True)
 class Decoded:
-    """The records and scores of a study.
-
-    ``about`` has ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods``
-    (names of those that have all texts, in order) and ``prompts`` (id, source). ``scores`` are by
-    :func:`~validation.decoding.scoring.score_key`.
-    """
+    """The records and scores of a study."""
 
     name: str
     about: dict[str, Any]
@@ -129,7 +114,6 @@ class Decoded:
 
     @cached_property
     def by_method(self) -> dict[tuple[str, str], list[GenerationRecord]]:
-        """Return the records by method and link, in the order of the prompts."""
         order = {prompt["id"]: i for i, prompt in enumerate(self.about["prompts"])}
         groups: dict[tuple[str, str], list[GenerationRecord]] = {}
         for record in sorted(self.records, key=lambda record: order[record.prompt]):
@@ -137,7 +121,6 @@ class Decoded:
         return groups
 
     def of_source(self, source: str) -> Decoded:
-        """Return the part of one prompt set."""
         kept = [prompt for prompt in self.about["prompts"] if prompt["source"] == source]
         names = {prompt["id"] for prompt in kept}
         records = [record for record in self.records if record.prompt in names]
@@ -145,17 +128,14 @@ class Decoded:
 
     @property
     def methods(self) -> list[Method]:
-        """Return the methods; methods that follow the link's rate are made without a link delay."""
         made = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
         return [method for method in made if method.name in self.about["methods"]]
 
     @property
     def sources(self) -> list[str]:
-        """Return the names of the prompt sets, in the order of their first prompts."""
         return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
 
     def score(self, records: Sequence[GenerationRecord], name: str) -> list[float]:
-        """Return one score of these records."""
         return [self.scores[score_key(record)][name] for record in records]
 
 
@@ -173,22 +153,6 @@ def decode_study(
     more: Sequence[Method] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Decoded:
-    """Decode a study, or the missing part of it, and return its records and scores.
-
-    A method that does not follow the link's rate is decoded once, without a link: link latency is added in
-    post-processing (:mod:`validation.decoding.retiming`). The others are decoded over each of :func:`flexspec_links`.
-
-    Parameters
-    ----------
-    trace : Trace or None
-        A trace of this pair: thresholds and sizes are fitted to it. None for a study that fits nothing.
-    only : sequence of str
-        Names of the methods to decode; stored records of other methods are kept.
-    more : sequence of Method
-        Methods beside those of the study that do not follow the link's rate.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``.
-    """
     fitted = None if trace is None else fitted_to(trace, folder.parent / "fitted.json")
     methods = [*study.methods(fitted), *more]
     refuse_unknown(study, only, [method.name for method in methods])
@@ -205,7 +169,8 @@ def decode_study(
         over = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
         run([m for m in over if m.follows_rate and (not only or m.name in only)], [link])
     there = [record for record in read_records(folder) if record.prompt in {prompt.id for prompt in prompts}]
-    complete = [method for method in methods if _is_complete(method, there, len(prompts))]
+    done, networks = Counter(record.method for record in there), len(flexspec_links())
+    complete = [m for m in methods if done[m.name] == len(prompts) * (networks if m.follows_rate else 1)]
     records = [record for record in there if record.method in {method.name for method in complete}]
     settings["seed"] = seed + 1
     own = sweep(pair, prompts, [TargetOnly()], folder / "own", progress=progress, **settings)
@@ -228,38 +193,14 @@ def decode_study(
     return Decoded(study.name, about, records, scores)
 
 
-def likely_names(study: Study) -> list[str]:
-    """Return the names of a study's methods before anything is fitted; a fitted number in a name is only an example."""
-    fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) if study.fits else None for prone in (0.5, 2.0)]
-    return list(dict.fromkeys(method.name for fitted in fits for method in study.methods(fitted)))
-
-
-def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, loosely: bool = False) -> None:
-    """Refuse a method that a study does not have; with ``loosely``, numbers in names may differ."""
-
-    def plain(name: str) -> str:
-        return re.sub(r"[\d.]+", "#", name) if loosely else name
-
-    known = {plain(name) for name in names}
-    if unknown := [name for name in only if plain(name) not in known]:
+def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str]) -> None:
+    if unknown := [name for name in only if name not in names]:
         near = nearest(unknown[0], names)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.{hint}")
 
 
-def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: int) -> bool:
-    wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
-    return sum(record.method == method.name for record in records) == wanted
-
-
 def open_study(folder: Path) -> Decoded:
-    """Open what :func:`decode_study` stored.
-
-    Raises
-    ------
-    UserError
-        If there is no finished study, or a file of it is damaged or cut; ``hlm decode`` repairs the last two.
-    """
     again = f"`python3 hlm decode {folder.name}`"
     try:
         about = read_sealed(folder / "study.json")
@@ -295,3 +236,35 @@ def _known_scores(file: Path) -> Scores:
     except (FileNotFoundError, UserError):
         return {}
     return found if all(isinstance(values, dict) for values in found.values()) else {}
+
+
+def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, folder: Path) -> Path:
+    asked = {prompt.id: prompt.text for prompt in prompts}
+    lines = []
+    for record in (record for records in decoded.by_method.values() for record in records):
+        line: dict[str, Any] = {
+            "method": record.method,
+            "link": record.link,
+            "id": record.prompt,
+            "prompt": asked[record.prompt],
+        }
+        line |= {"text": text_of(record, tokenizer), "tokens": len(record.tokens), "ended": record.ended}
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    write_atomically(folder / TEXTS, "".join(lines))
+    return folder / TEXTS
+
+
+def text_of(record: GenerationRecord, tokenizer: Any) -> str:
+    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
+
+
+def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tuple[str, str, str] | None:
+    """Return method, prompt and text of a sample: the first text of a method that runs both models, if there is one."""
+    groups = [records for records in decoded.by_method.values() if records]
+    if not groups:
+        return None
+    made = [(info_of(records[0].method).method, records) for records in groups]
+    both = [records for method, records in made if method and method.runs_draft and method.runs_target]
+    record = (both or groups)[0][0]
+    prompt = next(prompt.text for prompt in prompts if prompt.id == record.prompt)
+    return record.method, prompt, text_of(record, tokenizer)

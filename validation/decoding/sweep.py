@@ -1,9 +1,7 @@
 """Many methods over many links: one record for each (method, prompt, link), stored as soon as it is finished.
 
-Each record is a line of a journal (:mod:`validation.trace.journal`), with its number and checksum. An interrupted sweep
-continues with the missing records. Methods, links and prompts may be added later, for the same pair and
-settings. A record is stored with a mark of all parameters that it depends on: a method or a link of the same name with
-other parameters is refused, so that results are never mixed.
+An interrupted sweep continues with the missing records. A record is stored with a mark of all parameters that it
+depends on: a method or a link of the same name with other parameters is refused, so that results are never mixed.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
-from validation.decoding.links import Link
+from validation.decoding.links import FadingLink
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import label
@@ -29,8 +27,7 @@ Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
 STORED_NAMES = {"max_draft_length": "longest", "distortion_tolerance": "tolerance", "bias_tolerance": "bias"}
 """For each renamed parameter of a method, its old name, which journals' marks still use."""
-STORED_CLASSES = {"DraftOnly": "SmallOnly", "TargetOnly": "LargeOnly"}
-"""For each renamed class, its old name."""
+STORED_CLASSES = {"DraftOnly": "SmallOnly", "TargetOnly": "LargeOnly"}  # for each renamed class, its old name
 _PLAIN = (int, float, str, bool, type(None))
 
 
@@ -40,7 +37,7 @@ def sweep(
     methods: Sequence[Method],
     folder: str | Path,
     *,
-    links: Sequence[Link] = (),
+    links: Sequence[FadingLink] = (),
     temperature: float = 1.0,
     top_p: float = 1.0,
     new_tokens: int = DEFAULT_NEW_TOKENS,
@@ -50,30 +47,13 @@ def sweep(
     risk: bool = False,
     progress: Progress | None = None,
 ) -> list[GenerationRecord]:
-    """Decode every prompt by every method over every link; take the records that an earlier run left in the folder.
-
-    The settings are those of :func:`validation.decoding.loop.decode`. Methods have different names, and so have links;
-    without a link, messages take no time. ``progress(done, total, text)`` counts records. The records come method by
-    method, link by link, in the order of the prompts.
-
-    Raises
-    ------
-    UserError
-        As :func:`.decode`; also if two methods or links have one name, the folder has records of other settings, or the
-        journal is damaged. Finished records are kept.
-    """
+    """Decode every prompt by every method over every link; take the records that an earlier run left in the folder."""
     _refuse_twins("methods", [method.name for method in methods])
     _refuse_twins("links", [link.name for link in links])
     folder = Path(folder)
-    settings = fingerprints(pair, [], []) | {
-        "temperature": temperature,
-        "top_p": top_p,
-        "new_tokens": new_tokens,
-        "batch": batch,
-        "seed": seed,
-        "times": None if times is None else list(times),
-        "risk": risk,
-    }
+    options: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "new_tokens": new_tokens, "batch": batch}
+    options |= {"seed": seed, "times": None if times is None else list(times), "risk": risk}
+    settings = fingerprints(pair, [], []) | options
     found = encode_prompts(pair, prompts, new_tokens)
     encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
     jobs = [(method, link) for method in methods for link in (links or (None,))]
@@ -95,45 +75,24 @@ def sweep(
 
         for method, link in jobs:
             missing = [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]
-            if not missing:
-                continue
-            decode(
-                pair,
-                missing,
-                method,
-                link=link,
-                temperature=temperature,
-                top_p=top_p,
-                new_tokens=new_tokens,
-                batch=batch,
-                seed=seed,
-                times=times,
-                risk=risk,
-                on_finished=put,
-            )
+            if missing:
+                decode(pair, missing, method, link=link, on_finished=put, **options)
         tell(total, total, "done")
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
 
 
 def read_records(folder: str | Path) -> list[GenerationRecord]:
-    """Return the records that a sweep has stored in a folder so far, in the order in which they were finished.
-
-    Raises
-    ------
-    UserError
-        If the folder has no sweep, or the journal is damaged.
-    """
     header, entries, _ = _read(Path(folder))
     if header is None:
         raise UserError(f"There is no sweep at {folder}; check the path.")
     return [GenerationRecord.of(entry["row"]) for entry in entries]
 
 
-def _link_name(link: Link | None) -> str:
+def _link_name(link: FadingLink | None) -> str:
     return "none" if link is None else link.name
 
 
-def mark_of(method: Method, link: Link | None) -> str:
+def mark_of(method: Method, link: FadingLink | None) -> str:
     """Return a short hash of all parameters of a method and a link, by the names that journals store."""
     name = type(method).__name__
     return label(STORED_CLASSES.get(name, name), sorted(_parameters(method).items()), repr(link))
@@ -152,7 +111,6 @@ def _refuse_twins(what: str, names: list[str]) -> None:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Committed]:
-    """Return settings, entries, and the length of the journal's intact part; an incomplete last line does not count."""
     file = folder / JOURNAL
     lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
     entries = [record_of(line, number) for number, line in enumerate(lines[:-1])]

@@ -7,9 +7,8 @@ fit. The target model wrote the texts, so sums along them are those of claim ``s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,7 @@ CHUNK_VALUES = 2**17  # logits perturbed at a time, 1 MiB in float64: they stay 
 CHUNKS_READ = 32  # chunks read at a time: 16 MiB of float16 logits
 OFFLINE_VALUES = 2**20  # probabilities sorted at a time for k*
 DRAWS = 20
-POINTS = np.arange(DRAWS + 1) / DRAWS
-"""Possible values of u: 0, .05, …, 1."""
+POINTS = np.arange(DRAWS + 1) / DRAWS  # possible values of u: 0, .05, …, 1
 
 Row = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -32,11 +30,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tokens:
-    """One draft at each of n positions, drawn from q; all arrays are (n,).
-
-    ``rows`` of the trace; ``token`` d; u, β_d and q_d; the number of the text and of its prompt, in their order;
-    ``longest``: largest number of tokens of a text.
-    """
+    """One draft at each of n positions, drawn from q; all arrays are (n,)."""
 
     rows: Index
     token: Index
@@ -49,26 +43,21 @@ class Tokens:
 
     @property
     def texts(self) -> int:
-        """Return the number of texts."""
         return int(self.text[-1]) + 1
 
     @property
     def point(self) -> Index:
-        """Return M u, an integer from 0 to M."""
         return np.rint(self.uncertainty * DRAWS).astype(np.int64)
 
     @cached_property
     def mass(self) -> Row:
-        """Return the share of the tokens at each value of u."""
         return np.bincount(self.point, minlength=DRAWS + 1) / len(self.point)
 
     @cached_property
     def prompt_of_text(self) -> Index:
-        """Return the prompt of each text, shape (texts,)."""
         return self.prompt[np.searchsorted(self.text, np.arange(self.texts))]
 
     def skipped(self, threshold: float) -> NDArray[np.bool_]:
-        """Mark skipped drafts: u ≤ u_th."""
         return self.uncertainty <= threshold
 
     def along_texts(self, values: Row, fill: float) -> Row:
@@ -79,32 +68,13 @@ class Tokens:
         return table
 
 
-@dataclass(frozen=True, slots=True)
-class TraceKey:
-    """Identify a trace in the cache by its path and creation time."""
-
-    key: tuple[Any, ...]
-    trace: Trace = field(compare=False)
-
-
-def trace_key(trace: Trace) -> TraceKey:
-    """Return the cache key of a trace."""
-    made = str(trace.manifest.get("created"))
-    return TraceKey((str(trace.path), trace.positions, trace.vocabulary, made), trace)
-
-
 def tokens_of(trace: Trace, seed: int) -> Tokens:
-    """Return drafts, their uncertainty and their rejection probability, computed once for all figures.
-
-    They are those of all texts within the work limit, otherwise of evenly spaced whole texts. ``seed`` draws the drafts
-    and the 20 perturbed samples of each.
-    """
-    return _tokens(trace_key(trace), seed, PERTURBED_VALUES)
+    """Return drafts, their uncertainty and their rejection probability, computed once for all figures."""
+    return _tokens(trace, seed, PERTURBED_VALUES)
 
 
 @lru_cache(maxsize=2)
-def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
-    trace = source.trace
+def _tokens(trace: Trace, seed: int, values: int) -> Tokens:
     rows = np.concatenate(even_texts(trace, values // trace.vocabulary))
     draws = InstanceDraws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
     parts = []
@@ -132,22 +102,17 @@ def even_texts(trace: Trace, positions: int) -> list[Index]:
 
 
 def text_of(trace: Trace, rows: Index) -> Index:
-    """Number the texts of ascending rows: 0, 1, …."""
     starts = np.flatnonzero(np.asarray(trace.arrays["position"][:]) == 0)
     return np.unique(np.searchsorted(starts, rows, side="right"), return_inverse=True)[1].astype(np.int64)
 
 
 def prompt_of(trace: Trace, rows: Index) -> Index:
-    """Number the prompts of the rows: 0, 1, …; a prompt can have several texts."""
     labels = np.asarray(trace.arrays["prompt_index"][:])[rows]
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def chunks_of(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
-    """Yield the chunks of ascending rows, each consecutive, with their places in the trace.
-
-    A read decompresses whole chunks of the store, so several chunks are read at once.
-    """
+    """Yield the chunks of ascending rows, each consecutive, with their places in the trace."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         parts = np.array_split(run, -(-len(run) * trace.vocabulary // CHUNK_VALUES))
         for start in range(0, len(parts), CHUNKS_READ):
@@ -160,7 +125,6 @@ def chunks_of(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
 
 
 def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Generator) -> Row:
-    """Return the uncertainty of the drafts at ascending rows, by 20 draws at temperatures up to 2, as in the papers."""
     parts, done = [], 0
     for _, chunk in chunks_of(trace, rows):
         logits = chunk.draft_logits.astype(np.float64)
@@ -171,7 +135,6 @@ def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Gener
 
 
 def rejection_at(trace: Trace, rows: Index, token: Index) -> Row:
-    """Return the rejection probability of the drafts at ascending rows."""
     parts, done = [], 0
     for _, chunk in chunks_of(trace, rows):
         drafts = token[done : done + len(chunk.tokens)]
@@ -187,10 +150,7 @@ def rejection_of(draft: Row, target: Row, token: Index) -> tuple[Row, Row]:
 
 
 def paper_line(tokens: Tokens) -> tuple[float, float] | None:
-    """Return slope and intercept of the papers' line: fitted to the means at the 21 values of u; None if u is constant.
-
-    Every threshold and every estimate of β by u of a run uses this line.
-    """
+    """Return slope and intercept of the papers' line, fitted to the means at each value of u; None if u is constant."""
     try:
         fit = hlmtheory.uncertainty.fit_linear(tokens.uncertainty, tokens.rejection, binned=True)
     except ValueError:
@@ -198,17 +158,9 @@ def paper_line(tokens: Tokens) -> tuple[float, float] | None:
     return fit.slope, fit.intercept
 
 
-def offline_distortions(trace: Trace) -> Row:
-    """Return the mean of Δ_k / TV(q, p) at k = 0, …, V over all positions of a trace with q ≠ p, computed once.
-
-    k* of cu-hlm (21) is the smallest k at which twice this is at most θ. It is NaN if q = p everywhere.
-    """
-    return _offline(trace_key(trace))
-
-
 @lru_cache(maxsize=2)
-def _offline(source: TraceKey) -> Row:
-    trace = source.trace
+def offline_distortions(trace: Trace) -> Row:
+    """Return the mean of Δ_k / TV(q, p) at k = 0, …, V over all positions of a trace with q ≠ p."""
     total, count = np.zeros(trace.vocabulary + 1), 0
     for chunk in trace.chunks(max(1, OFFLINE_VALUES // trace.vocabulary)):
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
@@ -222,9 +174,6 @@ def _offline(source: TraceKey) -> Row:
 
 
 def offline_k(trace: Trace, theta: float, *, sharp: bool = False) -> int | None:
-    """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere.
-
-    ``sharp`` uses the bound Δ_k / TV(q, p) instead of the published 2 Δ_k / TV(q, p).
-    """
+    """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere."""
     mean = offline_distortions(trace)
     return None if np.isnan(mean[0]) else int(np.argmax((1.0 if sharp else 2.0) * mean <= theta))

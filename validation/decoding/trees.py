@@ -1,16 +1,8 @@
 """Trees of drafts, and the server's walk through one: which path is kept, and which token follows it.
 
-A node is a draft; its children are drafts of the next position. Children of a node with distribution q were drawn from
-q without replacement, in the order in which they are listed; children of a node without one are *certain*: they were
-chosen and not drawn. A node may have both: then the drawn children come first, and a child to which q gives nothing is
-certain. The server tries the children in order. With p_1 = p, child i is accepted with probability
-min(1, p_i(x_i)/q_i(x_i)), where q_i is the distribution that it was drawn from (a point mass for a certain child);
-otherwise p_{i+1} = (p_i - q_i)⁺, normalised. If no child is left, the token is drawn from the last p_i. This is the
-rule of SpecInfer (miao2024specinfer), with the q_i of drawing without replacement (jeon2024recursive).
-
-The texts have the target's law (claim ``verification.tree``) if every child that was drawn is tried. To drop a drawn
-child because of its token, as a tree that is pruned by probabilities would, changes the law
-(``verification.tree_pruned``). Certain children may be dropped.
+Children drawn from q without replacement are tried first, in order, then *certain* ones, which were chosen and not
+drawn. Child i is accepted with probability min(1, p_i/q_i), else p_{i+1} ∝ (p_i - q_i)⁺ (SpecInfer, with the q_i of
+jeon2024recursive). The texts have the target's law if every drawn child is tried (claim ``verification.tree``).
 """
 
 from __future__ import annotations
@@ -25,8 +17,7 @@ from numpy.typing import NDArray
 from validation.decoding.random_streams import Chance
 
 Array = NDArray[Any]
-ROOT = 0
-"""The node of the last kept token: it is no draft."""
+ROOT = 0  # the node of the last kept token: it is no draft
 
 
 class BrokenLogitsError(Exception):
@@ -35,14 +26,7 @@ class BrokenLogitsError(Exception):
 
 @dataclass(slots=True)
 class DraftTree:
-    """The drafts of a round, and further tokens that the target model reads in the same pass.
-
-    Node 0 is the last kept token. A parent precedes its children; that of node 0 is -1. ``drawn_from`` holds the
-    distribution (V,) that a node's children were drawn from without replacement. ``window_tokens`` are read but not
-    verified: each has its distance from the last kept token and the nodes that it sees besides itself, where the
-    window's tokens are numbered after the nodes. ``seconds`` and ``passes`` are the draft's; ``note`` is for the
-    method's walk.
-    """
+    """The drafts of a round, and further tokens that the target model reads in the same pass."""
 
     tokens: list[int]
     parents: list[int] = field(default_factory=lambda: [-1])
@@ -55,11 +39,9 @@ class DraftTree:
     note: Any = None
 
     def __len__(self) -> int:
-        """Return the number of drafts."""
         return len(self.tokens) - 1
 
     def add(self, parent: int, token: int) -> int:
-        """Append a draft, and return its node."""
         self.tokens.append(token)
         self.parents.append(parent)
         return len(self.tokens) - 1
@@ -71,21 +53,18 @@ class DraftTree:
             node = known[node, token] if (node, token) in known else self.add(node, token)
 
     def children(self) -> list[list[int]]:
-        """Return the children of each node, in the order in which they were added."""
         found: list[list[int]] = [[] for _ in self.tokens]
         for node, parent in enumerate(self.parents[1:], 1):
             found[parent].append(node)
         return found
 
     def depths(self) -> list[int]:
-        """Return the depth of each node; 0 for the first."""
         found = [0]
         for parent in self.parents[1:]:
             found.append(found[parent] + 1)
         return found
 
     def path_to(self, node: int) -> list[int]:
-        """Return the nodes from the first draft to this one."""
         found = []
         while node != ROOT:
             found.append(node)
@@ -93,11 +72,9 @@ class DraftTree:
         return found[::-1]
 
     def pass_tokens(self) -> Array:
-        """Return the tokens of the target's pass, (m,)."""
         return np.array([*self.tokens, *self.window_tokens], dtype=np.int64)
 
     def pass_offsets(self) -> Array:
-        """Return the distances of the pass's tokens from the last kept token, (m,)."""
         return np.array([*self.depths(), *self.window_offsets], dtype=np.int64)
 
     def pass_sees(self) -> Array:
@@ -140,10 +117,7 @@ Walk = Callable[[DraftTree, Array, Chance, int, frozenset[int]], tuple[list[int]
 def exact_walk(
     tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
 ) -> tuple[list[int], int, bool]:
-    """Return the accepted nodes, the server's token (-1: none fits), and whether it replaces rejected drafts.
-
-    ``target`` (nodes, V) is p after each node, ``left`` the number of tokens that may still be kept.
-    """
+    """Return the accepted nodes, the server's token (-1: none fits), and whether it replaces rejected drafts."""
     children, node, path = tree.children(), ROOT, list[int]()
     while len(path) < left and not (path and tree.tokens[node] in end_tokens):
         p = target[node].astype(np.float64)
@@ -160,7 +134,6 @@ def exact_walk(
 
 
 def _certain(tree: DraftTree, children: list[int], p: Array, chance: Chance) -> int | None:
-    """Return the accepted child of a node with certain children, or None; ``p`` becomes the residual."""
     for child in children:
         token, whole = tree.tokens[child], float(p.sum())
         if chance.happens(float(p[token]), whole):

@@ -48,21 +48,7 @@ def verify(
     position: Array,
     left: Array,
 ) -> VerifiedDrafts:
-    """Verify each sequence's drafts up to the first rejected one, and draw the token that follows.
-
-    Parameters
-    ----------
-    sequences : int array, shape (n,)
-        Indices in the batch.
-    in_flight : list of n lists of Draft
-        The drafts that each sequence sent.
-    logits : tensor, shape (sum of sizes, V), or list of its parts
-        Logits of the target model, sequence after sequence; the last row gives p of the token after the last draft.
-    sizes : int array, shape (n,)
-        Number of rows of each sequence: at least the number of its drafts plus 1.
-    position, left : int array, shape (n,)
-        Number of new tokens so far, and the number that may still follow.
-    """
+    """Verify each sequence's drafts up to the first rejected one, and draw the token that follows."""
     import torch
 
     # accept: the drafts of each sequence up to the first that fails the test
@@ -144,10 +130,7 @@ def _longest_blocks(
     first: Array,
     position: Array,
 ) -> tuple[Array, Array]:
-    """Return the drafts of the longest block of each sequence that passes, and the block's weight, both (n,).
-
-    As :func:`hlmtheory.verification.block_acceptance`, which checks its arguments.
-    """
+    """Return the drafts of the longest block of each sequence that passes, and the block's weight, both (n,)."""
     import torch
 
     kept, weight = np.zeros(len(sequences), dtype=np.int64), np.ones(len(sequences))
@@ -229,12 +212,7 @@ def _answers(method: Method, drafts: list[Draft], target: torch.Tensor) -> torch
 
 
 def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tuple[float, float]:
-    """Return Σ TV(q, p) over verified drafts with p in ``target`` (n, V), and what their verification adds to the risk.
-
-    That is Σ β_d TV(r, r̂) for truncated drafts, whose mean over drafts bounds the total variation, and Σ q_a (1 -
-    p_a), with a the argmax of p, for drafts accepted by the argmax
-    (:func:`hlmtheory.verification.greedy_output_distribution`). It is 0 where the rule is lossless.
-    """
+    """Return Σ TV(q, p) over verified drafts with p in ``target`` (n, V), and the risk that their verification adds."""
     import torch
 
     if not drafts or drafts[0].draft_distribution is None:
@@ -264,12 +242,7 @@ def skip_risk(draft: Draft, target: torch.Tensor) -> float:
 
 
 def raced_skip_risk(draft: Draft, target: torch.Tensor) -> float:
-    """Return P(b ≠ d | a = d) = 1 - t_d/q_d of a draft that was kept under a shared seed; ``target`` (V,) is p.
-
-    t_d = 1/Σ_w max(q_w/q_d, p_w/p_d) is the probability that both draw d. The mean over drafts bounds the distance of
-    the emitted law from p (:func:`hlmtheory.shared_seed.skip_mismatch`); the mean of β_d does not, because a draft that
-    is not skipped meets the server's own token and no residual.
-    """
+    """Return P(b ≠ d | a = d) = 1 - t_d/q_d of a draft that was kept under a shared seed; ``target`` (V,) is p."""
     p, q = target.double(), draft.distribution.double()
     if p[draft.token] == 0:
         return 1.0

@@ -1,8 +1,7 @@
 """The caches of a target with several versions: keys and values count only for the version that computed them.
 
-It has the interface of :class:`validation.decoding.kv_cache.CachedModel`. Each slot is read by the version of its
-round. An entry of the cache is used again only by the version that computed it, and only while the tokens up to it
-still stand. So it does not matter how often versions are switched or drafts rolled back in between.
+It has the interface of :class:`validation.decoding.kv_cache.CachedModel`. An entry is used again only by the version
+that computed it, and only while the tokens up to it still stand.
 """
 
 from __future__ import annotations
@@ -89,7 +88,6 @@ class VersionedModel:
         return [found[i] for i in range(len(slots)) if i in found]
 
     def _versions(self, slots: Array, counts: Array, places: Array) -> Array:
-        """Return the version of each slot's round, and count the rounds of the slots whose rows are wanted."""
         names = []
         for slot, count, place in zip(slots.tolist(), counts.tolist(), places.tolist(), strict=True):
             prompt = self.prompts[slot]
@@ -100,11 +98,9 @@ class VersionedModel:
         return np.array(names, dtype=object)
 
     def _foreign(self, owner: Array, name: str) -> Array:
-        """Return which slots hold entries of another version, which must not be used."""
         return np.asarray(owner != name)
 
     def keep(self, slots: Array) -> None:
-        """Keep only these slots, in this order."""
         stored = set()
         for name, model in self.models.items():
             memory = self._memory[name]

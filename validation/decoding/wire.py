@@ -12,11 +12,7 @@ Array = NDArray[Any]
 
 
 def index_bits(vocabulary: int) -> int:
-    """Return ⌈log₂ V⌉, the bits of a token's index.
-
-    >>> index_bits(32_000), index_bits(1)
-    (15, 0)
-    """
+    """Return ⌈log₂ V⌉, the bits of a token's index."""
     return (vocabulary - 1).bit_length()
 
 
@@ -35,11 +31,6 @@ def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
 
 
 def float_bits(value: float) -> int:
-    """Return the 32 bits of a number in float32.
-
-    >>> hex(float_bits(1.0))
-    '0x3f800000'
-    """
     return int(np.float32(value).view(np.uint32))
 
 

@@ -191,7 +191,6 @@ class Device:
         record = LinkRecord(label, name, self.remote.address, seed, *sampling[:2])
         pace = Pace(self.least_draft_s)
         own, self.record = OwnModel(session, prompt, self.turn, pace), record
-        began = time.perf_counter()
         try:
             if method is None or each[0].streamed:
                 way = Written if method is None else Streamed
@@ -207,5 +206,4 @@ class Device:
         except BaseException:
             self.remote.close()  # it is in the middle of a text
             raise
-        session.clock.total = time.perf_counter() - began
         return record

@@ -27,12 +27,11 @@ from hlmtheory.policy import (
 )
 from hlmtheory.policy.device import row_of
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FlexSpec, PromptLookup
+from validation.decoding.methods.multi_draft import Dssd, DssdCertified, FlexSpec, PromptLookup
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import Sqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlm, Hlm
-from validation.decoding.methods.split import DssdCertified
 from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack

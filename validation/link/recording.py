@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.decoding.methods.audited import Audited
+from validation.decoding.methods.planned import Audited
 from validation.link.formats import SERVER_WRITES, Terms
 from validation.planning.run_record import Recorder
 

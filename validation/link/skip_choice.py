@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import SkipAudit
-from validation.decoding.methods.audited import Audited
+from validation.decoding.methods.planned import Audited
 from validation.errors import UserError
 
 if TYPE_CHECKING:

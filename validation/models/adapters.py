@@ -19,13 +19,7 @@ from validation.models.aligned import fingerprint, json_object
 if TYPE_CHECKING:
     import torch
 
-CONFIG, WEIGHTS, PICKLE, VERSION = (
-    "adapter_config.json",
-    "adapter_model.safetensors",
-    "adapter_model.bin",
-    "version.json",
-)
-INDEX = WEIGHTS + ".index.json"
+CONFIG, WEIGHTS, VERSION = "adapter_config.json", "adapter_model.safetensors", "version.json"
 TAKEN = (
     *("r", "lora_alpha", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
     *("rank_pattern", "alpha_pattern", "fan_in_fan_out", "use_rslora", "bias", "modules_to_save"),
@@ -99,28 +93,14 @@ def base_name(folder: Path, base: str = "") -> str:
 
 
 def check_files(folder: Path) -> None:
-    """Refuse an adapter whose weights are missing, in pickle form, in several files, or outside its folder."""
-    if (folder / INDEX).exists():
-        names = _object(folder, INDEX).get("weight_map")
-        for name in names.values() if isinstance(names, dict) else ():
-            file = (folder / str(name)).resolve()
-            if not str(name).endswith(".safetensors") or not file.is_relative_to(folder.resolve()):
-                raise UserError(
-                    f"{INDEX} of {str(folder)!r} names the weights {name!r}, but weights are read only from "
-                    "*.safetensors files in the adapter's own folder; save the adapter again."
-                )
-        raise UserError(f"The adapter {str(folder)!r} is split over several files; save it again as {WEIGHTS}.")
-    file = folder / WEIGHTS
+    """Refuse an adapter whose weights are missing, in another form, in several files, or outside its folder."""
+    file, home = folder / WEIGHTS, folder.resolve()
     if not file.is_file():
-        if (folder / PICKLE).exists():
-            raise UserError(
-                f"The adapter {str(folder)!r} is stored as {PICKLE}, a pickle, which is never read; save it again with "
-                "safe_serialization=True."
-            )
-        raise UserError(f"The adapter {str(folder)!r} has no {WEIGHTS}; restore it, or give another folder.")
-    allowed = [folder.resolve()]
-    if folder.resolve().parent.name == "snapshots":
-        allowed.append(folder.resolve().parent.parent / "blobs")  # of a hub cache
+        raise UserError(
+            f"The adapter {str(folder)!r} has no {WEIGHTS}, and weights in other files or as pickles are never read; "
+            "save it again with safe_serialization=True."
+        )
+    allowed = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]  # of a hub cache
     if not any(file.resolve().is_relative_to(place) for place in allowed):
         raise UserError(f"{WEIGHTS} of {str(folder)!r} is a link that leads out of the folder; copy the file there.")
 

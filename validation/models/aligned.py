@@ -11,6 +11,7 @@ import copy
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,12 +157,19 @@ def fingerprint(base: Any, tokenizer: Any) -> str:
     told = {name: getattr(settings, name) for name in SETTINGS} | {"rope": settings.rope_parameters}
     digest.update(json.dumps(told, sort_keys=True).encode())
     digest.update(json.dumps(sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])).encode())
-    for name, weights in sorted(anchor_weights(base).items()):
-        if name == "model.embed_tokens.weight" and settings.tie_word_embeddings:
-            continue  # the same tensor as the head
-        digest.update(f"{name} {tuple(weights.shape)}".encode())
-        digest.update(weights.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    weights = anchor_weights(base)
+    if settings.tie_word_embeddings:  # the same tensor as the head
+        del weights["model.embed_tokens.weight"]
+    return str(digest_of(weights, digest).hexdigest())
+
+
+def digest_of(weights: Mapping[str, torch.Tensor], digest: Any = None) -> Any:
+    """Return the SHA-256 of weights by their names, shapes and values in float32."""
+    digest = digest or hashlib.sha256()
+    for name, values in sorted(weights.items()):
+        digest.update(f"{name} {tuple(values.shape)}".encode())
+        digest.update(values.detach().float().cpu().contiguous().numpy().data)
+    return digest
 
 
 def save_aligned(draft: Any, folder: Path, *, base: str, mark: str) -> int:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-SHARDED = "sharded"
 WORKING_SHARE, WORKING_LEAST = 0.2, 512 * 2**20  # in addition to weights: activations, caches, logits
 CGROUP = Path("/sys/fs/cgroup")
 REMEDY = "choose a smaller pair, a narrower dtype such as bfloat16, or another device"
@@ -32,17 +30,10 @@ def choose_device(name: str) -> torch.device:
         if not gpus:
             return torch.device("cpu")
         return torch.device("cuda", max(range(gpus), key=lambda gpu: torch.cuda.mem_get_info(gpu)[0]))
-    if name == SHARDED:
-        if not gpus:
-            raise UserError("The device 'sharded' spreads a model over GPUs, and torch sees none; use 'cpu' instead.")
-        if find_spec("accelerate") is None:
-            raise UserError("The device 'sharded' needs accelerate; install it: pip install accelerate")
-        return torch.device("cuda", 0)
     try:
         where = torch.device(name)
     except RuntimeError as error:
-        known = "'auto', 'cpu', 'cuda', 'cuda:1' or 'sharded'"
-        raise UserError(f"Unknown device {name!r}; use {known}.") from error
+        raise UserError(f"Unknown device {name!r}; use 'auto', 'cpu', 'cuda' or 'cuda:1'.") from error
     if where.type == "cuda" and (where.index or 0) >= gpus:
         raise UserError(f"No such device {name!r}: torch sees {gpus} GPUs; use 'cpu' instead.")
     if where.type in ("cpu", "cuda"):
@@ -101,27 +92,14 @@ def working_memory(weights: int) -> int:
     return weights + max(int(WORKING_SHARE * weights), WORKING_LEAST)
 
 
-def require_memory(
-    draft: int | None,
-    target: int | None,
-    where: torch.device,
-    *,
-    sharded: bool = False,
-    limit: int | None = None,
-) -> None:
+def require_memory(draft: int | None, target: int | None, where: torch.device, limit: int | None = None) -> None:
     """Refuse a pair that does not fit on the device, before anything is loaded."""
-    import torch
-
     if draft is None or target is None:
         return
     needed = working_memory(draft + target)
     _compare("The two models with working space need", needed, limit, "allowed by --memory")
-    free, place = free_memory(where), f"free on {where}"
-    if sharded:
-        spread = [free_memory(torch.device("cuda", gpu)) for gpu in range(torch.cuda.device_count())]
-        free, place = sum(filter(None, [*spread, free_host_memory()])), "free on all GPUs and the host together"
-    _compare("The two models with working space need", needed, free, place)
-    if where.type != "cpu" and not sharded:
+    _compare("The two models with working space need", needed, free_memory(where), f"free on {where}")
+    if where.type != "cpu":
         _compare("Loading passes the larger model through the host and needs", max(draft, target), free_host_memory())
 
 
@@ -130,18 +108,6 @@ def _compare(what: str, needed: int, free: int | None, place: str = "free there"
         raise UserError(
             f"{what} about {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB of memory are {place}; {REMEDY}."
         )
-
-
-def shards(draft: int | None) -> dict[int | str, int]:
-    """Return the bytes of each GPU and the host for the target model, less a tenth and the draft model's needs."""
-    import torch
-
-    room: dict[int | str, int] = {}
-    for gpu in range(torch.cuda.device_count()):
-        taken = (draft or 0) if gpu == 0 else 0
-        room[gpu] = max(int(0.9 * torch.cuda.mem_get_info(gpu)[0]) - taken, 0)
-    room["cpu"] = int(0.9 * (free_host_memory() or 0))
-    return room
 
 
 def wait_for(device: torch.device) -> None:

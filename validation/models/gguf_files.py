@@ -53,7 +53,6 @@ class GgufHeader:
     path: Path
     metadata: dict[str, Any]  # Numbers, strings and lists of strings by their keys. Of a list of numbers, the length
     tensors: dict[str, tuple[int, ...]]  # the shape of each tensor, in torch's order
-    types: dict[str, str]  # the name of each tensor's type, such as ``Q4_K``
 
     @property
     def architecture(self) -> str:
@@ -171,7 +170,6 @@ class _Cursor:
         if not isinstance(alignment, int) or not 8 <= alignment <= LARGEST_ALIGNMENT or alignment & (alignment - 1):
             raise self.fault(f"general.alignment is {alignment!r}, not a power of two from 8 on")
         shapes: dict[str, tuple[int, ...]] = {}
-        types: dict[str, str] = {}
         offset = 0
         for index in range(count):
             name = self.string(f"the name of tensor {index}")
@@ -189,7 +187,7 @@ class _Cursor:
                     f"the tensor {name!r} has the shape {shape}, the type {GGMLQuantizationType(kind).name} and the "
                     f"offset {place:,}; expected are the offset {offset:,} and rows that {block} divides"
                 )
-            shapes[name], types[name] = tuple(reversed(shape)), GGMLQuantizationType(kind).name
+            shapes[name] = tuple(reversed(shape))
             end = offset + math.prod(shape) // block * width
             offset = -(-end // alignment) * alignment
             if end > self.size:
@@ -202,7 +200,7 @@ class _Cursor:
             raise UserError(
                 f"{self.path} has {self.size:,} bytes, but its tensors need {needed:,}; it was cut: copy it again."
             )
-        return GgufHeader(self.path, metadata, shapes, types)
+        return GgufHeader(self.path, metadata, shapes)
 
 
 def _check_settings(header: GgufHeader) -> None:
@@ -332,29 +330,13 @@ def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Pr
         digits, words = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
         return tokenizer
-    return _tokenizer_beside(header, name, tokenizer)
+    raise UserError(
+        f"{header.path} cuts texts by the pre-tokenizer {name!r}, which transformers does not read from GGUF; give the "
+        "model's folder."
+    )
 
 
 def _known_splits() -> frozenset[str]:
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     return frozenset(GGUF_PRE_TOKENIZER_SPLITS)
-
-
-def _tokenizer_beside(header: GgufHeader, name: Any, read: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with what the GGUF file says of it."""
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    beside = header.path.with_name("tokenizer.json")
-    said = f"{header.path} cuts texts by the pre-tokenizer {name!r}, which transformers does not read from GGUF"
-    if not beside.is_file():
-        raise UserError(f"{said}; put the model's tokenizer.json beside the file.")
-    try:
-        backend = Tokenizer.from_file(str(beside))
-    except Exception as error:
-        raise UserError(f"{said}, and {beside} is not a tokenizer; put the model's own there.") from error
-    if backend.get_vocab() != read.get_vocab():
-        raise UserError(f"{said}, and the vocabulary of {beside} is another one; put the model's own there.")
-    special = {token: getattr(read, token) for token in ("bos_token", "eos_token", "unk_token", "pad_token")}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=read.chat_template, **special)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from validation.errors import UserError
-from validation.models.aligned import json_object
+from validation.models.aligned import digest_of, json_object
 
 WEIGHTS, SETTINGS = "heads.safetensors", "heads.json"
 MEDUSA, EAGLE = "medusa", "eagle"
@@ -114,11 +114,7 @@ def build_heads(kind: str, config: Any, heads: int = 1) -> Any:
 
 def base_mark(base: Any) -> str:
     """Return a fingerprint of all weights of a model, by their values in float32."""
-    digest = hashlib.sha256()
-    for name, weights in sorted(base.state_dict().items()):
-        digest.update(f"{name} {tuple(weights.shape)}".encode())
-        digest.update(weights.detach().float().cpu().contiguous().numpy().data)
-    return digest.hexdigest()[:16]
+    return str(digest_of(base.state_dict()).hexdigest())[:16]
 
 
 def save_heads(part: Any, folder: Path, kind: str, base: Any, **more: Any) -> int:

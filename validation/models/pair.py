@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from validation.errors import UserError
 from validation.models import aligned, smollm2
 from validation.models import chat as turns
-from validation.models.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
+from validation.models.devices import choose_device, memory_errors, require_memory, weight_bytes
 from validation.models.rounding import SUFFIX, round_weights
 from validation.models.sources import PAIRS_FOLDER, ModelSource, quiet
 
@@ -106,7 +106,8 @@ class Pair:
             "vocabulary": self.vocabulary,
             "context": self.context,
         }
-        commits = {"small_commit": _commit(self.draft), "large_commit": _commit(self.target)}
+        sides = {"small_commit": self.draft, "large_commit": self.target}
+        commits = {name: getattr(model.config, "_commit_hash", None) for name, model in sides.items()}
         known = {name: commit for name, commit in commits.items() if commit}
         turned = {} if self.chat is None else {"chat": self.chat}
         return described | known | turned | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
@@ -128,9 +129,8 @@ def load_pair(
     """Load two models that share a vocabulary: a key of ``PAIRS``, or folders, GGUF files or hub names.
 
     ``base`` is the base model of a target that is an adapter. ``changed_anchor`` accepts an aligned draft whose target
-    has another last block, head or vocabulary. ``device`` "sharded" puts the draft on the first GPU and spreads the
-    target over all. ``dtype`` is by default float32 on the CPU, elsewhere the stored type. ``memory`` limits the bytes
-    of both models.
+    has another last block, head or vocabulary. ``dtype`` is by default float32 on the CPU, elsewhere the stored type.
+    ``memory`` limits the bytes of both models.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
@@ -143,18 +143,14 @@ def load_pair(
         tokenizers, sizes = _inspect(sources, chosen, tell)
         if chat:
             turns.require_template(tokenizers[1], target)
-        require_memory(sizes[0], sizes[1], where, sharded=device == SHARDED, limit=memory)
+        require_memory(sizes[0], sizes[1], where, memory)
         tell(f"loading {target}")
-        if device == SHARDED:
-            big, where = _load_shards(sources[1], chosen, where, shards(sizes[0]))
-        else:
-            big = sources[1].load_model(chosen).to(where)
+        big = sources[1].load_model(chosen).to(where)
         tell(f"loading {draft}")
         models = [_load_draft(sources, chosen, big).to(where).eval(), big.eval()]
         anchor = anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
-    notes = [_size_note(*models), _twin_note(*models), anchor, _shard_note(models[1])]
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
-    return _pair_of(name, (models[0], models[1]), tokenizers[1], where, labels, notes, chat)
+    return _pair_of(name, (models[0], models[1]), tokenizers[1], where, labels, [anchor], chat)
 
 
 def _pair_of(
@@ -196,7 +192,6 @@ def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> 
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     source, where = ModelSource.parse(name), choose_device(device)
     with quiet(), memory_errors():
-        source.reach()
         tokenizer = source.load_tokenizer()
         chosen = dtype or ("float32" if where.type == "cpu" else "auto")
         model = source.load_model(chosen).to(where).eval()
@@ -228,10 +223,9 @@ def _joint_name(draft: Path, target: Path) -> str:
 def _inspect(
     sources: tuple[ModelSource, ModelSource], dtype: str, tell: Callable[[str], None]
 ) -> tuple[list[Any], list[int | None]]:
-    """Return the two tokenizers, checked to agree, and both models' weight sizes in bytes; no weights are read."""
     for source in sources:
         tell(f"looking for {source.name}")
-        source.reach()
+        source.check_folder()
     if _same_weights(*sources):
         return [sources[1].load_tokenizer()] * 2, [weight_bytes(sources[1].load("AutoConfig"), dtype)] * 2
     sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]
@@ -241,31 +235,18 @@ def _inspect(
 
 
 def _same_weights(draft: ModelSource, target: ModelSource) -> bool:
-    """Return whether both models are read from one place; the draft may be rounded."""
     return replace(draft, rounded=False) == target
 
 
 def _load_draft(sources: tuple[ModelSource, ModelSource], dtype: str, big: Any) -> Any:
     """Return the draft model; weights that are the target's own are copied, not read again."""
     draft, target = sources
-    if not _same_weights(draft, target) or hasattr(big, "hf_device_map"):
+    if not _same_weights(draft, target):
         return draft.load_model(dtype)
     model = copy.deepcopy(big)
     if draft.rounded:
         round_weights(model)
     return model
-
-
-def _load_shards(
-    source: ModelSource, dtype: str, where: torch.device, room: dict[int | str, int]
-) -> tuple[Any, torch.device]:
-    """Return a model spread by accelerate and its input device; hooks move the input to the other devices."""
-    import torch
-
-    model = source.load_model(dtype, device_map="auto", max_memory=room)
-    places = set(getattr(model, "hf_device_map", {}).values())
-    only = places.pop() if len(places) == 1 else None  # accelerate sets no hooks on one GPU
-    return model, torch.device("cuda", only) if isinstance(only, int) else where
 
 
 def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
@@ -279,27 +260,6 @@ def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
         f"The vocabularies differ, first at id {first}: {ours} in {names[0]!r}, {theirs} in {names[1]!r} "
         f"({len(entries[0])} and {len(entries[1])} entries); choose two models of one family, or let "
         "`hlm decode common` draft the tokens that both have."
-    )
-
-
-def _twin_note(draft: Any, target: Any) -> str:
-    import torch
-
-    if hasattr(target, "hf_device_map") or type(draft) is not type(target):
-        return ""
-    ours, theirs = draft.state_dict(), target.state_dict()
-    if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
-        return ""
-    return "The draft and the target have the same weights; with equal settings every draft is accepted."
-
-
-def _size_note(draft: Any, target: Any) -> str:
-    sizes = draft.num_parameters(), target.num_parameters()
-    if sizes[0] <= sizes[1]:
-        return ""
-    return (
-        f"The draft model has {sizes[0]:,} parameters, more than the target's {sizes[1]:,}; --draft and --target may "
-        "be swapped."
     )
 
 
@@ -351,12 +311,3 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
                 f"{vocabulary - 1}; fix it in generation_config.json or config.json."
             )
     return ends
-
-
-def _shard_note(model: Any) -> str:
-    places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
-    return f"The target model is spread over {len(places)} devices." if len(places) > 1 else ""
-
-
-def _commit(model: Any) -> str:
-    return getattr(model.config, "_commit_hash", None) or ""

@@ -27,17 +27,8 @@ PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 INDEX = "model.safetensors.index.json"
 WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
-PATIENCE = 5.0  # seconds to wait for the hub's first answer
-UNREACHABLE = frozenset(
-    (
-        "ConnectError",
-        "TimeoutException",
-        "NetworkError",
-        "ProxyError",
-        "LocalEntryNotFoundError",
-        "OfflineModeIsEnabled",
-    )
-)
+UNREACHABLE = {"ConnectError", "TimeoutException", "NetworkError", "ProxyError"}
+UNREACHABLE |= {"LocalEntryNotFoundError", "OfflineModeIsEnabled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +234,6 @@ class ModelSource:
         )
 
     def _leads_out(self, name: str) -> bool:
-        """Return whether a file links out of its folder; links from a hub cache snapshot to its blobs are allowed."""
         folder = Path(self.name).resolve()
         allowed = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
         file = (folder / name).resolve()
@@ -270,25 +260,6 @@ class ModelSource:
         if (found := aligned.json_object(file)) is None:
             raise UserError(f"{name} of {self.name!r} is not a JSON object; save or download the model again.")
         return found
-
-    def reach(self) -> None:
-        """Check that the hub answers for a model not stored locally; its client would retry for half a minute."""
-        import huggingface_hub
-
-        self.check_folder()
-        if base := self.adapted:
-            base.reach()
-            return
-        if self.local or huggingface_hub.constants.HF_HUB_OFFLINE:
-            return
-        if isinstance(huggingface_hub.try_to_load_from_cache(self.name, "config.json", revision=self.revision), str):
-            return
-        try:
-            address = huggingface_hub.hf_hub_url(self.name, "config.json", revision=self.revision)
-            huggingface_hub.get_hf_file_metadata(address, timeout=PATIENCE)
-        except Exception as error:
-            if _kinds(error) & UNREACHABLE:
-                self._explain(error)
 
     def _explain(self, error: BaseException) -> NoReturn:
         kinds, text, name = _kinds(error), str(error), self.name

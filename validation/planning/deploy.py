@@ -81,7 +81,6 @@ def policy_of(
 
 
 def _speed(option: Option, planner: Planner) -> Guarantee:
-    """Return the plan's speed over that of the strongest rival, at the link's median rate."""
     setting, test = planner.setting, planner.split.test
     rival, rate = aim_of(planner, setting).rival.option, setting.link.quantile(0.5)
     seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]

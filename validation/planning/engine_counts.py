@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import (
-    VERIFICATIONS,
-    AcceptanceRecord,
-    Counts,
-    add,
-    marked,
-    refuse_mixture,
-    remarks,
-)
+from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option, exact

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from validation.collection.import_lists import CORPUS
-from validation.decoding.policy_file import models_mark
+from validation.decoding.methods.planned import models_mark
 from validation.planning.answers import answer_options
 from validation.planning.bound import Model
 from validation.planning.menu import SEALS, fitted_line, options, sealed

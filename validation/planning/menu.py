@@ -193,7 +193,6 @@ def _pair(values: Any) -> tuple[float, float]:
 
 
 def _with_bits(counts: Array, bits: float) -> Array:
-    """Return counts where each exchange also sends a draft of ``bits``."""
     found = counts.copy()
     found[..., COUNTS.index("up_bits")] += bits * counts[..., COUNTS.index("exchanges")]
     return np.asarray(found)

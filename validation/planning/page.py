@@ -87,5 +87,4 @@ def _for_script(value: Any) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the hash by which the page's policy admits one style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -164,7 +164,6 @@ def _server_draft(planner: Planner, request: Request) -> str:
 
 
 def _any_message(gain: Number | None, ours: str) -> list[str]:
-    """Return the sentence on what messages could still add, if it is known."""
     if gain is None or gain.value is None:
         return []
     return [

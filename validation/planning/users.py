@@ -190,7 +190,6 @@ def _link(user: User, setting: Setting, share: float) -> PlanLink:
 
 
 def _best_codec(model: Model, setting: Setting) -> tuple[int, int]:
-    """Return the codec and draft length with the most tokens per second without skipping."""
     total = model.counts
     speeds = total[..., 0] / setting.seconds(total, setting.link.rates[0])
     k, codec = np.unravel_index(int(np.argmax(speeds)), speeds.shape)

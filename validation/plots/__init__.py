@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
-from validation.decoding.fit_file import fit_mark, stored_fit
+from validation.decoding.fitting import fit_mark, stored_fit
 from validation.errors import UserError, naming
-from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table, Tag
+from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
 from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace
+from validation.trace.reader import Trace, fingerprint
 
 if TYPE_CHECKING:
     from validation.decoding.studies import Decoded
@@ -32,7 +31,6 @@ __all__ = [
     "Figure",
     "Printed",
     "Simulation",
-    "Table",
     "Tag",
     "commit_of_code",
     "draw",
@@ -47,13 +45,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 
 
 def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
-    """Return the figure or table with a paper and number; without a number, all exhibits of the paper.
-
-    Raises
-    ------
-    UserError
-        There is no such figure; the message names the existing ones.
-    """
+    """Return the figure or table with a paper and number; without a number, all exhibits of the paper."""
     found = [one for one in EXHIBITS.values() if one.paper == paper and number in (None, one.number)]
     if not found:
         name = f"{paper} {number}" if number else paper
@@ -74,34 +66,7 @@ def draw(
     formats: Sequence[str] = ("svg",),
     pair: str | None = None,
 ) -> list[Path]:
-    """Draw one figure, or make one table.
-
-    Parameters
-    ----------
-    exhibit : Exhibit
-        A value of :data:`EXHIBITS`.
-    trace : Trace or None
-        Needed by a :class:`Figure`; a :class:`Simulation` needs none.
-    folder : str or Path
-        Output folder; created if missing.
-    command : str
-        The command that draws this figure; recorded in the sidecar.
-    seed : int
-        Selects the positions if not all are drawn, and drives a simulation.
-    commit : str, optional
-        Commit of the drawing code; found with git if None.
-    decoded : sequence of Decoded
-        Needed by a :class:`Decoding`: the study of this run, then the studies of the runs that it is compared with.
-    formats : sequence of str
-        Some of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is always written.
-    pair : str, optional
-        The pair's name on the page; the one that the trace or the study stores if None.
-
-    Returns
-    -------
-    list of Path
-        The sidecar ``<paper>-fig<number>.json``, the picture ``.svg`` unless it is a table, and the other formats.
-    """
+    """Draw one figure, or make one table."""
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
         basis = _measured_basis(exhibit, trace, numbers, pair)
@@ -141,13 +106,7 @@ def draw(
 
 
 def repaint(sidecar: Path) -> Path | None:
-    """Paint the picture of a stored figure anew from the numbers of its sidecar, without measuring.
-
-    Returns
-    -------
-    Path or None
-        The SVG beside the sidecar; None for a table, which has no picture.
-    """
+    """Paint the picture of a stored figure anew from the numbers of its sidecar, without measuring."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     paper, number = about["figure"].split(" ")
     paint = EXHIBITS[paper, number].paint

@@ -13,10 +13,8 @@ from typing import Any
 
 from validation.plots.c_sqs import numbers as c_sqs
 from validation.plots.c_sqs import pictures as c_sqs_pictures
-from validation.plots.c_sqs import tables as c_sqs_tables
 from validation.plots.common.decoded import numbers as decoded
 from validation.plots.common.decoded import pictures as decoded_pictures
-from validation.plots.common.decoded import speeds as decoded_speeds
 from validation.plots.common.decoded import tables as decoded_tables
 from validation.plots.common.printed import CU, NUMBERS, U
 from validation.plots.common.record import Decoding, Exhibit, Figure, Simulation, Tag
@@ -25,13 +23,11 @@ from validation.plots.common.skipping import pictures as skipping_pictures
 from validation.plots.cu_hlm import concentration, truncation
 from validation.plots.edge_sd import figures as edge_sd_pictures
 from validation.plots.edge_sd import numbers as edge_sd
-from validation.plots.edge_sd import stages
-from validation.plots.flexspec import computed, counted_pictures, counted_tables, versions
+from validation.plots.flexspec import computed, counted_pictures, counted_tables
 from validation.plots.ours import (
     acceptance_by_depth,
     anytime,
     bill_table,
-    budget_table,
     codec_bits,
     dropped_mass,
     fading_mean,
@@ -39,7 +35,6 @@ from validation.plots.ours import (
     skipping_table,
     text_risk,
     truncation_rules,
-    truncation_table,
 )
 
 SOURCES = {
@@ -55,7 +50,6 @@ _TEXTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("exhi
 
 
 def _about(key: str) -> dict[str, Any]:
-    """Return the fields of a record that ``exhibits.toml`` holds."""
     paper, number = key.split(" ")
     text = {"source": SOURCES.get(paper)} | _TEXTS[key]
     printed = tuple(NUMBERS[name] for name in text.pop("printed", ()))
@@ -75,7 +69,6 @@ def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None) -> Sim
 
 
 def _sweep(number: str) -> Simulation:
-    """Return a panel of Figs. 7 and 8 of edge-sd."""
     shown = edge_sd.IN_FIG_7 if number[0] == "7" else edge_sd.IN_FIG_8
     return _simulated(
         f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), edge_sd_pictures.paint_schemes
@@ -106,15 +99,8 @@ _ALL: tuple[Exhibit, ...] = (
     ),
     _traced("cu-hlm 9b", truncation.measure_payload, truncation.paint_payload, "truncation"),
     _decoded("cu-hlm 9b-texts", "design", decoded.measure_sizes, decoded_pictures.paint_sizes),
-    *(
-        _decoded(
-            f"cu-hlm {number}",
-            "hlm",
-            partial(decoded_speeds.measure_speeds, rician=number == "10b"),
-            decoded_pictures.paint_speeds,
-        )
-        for number in ("10a", "10b")
-    ),
+    _decoded("cu-hlm 10a", "hlm", partial(decoded.measure_speeds, rician=False), decoded_pictures.paint_speeds),
+    _decoded("cu-hlm 10b", "hlm", partial(decoded.measure_speeds, rician=True), decoded_pictures.paint_speeds),
     _decoded("cu-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=CU)),
     _decoded("cu-hlm II", "hlm", decoded_tables.measure_breakdown),
     _traced("u-hlm 3", skipping.measure_baselines, skipping_pictures.paint_measures, "drafts"),
@@ -124,7 +110,7 @@ _ALL: tuple[Exhibit, ...] = (
     ),
     _traced("u-hlm 5", skipping.measure_both, skipping_pictures.paint_both, "drafts"),
     _traced("u-hlm 6", skipping.measure_methods, skipping_pictures.paint_methods, "drafts"),
-    _decoded("u-hlm 6-texts", "hlm", decoded_speeds.measure_methods, decoded_pictures.paint_methods),
+    _decoded("u-hlm 6-texts", "hlm", decoded.measure_methods, decoded_pictures.paint_methods),
     _decoded("u-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=U)),
     *(
         _simulated(f"c-sqs {number}", partial(c_sqs.simulate_curves, panels=panels), c_sqs_pictures.paint)
@@ -135,11 +121,11 @@ _ALL: tuple[Exhibit, ...] = (
     _simulated("flexspec 5", counted_pictures.simulate_sweep, counted_pictures.paint_sweep),
     _simulated("flexspec 6", counted_pictures.simulate_energy, counted_pictures.paint_energy),
     _simulated("flexspec I", computed.simulate_storm),
-    _simulated("flexspec II", versions.simulate),
+    _simulated("flexspec II", computed.simulate_versions),
     *(_simulated(f"flexspec {table}", partial(counted_tables.measure, table)) for table in ("III", "IV")),
     _simulated("flexspec V", counted_tables.devices),
     _simulated("flexspec VI", counted_tables.targets),
-    _simulated("edge-sd 5", stages.simulate_stages, stages.paint_stages),
+    _simulated("edge-sd 5", edge_sd_pictures.simulate_stages, edge_sd_pictures.paint_stages),
     _simulated("edge-sd 6", edge_sd.simulate_acceptance, edge_sd_pictures.paint_pairs),
     *(_sweep(figure + part) for figure in "78" for part in "abc"),
     *(
@@ -156,14 +142,14 @@ _ALL: tuple[Exhibit, ...] = (
     _simulated("ours 8", acceptance_by_depth.simulate, acceptance_by_depth.paint),
     _traced("ours 9", dropped_mass.measure, dropped_mass.paint),
     _traced("ours I", skipping_table.measure_table, sample="drafts"),
-    _traced("ours II", truncation_table.measure_table, sample="truncation"),
-    _simulated("ours III", c_sqs_tables.simulate_table),
+    _traced("ours II", truncation_rules.measure_table, sample="truncation"),
+    _simulated("ours III", c_sqs.simulate_theorem),
     _traced("ours IV", text_risk.measure_table, sample="texts"),
     _traced("ours IX", partial_table.measure_table),
     _traced("ours V", codec_bits.measure_table, sample="codecs"),
     _simulated("ours VI", bill_table.simulate),
     _traced("ours VII", anytime.measure_table, sample="drafts"),
-    _simulated("ours VIII", budget_table.simulate),
+    _simulated("ours VIII", c_sqs.simulate_budget),
     _simulated("ours X", acceptance_by_depth.simulate_table),
 )
 

@@ -1,9 +1,4 @@
-"""Check the claims that no model changes and that the published run did not check, and add them to the certificate.
-
-    python -m validation.report.certify
-
-The code must be committed, because the certificate names the commit.
-"""
+"""Check the claims that no model changes and that the published run did not check, and add them to the certificate."""
 
 from __future__ import annotations
 
@@ -22,13 +17,7 @@ SEED = 1
 
 
 def certify() -> list[str]:
-    """Check what the published run did not check; return the claims that were added.
-
-    Raises
-    ------
-    UserError
-        If the code is not committed, a claim is violated, or no instance of it is in scope.
-    """
+    """Check what the published run did not check; return the claims that were added."""
     commit = commit_of_code()
     if commit is None or commit.endswith("changes"):
         raise UserError("A certificate names its commit; commit the changes of hlmtheory and validation first.")

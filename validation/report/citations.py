@@ -21,22 +21,12 @@ PAPERS = {
 
 
 def cite(source: Source) -> str:
-    """Return a source as text: first author, year, place.
-
-    >>> cite(Source("oh2025cuhlm", "Fig. 6"))
-    'Oh et al. (2025), Fig. 6'
-    """
+    """Return a source as text: first author, year, place."""
     return f"{bibliography().get(source.key, {}).get('short', source.key)}, {source.place}"
 
 
 def relation_to_source(claim: Claim) -> str:
-    """Return how a claim is related to its source: printed there, corrected, read into it, improved, or built on it.
-
-    >>> import hlmtheory
-    >>> names = ("truncation.tvd_bound", "truncation.tvd_sharp", "lossless.level")
-    >>> [relation_to_source(hlmtheory.all_claims()[name]) for name in names]
-    ['Source', 'Improves on', 'Builds on']
-    """
+    """Return how a claim is related to its source: printed there, corrected, read into it, improved, or built on it."""
     if claim.origin is Origin.NEW:
         return "Improves on" if claim.source.key in PAPERS.values() else "Builds on"
     return {Origin.CORRECTED: "Corrects", Origin.IMPLIED: "Read into"}.get(claim.origin, "Source")
@@ -44,13 +34,7 @@ def relation_to_source(claim: Claim) -> str:
 
 @cache
 def bibliography() -> dict[str, dict[str, str]]:
-    """Return the citations of ``references.bib`` by key; empty if the file is not installed.
-
-    Returns
-    -------
-    dict
-        ``short``, author and year; ``full``; ``link``, the address by DOI or arXiv number, empty if neither is known.
-    """
+    """Return the citations of ``references.bib`` by key; empty if the file is not installed."""
     if not BIBLIOGRAPHY.is_file():
         return {}
     from pybtex.database import parse_file

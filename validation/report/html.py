@@ -18,9 +18,8 @@ from hlmtheory.claims import Claim
 from validation.claims.certificate import certificate
 from validation.plots.common.record import printed_words
 from validation.printable import printable_value
+from validation.report import first_screen
 from validation.report.citations import bibliography
-from validation.report.first_screen import CLAIM_OUTCOMES, partition, partition_table, printed_false, what_to_send
-from validation.report.symbols import SYMBOLS
 from validation.report.tables import pieces, table_row
 from validation.trace.format import LISTS
 
@@ -38,7 +37,6 @@ SHORT_BIAS = 0.05
 """Bias whose message the verdict names."""
 WIDE = 260.0
 """Points from which a picture is wider than a telephone, which scrolls it."""
-HEADS = {"ofdma": "OFDMA"}
 NAMED = 5
 """Violated claims that the verdict names."""
 FALSE_KINDS = (
@@ -63,42 +61,38 @@ def write_report(
     trace: str = "",
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
-    """Write ``report.html``, with everything inlined, into a folder; return its path.
-
-    ``manifest`` is that of the trace, whose place a plan's command names; ``figures`` are the sidecars that
-    :func:`validation.plots.draw` wrote, a picture may lie beside each; ``command`` reproduces the run.
-    """
+    """Write ``report.html``, with everything inlined, into a folder; return its path."""
     claims = hlmtheory.all_claims() if claims is None else claims
     certified = certificate()
     released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
     results = certified.completed(results)
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
-    counts = partition(claims, results)
+    counts = first_screen.partition(claims, results)
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
-    send = what_to_send(results, manifest.get("vocabulary"), figures)
+    send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(title, note, [row for row in rows if row["standing"] == kind]) for kind, title, note in FALSE_KINDS],
         counts={outcome: sum(kinds.values()) for outcome, kinds in counts.items()},
         vacuous=sum(bool(tally.vacuous) for tally in true),
         partial=sum(bool(tally.out_of_scope) for tally in true),
-        partition=partition_table(counts),
+        partition=first_screen.partition_table(counts),
         outcomes=counts,
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
         named=NAMED,
         send=send,
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
-        wrong=printed_false(claims),
+        wrong=first_screen.printed_false(claims),
         released=released,
         release=certified.sentence(len(released)),
         results=results,
         run=_run(manifest),
         sources=_sources(claims),
-        symbols=SYMBOLS,
+        symbols=first_screen.SYMBOLS,
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
         trace=trace,
-        of_pair=sum(counts[outcome]["measured"] for outcome in CLAIM_OUTCOMES),
+        of_pair=sum(counts[outcome]["measured"] for outcome in first_screen.CLAIM_OUTCOMES),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     path = Path(folder) / "report.html"
@@ -119,6 +113,10 @@ def _template() -> Template:
     return environment.get_template("report.html.j2")
 
 
+def topic_title(module: str) -> str:
+    return "OFDMA" if module == "ofdma" else module.replace("_", " ").capitalize()
+
+
 def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the claims by topic, each with its title and number of claims by outcome."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -128,8 +126,7 @@ def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for name, claims in found.items():
         title = (import_module(f"hlmtheory.{name}").__doc__ or name).split("\n", 1)[0]
         outcomes = list(Counter((row["symbol"], row["outcome"]) for row in claims).items())
-        head = HEADS.get(name, name.replace("_", " ").capitalize())
-        topics.append({"name": name, "head": head, "title": title, "rows": claims, "outcomes": outcomes})
+        topics.append({"name": name, "head": topic_title(name), "title": title, "rows": claims, "outcomes": outcomes})
     return topics
 
 
@@ -188,7 +185,6 @@ def _version(name: str) -> str:
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """Return the template's values for one figure or table."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     name, _, caption = about["caption"].partition(": ")
     details = f"{printed_words(about)} {about['method']}".strip()

@@ -19,13 +19,12 @@ from typing import Any
 import hlmtheory
 from validation.claims.certificate import PLACE, certificate_text
 from validation.claims.check import Results, load_results
-from validation.decoding.fit_file import stored_fit
+from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
 from validation.plots import commit_of_code, repaint
 from validation.report import results as results_pages
 from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, update_between_markers
-from validation.trace.identity import fingerprint
-from validation.trace.reader import open_trace
+from validation.trace.reader import fingerprint, open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds", "versions")
@@ -41,17 +40,8 @@ def publish(
 ) -> list[Path]:
     """Copy the figures and verdicts of a run into the repository, regenerate the tables, and return the files written.
 
-    A file whose content is already published is not rewritten, so a run of an unchanged project changes no file. With
-    ``whole`` every file is, so that all are stamped with one commit, which must be known. ``run`` is the folder that
-    ``hlm validate`` wrote, ``simulated`` that of ``hlm figure``, which may be missing. Each pair except ``builtin``
-    has a folder in ``figures/``. The marks of the runs ``beside``, whose texts are compared with those of this run, are
-    recorded.
-
-    Raises
-    ------
-    UserError
-        If the run has no results or no trace, a marker is missing, the name is not plain, or the published record has
-        verdicts that the run lacks, because it checked only what its trace decides.
+    A file whose content is already published is not rewritten; with ``whole`` every file is, so that all are stamped
+    with one commit. ``run`` is the folder of ``hlm validate``, ``simulated`` that of ``hlm figure``.
     """
     if PLAIN_NAME.fullmatch(name) is None:
         raise UserError(f"The pair cannot be called {name!r}: start with a letter or digit, then also '.', '_', '-'.")
@@ -115,7 +105,6 @@ def _same(made: Path, published: Path) -> bool:
 
 
 def _unstamped(value: Any) -> Any:
-    """Return a JSON value without the keys in STAMPS."""
     if not isinstance(value, dict):
         return value
     return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
@@ -133,11 +122,7 @@ def regenerate(root: Path) -> Path:
 
 
 def stale_tables(root: Path) -> list[str]:
-    """Return the generated parts and files that differ from their sources, and the verdicts that differ on the page.
-
-    A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
-    the line of such a claim may be missing from ``figures/claims.csv``.
-    """
+    """Return the generated parts and files that differ from their sources, and the verdicts that differ on the page."""
     page = (root / PAGE).read_text(encoding="utf-8")
     old = [f"{PAGE}: {name}" for name, part in tables(root).items() if update_between_markers(page, name, part) != page]
     old += [f"{PAGE}: {name}" for name in results_pages.other_verdicts(page, published(root))]
@@ -185,30 +170,22 @@ def _read_records(root: Path) -> list[dict[str, Any]]:
         files = [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
         return [json.loads(path.read_text(encoding="utf-8")) for path in files]
     except FileNotFoundError as error:
-        raise UserError(
-            "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
-        ) from error
+        raise UserError("No figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`.") from error
 
 
 def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the page's facts about a run, without local paths."""
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
     facts: dict[str, Any] = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
     facts["versions"] = {"python": platform.python_version()} | {one: version(one) for one in ("numpy", "scipy")}
-    return (
-        facts | {key: manifest[key] for key in kept} | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
-    )
+    facts |= {key: manifest[key] for key in kept}
+    return facts | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
 
 
 def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
     """Return the held-out losses of both models, if this project trained them."""
-    folders = (
-        [BUILTIN / "small", BUILTIN / "large"]
-        if pair["name"] == "builtin"
-        else [Path(pair["small_name"]), Path(pair["large_name"])]
-    )
-    cards = [folder / "training.json" for folder in folders]
+    own = pair["name"] == "builtin"
+    cards = [(BUILTIN / size if own else Path(pair[f"{size}_name"])) / "training.json" for size in ("small", "large")]
     if not all(card.exists() for card in cards):
         return []
     return [json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"] for card in cards]
@@ -235,9 +212,12 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
             title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
             rows.append((title, [f"{s[name]:,.0f}" if name in s else "–" for s in summaries]))
     for index, role in enumerate(("draft", "target")):
-        rows.append((f"{role} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
+        losses = [run["held_out"][index] if run["held_out"] else {} for run in runs]
+        cells = [", ".join(f"{name} {loss:.3f}" for name, loss in one.items()) or "not known" for one in losses]
+        rows.append((f"{role} model, held-out nats per token", cells))
     counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
-    kinds = sorted({pair for count in counts for pair in count}, key=lambda pair: (pair[0], _place(pair[1])))
+    order = [*SYMBOLS, *{outcome for count in counts for _, outcome in count}]  # an unknown outcome comes last
+    kinds = sorted({pair for count in counts for pair in count}, key=lambda pair: (pair[0], order.index(pair[1])))
     for kind, outcome in kinds:
         shown = counts if kind == "measured" else counts[:1]  # simulated claims are checked once
         cells = [str(count[kind, outcome]) for count in shown] + ["–"] * (len(counts) - len(shown))
@@ -254,13 +234,3 @@ def _results(record: dict[str, Any]) -> Results:
         if said[name] != now[name].statement:
             del results.tallies[name]
     return results
-
-
-def _losses(cards: list[dict[str, float]], index: int) -> str:
-    return ", ".join(f"{source} {loss:.3f}" for source, loss in cards[index].items()) if cards else "not known"
-
-
-def _place(outcome: str) -> int:
-    """Return the place of an outcome among the symbols, an unknown one last."""
-    known = list(SYMBOLS)
-    return known.index(outcome) if outcome in known else len(known)

@@ -18,38 +18,13 @@ from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit, printed_words
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 
-PAGE = Path("paper_repro.md")
 INTRODUCTIONS = {
-    "cu-hlm": (
-        "CU-HLM: skip what is certain, send the k largest probabilities",
-        "Oh et al. (2025): a device drafts one token at a time, skips the server where the draft is certain, and sends "
-        "k of V probabilities where it is not.",
-    ),
-    "u-hlm": (
-        "U-HLM: skip what is certain",
-        "Oh et al. (2024): the conference version of cu-hlm. A device skips the server where the draft is certain, and "
-        "else sends the whole distribution.",
-    ),
-    "c-sqs": (
-        "C-SQS: sparse quantised drafts",
-        "Bhattacharjee et al. (2025): a device drafts several tokens from sparse quantised distributions, whose "
-        "support is fixed (K-SQS) or follows a threshold (C-SQS).",
-    ),
-    "flexspec": (
-        "FlexSpec: one draft for all versions, a length for each link",
-        "Li et al. (2025): a draft model that is aligned once serves all later versions of the target, and the draft "
-        "length follows the link.",
-    ),
-    "edge-sd": (
-        "Edge-SD: batches and bandwidth",
-        "Zhu et al. (2025): two machines at the edge draft and verify in a pipeline; batches and shares of the band "
-        "are chosen for the latency.",
-    ),
-    "ours": (
-        "New figures and tables",
-        "Exhibits that are in no paper: what the bounds, rules and certificates of this project do on the same models. "
-        "Files and commands call them `ours`.",
-    ),
+    "cu-hlm": ("CU-HLM: skip what is certain, send the k largest probabilities", "Oh et al. (2025)."),
+    "u-hlm": ("U-HLM: skip what is certain", "Oh et al. (2024), the conference version of cu-hlm."),
+    "c-sqs": ("C-SQS: sparse quantised drafts", "Bhattacharjee et al. (2025)."),
+    "flexspec": ("FlexSpec: one draft for all versions, a length for each link", "Li et al. (2025)."),
+    "edge-sd": ("Edge-SD: batches and bandwidth", "Zhu et al. (2025)."),
+    "ours": ("New figures and tables", "Exhibits that are in no paper; files and commands call them `ours`."),
 }
 """Title and first sentence of each page of exhibits, by its name on the site."""
 
@@ -63,11 +38,7 @@ ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading, as GitHub and MyST make it.
-
-    >>> slug("`truncation.tvd_sharp`"), slug("Table III")
-    ('truncationtvd_sharp', 'table-iii')
-    """
+    """Return the anchor of a heading, as GitHub and MyST make it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -149,23 +120,15 @@ def claims_csv(results: Results) -> str:
         claims.items(), key=lambda item: (modules.index(item[0].partition(".")[0]), STANDINGS.index(item[1].standing))
     )
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        [
-            COLUMNS,
-            *(
-                plain_cells(table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False))
-                for name, claim in ordered
-            ),
-        ]
-    )
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, claim in ordered:
+        writer.writerow(plain_cells(table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False)))
     return text.getvalue()
 
 
 def other_verdicts(page: str, results: Results) -> list[str]:
-    """Return the claims whose row in the page's table has another verdict than the published run.
-
-    Of the verdicts, ◇, ? and "a constant" are judgements; the others are outcomes of the claim that the row names.
-    """
+    """Return the claims whose row in the page's table has another verdict than the published run."""
     wrong = []
     for said, name in re.findall(r"^\|(?:[^|]*\|){3} ([^|]+) \|[^|]*\| `([a-z_]+\.[a-z_0-9]+)`", page, re.MULTILINE):
         if said[0] in "◇?" or said == "⊘ a constant":

@@ -46,10 +46,7 @@ MARKER = "<!-- {} generated: {} -->"
 def table_row(
     claim: Claim, tally: Tally | None, missing: str = MISSING, *, counterexample: bool = True
 ) -> dict[str, Any]:
-    """Return one claim's cells for both tables, as text; ``missing`` is the outcome without a tally.
-
-    Without ``counterexample``, the counterexample of a false statement is left out: it takes the time of a check.
-    """
+    """Return one claim's cells for both tables, as text; ``missing`` is the outcome without a tally."""
     outcome = tally.outcome if tally else missing
     in_scope = tally.in_scope if tally else 0
     seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
@@ -87,11 +84,7 @@ def _failing(tally: Tally | None) -> str:
 
 
 def pieces(statement: str) -> list[tuple[str, str]]:
-    """Return a statement split into plain text, indices and exponents.
-
-    >>> pieces("α^{K+1} p_v")
-    [('', 'α'), ('^', 'K+1'), ('', ' p'), ('_', 'v')]
-    """
+    """Return a statement split into plain text, indices and exponents."""
     found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w))", statement)
     cut = [("", found[0])]
     for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
@@ -119,12 +112,7 @@ def values(value: Any) -> str:
 
 
 def _nested(array: Any) -> str:
-    """Return an array as nested parentheses; four or more equal neighbours are abbreviated with a count.
-
-    >>> import numpy as np
-    >>> _nested(np.array([[1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0, 0]]))
-    '((1, 0 × 5), (0.5, 0.5, 0 × 4))'
-    """
+    """Return an array as nested parentheses; four or more equal neighbours are abbreviated with a count."""
     if array.ndim == 0:
         return _exact(float(array))
     runs = [(text, len(list(same))) for text, same in groupby(_nested(part) for part in array)]
@@ -133,11 +121,7 @@ def _nested(array: Any) -> str:
 
 
 def _exact(value: float) -> str:
-    """Return a number as text: a fraction if three decimals do not represent it exactly.
-
-    >>> _exact(0.25), _exact(22 / 39), _exact(math.inf)
-    ('0.25', '22/39', '∞')
-    """
+    """Return a number as text: a fraction if three decimals do not represent it exactly."""
     if not math.isfinite(value):
         return str(value).replace("inf", "∞")
     near = Fraction(value).limit_denominator(1000)
@@ -158,7 +142,6 @@ def _slack(value: float) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    """Return a percentage that shows 0% or 100% only if it is exact."""
     if not whole:
         return "–"
     if 0 < part < whole:
@@ -193,24 +176,12 @@ def markdown_table(table: Mapping[str, Any]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return text escaped for a Markdown table."""
     text = re.sub(r"([\\|*`\[\]<])", r"\\\1", text.replace("\n", " "))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)  # an underscore inside a word needs no escape
 
 
 def update_between_markers(text: str, name: str, table: str) -> str:
-    r"""Return the text with the content between the markers of that name replaced.
-
-    Raises
-    ------
-    UserError
-        If the two markers do not occur once each, in order.
-
-    >>> print(update_between_markers("<!-- begin generated: a -->\n<!-- end generated: a -->", "a", "1"))
-    <!-- begin generated: a -->
-    1
-    <!-- end generated: a -->
-    """
+    """Return the text with the content between the markers of that name replaced."""
     begin, end = (MARKER.format(word, name) for word in ("begin", "end"))
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise UserError(f"The text does not hold {begin} and after it {end}, once each; put them where the table goes.")

@@ -45,10 +45,7 @@ def in_a_process(root: Path) -> Runner:
 
 
 def states(tasks: Sequence[Task], out: Path, known: Mapping[str, float] | None = None) -> list[State]:
-    """Return the state of each task, each after those that it needs, without running any.
-
-    ``out`` is where the finished tasks are stored; ``known`` has the seconds of tasks that never ran here, by name.
-    """
+    """Return the state of each task, each after those that it needs, without running any."""
     done, found = _read(out), list[State]()
     made: set[Path] = set()  # outputs that will be new
     for task in tasks:
@@ -64,10 +61,7 @@ def states(tasks: Sequence[Task], out: Path, known: Mapping[str, float] | None =
 
 
 def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) -> list[State]:
-    """Run the tasks that are not up to date, in their order; after a failure, run those that do not depend on it.
-
-    The runner raises a UserError if a task fails; ``report`` is called with a line for each task.
-    """
+    """Run the tasks that are not up to date, in their order; after a failure, run those that do not depend on it."""
     out.mkdir(parents=True, exist_ok=True)
     found: list[State] = []
     for number, task in enumerate(tasks, 1):
@@ -78,11 +72,7 @@ def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) 
 
 
 def line_of(state: State) -> str:
-    """Return one line for a state.
-
-    >>> line_of(State(Task("builtin:fit", ()), "to run", seconds=22.0))
-    'builtin:fit: to run (22 s)'
-    """
+    """Return one line for a state."""
     time_said = f" ({duration(state.seconds)})" if state.word in (TO_RUN, DONE) else ""
     why = f": {state.why}" if state.why else ""
     return f"{state.task.name}: {state.word}{time_said}{why}"
@@ -103,11 +93,7 @@ def total_of(found: Sequence[State]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time in words.
-
-    >>> duration(None), duration(42.4), duration(600), duration(9000)
-    ('time unknown', '42 s', '10 min', '2.5 h')
-    """
+    """Return a time in words."""
     if seconds is None:
         return "time unknown"
     if seconds < 90:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from validation.errors import UserError
-from validation.processes import run_to_end
 
 if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
@@ -38,22 +36,16 @@ YES_OR_NO = (
     ("StrategyQA", "strategyqa", "id", "{} Answer yes or no."),
     ("CREAK", "creak", "prompt", "Is this claim true: {} Answer yes or no."),
 )
-"""Set, its folder in the texts, the field whose hash holds a record out, and the form of a prompt."""
+"""Set, folder, the field whose hash holds a record out, and the form of a prompt."""
 MOST_ANSWERED = 120
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run one step."""
     step, *rest = arguments
-    if step == "experiment":
-        log, separator, *command = rest[1:]
-        assert separator == "--"
-        _experiment(Path(log), command)
-        return
-    known = {"train": _train, "collect": _collect, "fit": _fit, "check": _check, "decode": _decode, "draw": _draw}
-    known["publish"] = _publish
+    known = {"collect": _collect, "fit": _fit, "check": _check, "decode": _decode, "draw": _draw, "publish": _publish}
     parser = argparse.ArgumentParser(prog=f"steps {step}")
-    for name in ("run", "draft", "target", "models", "data", "root"):
+    for name in ("run", "draft", "target", "data", "root"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--beside", type=Path, action="append", default=[])
     for name in ("positions", "new-tokens", "prompts"):
@@ -67,20 +59,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _stamp(file: Path, step: str) -> None:
-    """Store the commit of a finished step."""
     from validation.plots import commit_of_code
     from validation.trace.journal import write_atomically
 
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     write_atomically(file, json.dumps({**before, step: commit_of_code()}, indent=1) + "\n")
-
-
-def _train(given: argparse.Namespace) -> None:
-    """Train a pair; each stage continues from its checkpoint."""
-    from validation.reproduce.training import commands
-
-    for words in commands(given.pair, given.models, given.data):
-        _run([sys.executable, *words])
 
 
 def _pair(given: argparse.Namespace) -> Pair:
@@ -161,7 +144,7 @@ def _collect(given: argparse.Namespace) -> None:
 
 
 def _fit(given: argparse.Namespace) -> None:
-    from validation.decoding.fit_file import fitted_to
+    from validation.decoding.fitting import fitted_to
 
     file = given.run / "decoded" / "fitted.json"
     file.unlink(missing_ok=True)
@@ -199,66 +182,33 @@ def _decode(given: argparse.Namespace) -> None:
 
 
 def _draw(given: argparse.Namespace) -> None:
-    """Draw what is asked and can be drawn; what this commit has drawn of this trace, fit and prompts stays.
-
-    What compares the pair's texts with those of other pairs is always drawn.
-    """
-    from validation.decoding.fit_file import stored_fit
+    """Draw what is asked and can be drawn, and name the rest with its reason."""
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
-    from validation.trace.identity import fingerprint
 
     trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}
-    kinds: tuple[type, ...] = (Figure, Decoding)
-    if given.pair == "builtin":  # a simulation has no pair
-        kinds = (*kinds, Simulation)
-    if given.pair == "instructed":  # its texts alone: for the rest the built-in pair is the better one
-        kinds = (Decoding,)
+    # a simulation has no pair; of `instructed` the texts alone, for the rest the built-in pair is the better one
+    kinds: dict[str, tuple[type, ...]] = {"builtin": (Figure, Decoding, Simulation), "instructed": (Decoding,)}
     for one in EXHIBITS.values():
-        if given.paper not in ("all", "", one.paper) or not isinstance(one, kinds):
+        if given.paper not in ("all", "", one.paper) or not isinstance(one, kinds.get(given.pair, (Figure, Decoding))):
             continue
         decoded = []
         if isinstance(one, Decoding):
-            folder = given.run / "decoded" / one.study
-            if not (folder / "study.json").exists():
+            places = [run / "decoded" / one.study for run in (given.run, *given.beside)]
+            if not (places[0] / "study.json").exists():
                 left[one.stem] = f"the study {one.study} is not decoded"
                 continue
-            beside = [other / "decoded" / one.study for other in given.beside]
-            decoded = [open_study(each) for each in (folder, *beside) if (each / "study.json").exists()]
-        folder = given.run / "figures"
-        marks: dict[str, Any] = {"commit": commit}
-        if not isinstance(one, Simulation):
-            marks |= {"trace": fingerprint(trace), "fit": stored_fit(trace)}
-        if decoded:
-            marks |= {"prompts": len(decoded[0].about["prompts"])}
-        if len(decoded) > 1 or not _is_drawn(folder / f"{one.stem}.json", marks):
-            print(f"drawing {one.paper} {one.place}", flush=True)
-            try:
-                draw(
-                    one,
-                    trace if isinstance(one, Figure) else None,
-                    folder,
-                    command=_command(given),
-                    seed=SEED,
-                    commit=commit,
-                    decoded=decoded,
-                    pair=given.pair,
-                )
-            except UserError as error:
-                left[one.stem] = str(error)
-                continue
-        drawn.append(one.stem)
+            decoded = [open_study(place) for place in places if (place / "study.json").exists()]
+        print(f"drawing {one.paper} {one.place}", flush=True)
+        about = {"command": _command(given), "seed": SEED, "commit": commit, "pair": given.pair}
+        try:
+            draw(one, trace if isinstance(one, Figure) else None, given.run / "figures", decoded=decoded, **about)
+            drawn.append(one.stem)
+        except UserError as error:
+            left[one.stem] = str(error)
     text = json.dumps({"commit": commit, "drawn": drawn, "not drawn": left}, indent=1)
     (given.run / "drawn.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _is_drawn(sidecar: Path, marks: dict[str, Any]) -> bool:
-    """Return whether a figure has these marks, and its commit says what the code was."""
-    if not sidecar.exists() or marks["commit"] is None or "changes" in marks["commit"]:
-        return False
-    about = json.loads(sidecar.read_text(encoding="utf-8"))
-    return all(about.get(name) == mark for name, mark in marks.items())
 
 
 def _publish(given: argparse.Namespace) -> None:
@@ -268,23 +218,7 @@ def _publish(given: argparse.Namespace) -> None:
         print(file)
 
 
-def _experiment(log: Path, command: Sequence[str]) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    (log.parent / log.stem).mkdir(exist_ok=True)
-    part = log.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as file:
-        _run([sys.executable, *command], stdout=file, stderr=subprocess.STDOUT)
-    part.replace(log)
-
-
-def _run(argv: Sequence[str], **options: Any) -> None:
-    """Run a command; raise if it fails."""
-    if code := run_to_end(argv, **options):
-        raise subprocess.CalledProcessError(code, list(argv))
-
-
 def _command(given: argparse.Namespace) -> str:
-    """Return the command that a reader types for this result."""
     words = ["python3 hlm reproduce", given.paper or "all"]
     words += [f"--pair {given.pair}"] if given.pair != "builtin" else []
     words += [f"--prompts {given.prompts}"] if given.prompts else []

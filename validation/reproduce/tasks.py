@@ -1,20 +1,4 @@
-"""List the tasks that make every published figure and table: for each pair, for the experiments, and for the page.
-
-A task is one command, the files it reads and makes, and the code it runs. :mod:`validation.reproduce.engine` runs them.
-
-===================  ==========================================================================================
-task                 makes
-===================  ==========================================================================================
-``PAIR:train``       the models, if they are not there (``builtin`` is part of the project)
-``PAIR:collect``     the trace: logits of both models at every position
-``PAIR:fit``         the line, the thresholds and k*: one fit for texts and figures
-``PAIR:check``       the verdict of every claim
-``PAIR:decode:S``    the decoded texts of the study S, with their scores
-``PAIR:draw``        the figures and tables of the trace, the texts, and those without a pair (``instructed``: texts)
-``PAIR:publish``     the pair's folder of ``figures/``, and the generated parts of ``paper_repro.md``
-``experiment:N``     the stored result of ``figures/studies/N``
-===================  ==========================================================================================
-"""
+"""List the tasks that make every published figure and table: for each pair, and for the page."""
 
 from __future__ import annotations
 
@@ -29,8 +13,6 @@ from validation.decoding.studies import STUDIES
 from validation.errors import UserError
 from validation.models import smollm2
 from validation.plots import EXHIBITS, Decoding
-from validation.reproduce.experiments import EXPERIMENTS
-from validation.reproduce.training import parents_of
 
 PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
 ALL = "all"
@@ -45,12 +27,7 @@ CODE = {
 
 
 class Scope(NamedTuple):
-    """What is made of a pair.
-
-    ``studies`` are decoded; a figure of another one is not drawn. The texts of the pairs ``beside`` are compared with
-    those of this pair. Positions of the trace, the tokens of its texts, and the most tokens of a decoded text are those
-    of ``hlm validate`` and ``hlm decode`` by default.
-    """
+    """What is made of a pair: decoded studies, pairs whose texts are compared, sizes other than the defaults."""
 
     studies: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
@@ -98,11 +75,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command with its files: what follows the interpreter's name, run in the repository's root.
-
-    It is up to date if its outputs exist, its inputs have not changed, and neither has ``code``, a hash or a commit.
-    ``needs`` says what is missing, if the task cannot run.
-    """
+    """One command with its files: what follows the interpreter's name, run in the repository's root."""
 
     name: str
     argv: tuple[str, ...]
@@ -123,31 +96,16 @@ def code_of(*folders: str) -> str:
 
 
 def tasks_of(setting: Setting) -> list[Task]:
-    """Return the tasks of a setting, each after those that it needs.
-
-    Raises
-    ------
-    UserError
-        If there is no such paper or pair.
-    """
+    """Return the tasks of a setting, each after those that it needs."""
     if setting.paper not in (ALL, *PAPERS):
         raise UserError(f"There is no paper {setting.paper!r}; choose one of: {ALL}, {', '.join(PAPERS)}.")
     if unknown := [name for name in setting.pairs if name not in PAIRS]:
         raise UserError(f"There is no pair {unknown[0]!r}; choose one of: {', '.join(PAIRS)}.")
-    found = [task for pair in setting.pairs for task in _pair_tasks(setting, pair)]
-    if setting.quick or "builtin" not in setting.pairs:  # experiments are on the built-in pair
-        return found
-    return [*found, *_experiment_tasks(setting)]
+    return [task for pair in setting.pairs for task in _pair_tasks(setting, pair)]
 
 
 def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
-    """Return the tasks with these names and those that make their inputs; all tasks without names.
-
-    Raises
-    ------
-    UserError
-        If there is no such task.
-    """
+    """Return the tasks with these names and those that make their inputs; all tasks without names."""
     if not only:
         return tasks
     names = {task.name for task in tasks}
@@ -180,7 +138,7 @@ def _asked(setting: Setting, paper: str) -> bool:
 
 
 def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
-    """Return the tasks of a published pair, and those of the pairs that it is compared with, which start from it."""
+    """Return the tasks of a published pair, and those of the pairs that it is compared with."""
     scope, run = PAIRS[pair], setting.out / pair
     studies = studies_of(setting, scope)
     beside = {other: setting.out / other for other in scope.beside if "hlm" in studies}
@@ -204,23 +162,16 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
 
 
 def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Task]:
-    """Return the tasks that train a pair, collect its trace, fit it and decode its studies."""
-    run, models = setting.out / pair, models_of(setting, pair)
+    """Return the tasks that collect a pair's trace, fit it and decode its studies."""
+    run = setting.out / pair
     trace, fitted = run / "trace" / "manifest.json", run / "decoded" / "fitted.json"
     found, weights = list[Task](), _weights(setting, pair)
-    if models is not None and not all(file.exists() for file in weights):
-        folder = models[0].parent.parent
-        training = (*STEP, "train", "--pair", pair, "--models", str(folder), "--data", str(setting.data))
-        parents = tuple(file for parent in parents_of(pair) for file in _weights(setting, parent))
-        found.append(Task(f"{pair}:train", training, parents, weights, needs=_needs(setting, pair)))
     scope = setting if setting.quick else PAIRS.get(pair, Scope())
     sizes = [*_option("positions", scope.positions), *_option("new-tokens", scope.new_tokens)]
     found.append(_task(setting, pair, "collect", *sizes, inputs=weights, outputs=(trace,)))
     found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
     answers = ["--data", str(setting.data)] if setting.data else []
-    short = ["--prompts", str(setting.prompts), "--new-tokens", str(setting.text_tokens)] if setting.quick else []
-    if not setting.quick:
-        short = _option("new-tokens", PAIRS.get(pair, Scope()).text_tokens)
+    short = _option("new-tokens", scope.text_tokens) + (_option("prompts", setting.prompts) if setting.quick else [])
     for study in studies:
         more = ("--study", study, *answers, *short, *_texts_words(setting))
         made = tuple(run / "decoded" / study / name for name in ("study.json", "scores.json"))
@@ -233,7 +184,6 @@ def _option(name: str, value: int | None) -> list[str]:
 
 
 def _texts_words(setting: Setting) -> list[str]:
-    """Return the option for the prompts of a study in a whole run."""
     return ["--prompts", str(setting.texts)] if setting.texts and not setting.quick else []
 
 
@@ -269,22 +219,6 @@ def _needs(setting: Setting, pair: str) -> str:
         except UserError as error:
             return str(error)
         return ""
-    if setting.data or all(file.exists() for file in _weights(setting, pair)):
+    if all(file.exists() for file in _weights(setting, pair)):
         return ""
-    return f"the pair {pair} in --models, or the texts (--data) to train it"
-
-
-def _experiment_tasks(setting: Setting) -> list[Task]:
-    trace = setting.out / "builtin" / "trace"
-    found = []
-    for one in EXPERIMENTS:
-        if _asked(setting, one.paper):
-            work = setting.out / "experiments" / one.name
-            places = {"data": setting.data, "models": setting.models, "trace": trace, "work": work}
-            argv = [word.format(**places) for word in one.argv]
-            inputs = (trace / "manifest.json",) if "{trace}" in one.argv else ()
-            log = work.with_suffix(".log")
-            words = (*STEP, "experiment", "--log", str(log), "--", *argv)
-            missing = one.missing(setting.data, setting.models)
-            found.append(Task(f"experiment:{one.name}", words, inputs, (log,), code_of(), missing))
-    return found
+    return f"the pair {pair} in --models; `python -m validation.training --pair {pair}` trains it"

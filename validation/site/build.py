@@ -53,13 +53,7 @@ def write_examples(folder: Path, root: Path = ROOT) -> None:
 
 
 def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
-    """Write the sources of all pages into a folder; return the names of the pages.
-
-    Raises
-    ------
-    DeadLinkError
-        If a page links to what is not there.
-    """
+    """Write the sources of all pages into a folder; return the names of the pages."""
     names = pages(root)
     targets = api_targets() | {name: anchor(name) for name in hlmtheory.all_claims()}
 
@@ -102,8 +96,6 @@ def _with_both_figures(text: str, copied: Callable[[str], str]) -> str:
 def accessible(text: str) -> str:
     """Return a page that a keyboard and a screen reader can use: what scrolls has a tab stop, what is there a name.
 
-    A picture is a link to itself, which is where a narrow page scrolls it.
-
     >>> accessible('<p class="caption" role="heading">')
     '<p class="caption" role="heading" aria-level="2">'
     >>> accessible('<img alt="ours 1" src="_images/ours-fig1.svg" />')
@@ -124,14 +116,7 @@ def accessible(text: str) -> str:
 
 
 def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
-    """Build the site in a folder, which is replaced; return its first page.
-
-    Raises
-    ------
-    UserError
-        If the extra ``docs`` is not installed, the repository's docs/ is not there, the folder holds other files, or
-        Sphinx reports a warning.
-    """
+    """Build the site in a folder, which is replaced; return its first page."""
     if not (root / "docs" / "conf.py").is_file():
         raise UserError("The documentation is built from a clone of the repository; this is an installed package.")
     try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from validation.errors import UserError
+from validation.report.tables import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/hlmtheory/hlmtheory"
@@ -42,11 +43,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
 
 
 def contents(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the pages under each heading of the contents.
-
-    >>> contents(["index", "plan", "start", "news", "results/cu-hlm", "changelog"])["Guides"]
-    ['start', 'plan', 'news']
-    """
+    """Return the pages under each heading of the contents."""
     known = list(names)
     guides = [name for name in known if "/" not in name and name not in {"index", *LISTS, *OTHERS.values()}]
     order = {name: place for place, name in enumerate(GUIDES)}
@@ -75,17 +72,7 @@ def relinked(
     targets: Mapping[str, str] | None = None,
     sections: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a Markdown text whose links are those of the site; ``file`` is its path, ``names`` are :func:`pages`.
-
-    A link to a file that is a page leads to the page, one to another file or folder to the repository, and a picture
-    to its copy, which ``picture`` makes. A name in ``targets`` that stands as code becomes a link to its anchor.
-    ``sections`` has the page and anchor that stand for a file, such as the picture of a figure.
-
-    Raises
-    ------
-    DeadLinkError
-        If a link leads nowhere.
-    """
+    """Return a Markdown text whose links are those of the site; ``file`` is its path, ``names`` are :func:`pages`."""
     here = names[file]
 
     def led(link: re.Match[str]) -> str:
@@ -132,3 +119,30 @@ def relinked(
 
 def _relative(target: str, here: str) -> str:
     return os.path.relpath(target, PurePosixPath(here).parent)
+
+
+def escaped(text: str) -> str:
+    """Return a text in which no character has a meaning for reStructuredText."""
+    return re.sub(r"([\\*_`|<>\[\]:{}])", r"\\\1", text)
+
+
+def formula(statement: str) -> str:
+    r"""Return a statement in reStructuredText, with its indices and exponents.
+
+    >>> formula("p_v ≤ α^{K+1}")
+    'p\\ :sub:`v`\\  ≤ α\\ :sup:`K+1`'
+    """
+    roles = {"": "{}", "_": "\\ :sub:`{}`\\ ", "^": "\\ :sup:`{}`\\ "}
+    made = "".join(roles[kind].format(escaped(text)) for kind, text in pieces(statement))
+    return made.removesuffix("\\ ")
+
+
+def sentence(text: str) -> str:
+    r"""Return a sentence whose code stays code, and whose other words may have indices.
+
+    >>> sentence("``skip``, the s_v of :func:`~a.risk`")
+    '``skip``, the s\\ :sub:`v`\\  of ``risk``'
+    """
+    plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"``\1``", text)
+    parts = re.split(r"(``[^`]+``)", plain)
+    return "".join(part if part.startswith("``") else formula(part) for part in parts)

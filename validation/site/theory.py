@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import hlmtheory
 from hlmtheory.claims import Claim, Origin, Relation
 from validation.report.citations import bibliography, cite, relation_to_source
+from validation.report.html import topic_title
 from validation.report.tables import UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
-from validation.site.claim_links import citation, lemmas, named_in_tests, shown
-from validation.site.markup import escaped, formula, sentence
-from validation.site.notation import notation
-from validation.site.pages import REPOSITORY
+from validation.site.pages import REPOSITORY, escaped, formula, sentence
 
 if TYPE_CHECKING:
     from validation.claims.results import Results, Tally
-
-TITLES = {
-    "verification": "Verification",
-    "uncertainty": "Uncertainty",
-    "skipping": "Skipping verification",
-    "truncation": "Truncated distributions",
-    "lattice": "Lattice quantisation",
-    "codec": "Codecs",
-    "conformal": "Adaptive supports",
-    "channel": "The link",
-    "ofdma": "Sharing a band",
-    "draft_length": "Draft length",
-    "serving": "Serving",
-    "batching": "Batching",
-    "policy": "Policies",
-    "traces": "Traces",
-    "lossless": "Audits of a sampler",
-    "shared_seed": "Drafts by a shared seed",
-    "vocabulary": "Drafts on a part of the vocabulary",
-}
-"""Title of each module's pages."""
 
 GROUPS = (
     ("Printed, and true", "Results of the literature that hold as they are printed.", {Origin.PUBLISHED}),
@@ -50,8 +27,8 @@ Theory by topic
 ===============
 
 Every result is one record: {count} claims, of which {published} are printed in a paper and {new} are new. Each entry
-has the statement, its source, its assumptions, the proof, links to lemmas, tests and figures, and the tightest case
-known. A printed statement that is false stays, with its counterexample. These pages are generated from the records that
+has the statement, its source, its assumptions, the proof, links to lemmas, and the tightest case known. A
+printed statement that is false stays, with its counterexample. These pages are generated from the records that
 the tests and ``hlm validate`` read, so they cannot differ from the code. ``python3 hlm claims ID`` prints one entry.
 
 *Verdict* is that of the published run: on how many positions of the built-in pair, or on how many simulated instances
@@ -70,33 +47,23 @@ FALSE_WORDS = {
 
 
 def anchor(name: str) -> str:
-    """Return the anchor of a claim's entry, which is also its id in the page's HTML.
-
-    >>> anchor("truncation.tvd_sharp")
-    'claim-truncation-tvd-sharp'
-    """
+    """Return the anchor of a claim's entry, which is also its id in the page's HTML."""
     return "claim-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
 def source_anchor(key: str) -> str:
-    """Return the anchor of a source."""
     return "source-" + re.sub(r"[^a-z0-9]+", "-", key.lower())
 
 
 def doi(link: str) -> str:
-    """Return the DOI of a source's address; arXiv registers one for each of its works.
-
-    >>> doi("https://arxiv.org/abs/2412.12687"), doi("https://doi.org/10.1145/3478535"), doi("")
-    ('10.48550/arXiv.2412.12687', '10.1145/3478535', '')
-    """
+    """Return the DOI of a source's address; arXiv registers one for each of its works."""
     return link.removeprefix("https://doi.org/").replace("https://arxiv.org/abs/", "10.48550/arXiv.")
 
 
 def measured(claim: Claim, tally: Tally | None) -> str:
     """Return what the published run found of a claim."""
-    outcome, _, _, _, _, scope, slack, ratio, vacuous = plain_cells(
-        table_row(claim, tally, UNPUBLISHED, counterexample=False)
-    )
+    cells = plain_cells(table_row(claim, tally, UNPUBLISHED, counterexample=False))
+    outcome, *_, scope, slack, ratio, vacuous = cells
     facts = [f"worst slack {slack}"] if slack != "–" else []
     facts += [f"left/right {ratio}"] if ratio not in ("identity", "–") else []
     facts += [f"vacuous {vacuous}"] if vacuous != "–" else []
@@ -107,6 +74,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     """Return the entry of a claim: statement, source, assumptions, proof, and its tight case or counterexample."""
     standing = "stands" if claim.standing == "true" else claim.standing
     mark = "true" if claim.standing == "true" else "false"
+    uses = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims()))
     rows = [
         f".. _{anchor(claim.id)}:",
         f"{claim.id}\n{'~' * len(claim.id)}",
@@ -115,7 +83,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
-        f":Verdict: {escaped(measured(claim, tally))}\n" + _links(claim),
+        f":Verdict: {escaped(measured(claim, tally))}\n" + (f":Uses: {uses}" if uses else ""),
     ]
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof." if mark == "true" else "Why it is false."
@@ -130,15 +98,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance, 700))}.")
     if claim.refuted is not None:
         rows.append(f"**Counterexample.** {escaped(counterexample_text(claim, claim.refuted))}.")
-    return "\n\n".join([*rows, citation(claim)])
-
-
-def _links(claim: Claim) -> str:
-    """Return the fields of a claim's lemmas, tests, and figures; a field without a link is left out."""
-    named = [f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims())]
-    files = [f"`{file.rpartition('/')[2]} <{REPOSITORY}/blob/main/{file}>`__" for file in named_in_tests(claim)]
-    fields = {"Uses": named, "Tests": files, "Shown in": shown(claim)}
-    return "\n".join(f":{name}: {', '.join(links)}" for name, links in fields.items() if links)
+    return "\n\n".join(rows)
 
 
 def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None = None) -> str:
@@ -148,14 +108,13 @@ def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None
     true = [claim for claim in mine if claim.standing == "true"]
     false = [claim for claim in mine if claim.standing != "true"]
     about = (import_module(f"hlmtheory.{module}").__doc__ or "").split("\n", 1)[0]
-    title = TITLES[module]
+    title = topic_title(module)
     parts = [
         f".. _theory-{module}:",
         f"{title}\n{'=' * len(title)}",
         escaped(about),
         f"{len(mine)} claims: {len(true)} stand, {len(false)} are false and stay with their counterexample. q is the "
-        f"draft model's distribution, p the target model's; :doc:`its functions </api/{module}>`.",
-        notation(module, {claim.proof.file for claim in mine}, {claim.id.partition(".")[2] for claim in mine}),
+        f"draft model's distribution, p the target model's; :doc:`its functions and notation </api/{module}>`.",
     ]
     groups = [(head, told, [claim for claim in true if claim.origin in origins]) for head, told, origins in GROUPS]
     for head, told, found in [*groups, (*FALSE, false)]:
@@ -182,7 +141,7 @@ def index_page(claims: Mapping[str, Claim]) -> str:
         mine = [claim for name, claim in claims.items() if name.split(".")[0] == module]
         false = sum(claim.standing != "true" for claim in mine)
         about = (import_module(f"hlmtheory.{module}").__doc__ or "").split("\n", 1)[0]
-        rows += [f"   * - :doc:`{TITLES[module]} <{module}>`", f"     - {escaped(about)}"]
+        rows += [f"   * - :doc:`{topic_title(module)} <{module}>`", f"     - {escaped(about)}"]
         rows += [f"     - {len(mine) - false}", f"     - {false}"]
     tree = "\n".join(f"   {module}" for module in topics(claims))
     origins = [claim.origin for claim in claims.values()]
@@ -216,3 +175,11 @@ def theory_pages(claims: Mapping[str, Claim] | None = None, results: Results | N
     known = hlmtheory.all_claims() if claims is None else claims
     made = {f"theory/{module}.rst": topic_page(module, known, results) for module in topics(known)}
     return {"theory/index.rst": index_page(known), "theory/sources.rst": sources_page(known), **made}
+
+
+def lemmas(claim: Claim, known: Collection[str]) -> list[str]:
+    """Return the ids of the claims that a proof names, with their module or, within the module, without it."""
+    module, _, own = claim.id.partition(".")
+    words = re.findall(r"(?<![\w.])[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)?", claim.proof.text)
+    full = [word if "." in word else f"{module}.{word}" for word in words if "." in word or "_" in word]
+    return [name for name in dict.fromkeys(full) if name in known and name != f"{module}.{own}"]

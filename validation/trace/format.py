@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,7 @@ DTYPES = ("float16", "float32")  # types of stored logits
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Type and shape of one array of a trace.
-
-    Attributes
-    ----------
-    dtype : str, optional
-        The numpy name of the stored type; None for the type of the trace's logits, ``float16`` or ``float32``.
-    """
+    """Type and shape of one array of a trace."""
 
     dtype: str | None
     wide: bool = False  # the array has shape (N, V) and not (N,)
@@ -43,7 +38,6 @@ class Field:
         return (vocabulary,) if self.wide else ()
 
     def chunk_rows(self, vocabulary: int, logits: str) -> int:
-        """Return the rows per chunk."""
         return chunk_rows(self.row(vocabulary), self.stored_dtype(logits).itemsize, self.most_rows)
 
     def stored_dtype(self, logits: str) -> np.dtype[Any]:
@@ -54,14 +48,13 @@ class Field:
 FIELDS = {
     "draft_logits": Field(None, wide=True),
     "target_logits": Field(None, wide=True),
-    "tokens": Field("int32"),
-    "prompt_index": Field("int32"),
-    "position": Field("int32"),
+    "tokens": Field("int32"),  # that the target model emitted there
+    "prompt_index": Field("int32"),  # row of the manifest's ``prompts``
+    "position": Field("int32"),  # 0 for the first token after the prompt; a text's rows follow each other
 }
 """Arrays of a trace of logits."""
 ARRAYS = tuple(FIELDS)
-LOGITS, LISTS = "logits", "top-k"
-"""Kinds of traces: of whole rows, and of lists of the most probable tokens."""
+LOGITS, LISTS = "logits", "top-k"  # kinds of traces: of whole rows, and of lists of the most probable tokens
 LIST_DTYPE = "float64"
 LONGEST_LIST = 2**20
 MANIFEST = "manifest.json"
@@ -82,7 +75,6 @@ def list_fields(draft_k: int, target_k: int) -> dict[str, Field]:
 
 
 def fields_of(header: Mapping[str, Any]) -> Mapping[str, Field]:
-    """Return the arrays of a trace with this header of its journal."""
     if header.get("kind", LOGITS) == LOGITS:
         return FIELDS
     widths = header.get("widths")
@@ -96,20 +88,10 @@ def _is_length(k: object, longest: int = LONGEST_LIST) -> bool:
     return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= longest
 
 
-def array_dtypes(dtype: str, fields: Mapping[str, Field] | None = None) -> dict[str, np.dtype[Any]]:
-    """Return the stored type of each array in a trace whose logits have the type ``dtype``."""
-    return {name: field.stored_dtype(dtype) for name, field in (FIELDS if fields is None else fields).items()}
-
-
 def complete(
-    arrays: Sequence[Any],
-    named: Mapping[str, Any],
-    vocabulary: int,
-    dtype: str = "float16",
-    fields: Mapping[str, Field] | None = None,
+    fields: Mapping[str, Field], arrays: Sequence[Any], named: Mapping[str, Any], vocabulary: int, dtype: str
 ) -> dict[str, NDArray[Any]]:
     """Return a copy of one array for each field in its stored form, (n, V) or (n,)."""
-    fields = FIELDS if fields is None else fields
     given = dict(zip(fields, arrays, strict=False)) | dict(named)
     if len(arrays) + len(named) != len(fields) or given.keys() != fields.keys():
         raise UserError(
@@ -136,7 +118,6 @@ def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def read_committed(path: Place) -> Committed:
-    """Read the journal of a trace of this format version."""
     refuse_links(path)
     committed = read_journal(path)
     if committed.header.get("format") != FORMAT:
@@ -154,7 +135,6 @@ def read_committed(path: Place) -> Committed:
 
 
 def _check_header(path: Place, header: Mapping[str, Any]) -> None:
-    """Refuse a header whose vocabulary or type no writer gives."""
     vocabulary, dtype = (header.get(name) for name in SHAPE)
     if not _is_length(vocabulary, LARGEST_VOCABULARY) or dtype not in (*DTYPES, LIST_DTYPE):
         raise UserError(
@@ -164,10 +144,7 @@ def _check_header(path: Place, header: Mapping[str, Any]) -> None:
 
 
 def check_rows(path: Place, committed: Committed, name: str, chunks: Any, tail: NDArray[Any]) -> None:
-    """Refuse an array that has not exactly the rows that the journal says.
-
-    A finished array says its shape; an unfinished one has whole chunks, numbered from 0, and a tail.
-    """
+    """Refuse an array that has not exactly the rows that the journal says."""
     field, vocabulary, logits = fields_of(committed.header)[name], *(committed.header[key] for key in SHAPE)
     row, dtype = field.row(vocabulary), field.stored_dtype(logits)
     each = field.chunk_rows(vocabulary, logits)
@@ -200,7 +177,6 @@ def is_own(name: str) -> bool:
 
 
 def _names() -> dict[str, None]:
-    """Return the names of the arrays of every kind of trace, in order."""
     return dict.fromkeys((*FIELDS, *list_fields(1, 1)))
 
 
@@ -210,18 +186,16 @@ def own_files(path: Place) -> list[Place]:
         return [path / name for name in path.sizes() or {} if is_own(name)]
     found: list[Place] = [*path.iterdir()]
     for folder in array_folders(path):
-        if folder.is_dir() and not folder.is_symlink():
+        if isinstance(folder, Path) and folder.is_dir() and not folder.is_symlink():
             found += folder.iterdir()
     return [file for file in found if is_own(name_in(file, path))]
 
 
 def name_in(file: Place, path: Place) -> str:
-    """Return the name of a file in a folder, with slashes."""
     return file.relative_to(path).as_posix()  # type: ignore[arg-type]  # both are of one kind
 
 
 def array_folders(path: Place) -> list[Place]:
-    """Return the folder of the arrays and the subfolder of each array."""
     return [path / FOLDER, *(path / FOLDER / name for name in _names())]
 
 
@@ -236,10 +210,7 @@ def refuse_links(path: Place) -> None:
 
 
 def check_files(path: Place, committed: Committed, *, content: bool) -> None:
-    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum.
-
-    In a store, sizes come from one list; without a list, each file is checked when it is read.
-    """
+    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum."""
     if isinstance(path, RemotePath) and not content:
         sizes = path.sizes() if committed.files else None
         for name, (size, crc) in committed.files.items() if sizes is not None else ():
@@ -248,7 +219,7 @@ def check_files(path: Place, committed: Committed, *, content: bool) -> None:
         return
     for name, (size, crc) in committed.files.items():
         file = path / name
-        if content or not file.is_file() or file.stat().st_size != size:
+        if content or isinstance(file, RemotePath) or not file.is_file() or file.stat().st_size != size:
             check_file(file, size, crc, describe(name))
 
 
@@ -272,7 +243,6 @@ def read_tail(path: Place, committed: Committed) -> dict[str, NDArray[Any]]:
 
 
 def other_version(path: Place, version: object) -> UserError:
-    """Return the error for a trace of an older or newer format version."""
     return UserError(
         f"The trace at {path} has format version {version!r}, but this program reads version {VERSION} only; "
         "collect the trace again."

@@ -1,8 +1,7 @@
 """Write files that survive a crash: durable writes, a journal of commits, and a lock that ends with its process.
 
-A journal is a text file with one JSON object per line. Each line holds its number and, as its last field, the CRC-32
-of the bytes before that field. The files that a line lists are synced before the line is written. So after a crash,
-all files listed up to the last valid line are complete.
+Each line of a journal is a JSON object with its number and the CRC-32 of the bytes before that field. The files that a
+line lists are synced before the line is written, so all files listed up to the last valid line are complete.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ JOURNAL = "journal.jsonl"
 LOCK = "lock"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Sums = dict[str, tuple[int, int]]
-"""Path in the store → its size in bytes and the CRC-32 of its content."""
+Sums = dict[str, tuple[int, int]]  # path in the store → its size in bytes and the CRC-32 of its content
 
 
 @dataclass(slots=True)
@@ -45,11 +43,6 @@ class Committed:
 
 
 def line_of(record: Mapping[str, Any]) -> bytes:
-    r"""Return a record as a line of the journal.
-
-    >>> line_of({"n": 0})
-    b'{"n":0,"crc":"8866dcae"}\n'
-    """
     body = json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
     return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
 
@@ -67,7 +60,6 @@ def record_of(line: bytes, number: int) -> dict[str, Any] | None:
 
 
 def read_journal(folder: Place) -> Committed:
-    """Replay the journal up to its last valid line."""
     file = folder / JOURNAL
     try:
         content = file.read_bytes()
@@ -101,8 +93,7 @@ def read_journal(folder: Place) -> Committed:
 def has_begun(folder: Place) -> bool:
     """Return whether there is a journal with a complete first line, valid or not."""
     try:
-        with (folder / JOURNAL).open("rb") as file:
-            return file.readline().endswith(b"\n")
+        return b"\n" in (folder / JOURNAL).read_bytes()
     except FileNotFoundError:
         return False
 
@@ -154,21 +145,15 @@ class Journal:
 
 
 class RemoteJournal:
-    """The journal of a trace in a store, whose objects are written as a whole.
-
-    It is replaced with every line, and only if no other writer has replaced it since.
-    """
+    """The journal of a trace in a store, whose objects are written as a whole."""
 
     def __init__(self, folder: RemotePath, committed: Committed | None = None) -> None:
         self._file = folder / JOURNAL
         self.lines = committed.lines if committed else 0
-        self._mark = (
-            self._file.mark() if committed else None
-        )  # before the content: another writer's line is then noticed
+        self._mark = self._file.mark() if committed else None  # first: another writer's line is then noticed
         self._content = self._file.read_bytes()[: committed.valid_bytes] if committed else b""
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append a record; if this raises, nothing was added."""
         content = self._content + line_of({"n": self.lines, **record})
         self._mark = self._file.replace_if(content, self._mark)
         self._content = content
@@ -176,7 +161,6 @@ class RemoteJournal:
 
 
 def open_journal(folder: Place, committed: Committed | None = None) -> Journal | RemoteJournal:
-    """Return the journal of a trace, for appending."""
     return RemoteJournal(folder, committed) if isinstance(folder, RemotePath) else Journal(folder, committed)
 
 
@@ -190,10 +174,7 @@ def refuse_link(path: Place) -> None:
 
 
 def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
-    """Open a file for writing, and follow no link below ``folder``, also none that was made a moment ago.
-
-    Each part of the name is opened relative to the descriptor of the one before.
-    """
+    """Open a file for writing, and follow no link below ``folder``, also none that was made a moment ago."""
     if not {os.open} <= os.supports_dir_fd:  # Windows
         return os.fdopen(os.open(folder / name, flags | getattr(os, "O_BINARY", 0), 0o666), "wb")
     *parents, last = name.split("/")
@@ -214,10 +195,7 @@ def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
 
 
 def write_durably(path: Place, content: bytes | memoryview, below: Place | None = None) -> tuple[int, int]:
-    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure.
-
-    With ``below``, a folder above the file, no link between the two is followed.
-    """
+    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure."""
     if isinstance(path, RemotePath):
         path.write_bytes(content)
         return len(content), zlib.crc32(content)
@@ -259,7 +237,6 @@ def sync_folder(folder: Place) -> None:
 
 
 def check_file(path: Place, size: int, crc: int, what: str) -> bytes:
-    """Return the content of a committed file after checking its size and CRC-32."""
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
@@ -278,16 +255,13 @@ _REMEDY = "restore it from a copy, or collect the trace again with --fresh"
 
 def disk_error(path: Place, error: OSError, kept: str = "") -> UserError:
     """Return the error for a failed write; ``kept`` names the data that is safe."""
+    said = f"Writing {path} failed ({error.strerror}); {kept}choose another place, or check the disk."
+    again = "and run the same command again."
     if error.errno in FULL:
-        return UserError(
-            f"The disk is full while writing {path}; {kept}free some space and run the same command again."
-        )
+        said = f"The disk is full while writing {path}; {kept}free some space {again}"
     if error.errno == errno.EFBIG:
-        return UserError(
-            f"A file of {path} would be larger than is allowed here; {kept}raise the limit (ulimit -f) and run the "
-            "same command again."
-        )
-    return UserError(f"Writing {path} failed ({error.strerror}); {kept}choose another place, or check the disk.")
+        said = f"A file of {path} would be larger than is allowed here; {kept}raise the limit (ulimit -f) {again}"
+    return UserError(said)
 
 
 class Lock:

@@ -1,48 +1,20 @@
 """Read a trace: the logits of both models at every position, in a store that survives a crash.
 
-A trace is a folder (format version 2):
-
-===================  =========================================================================================
-manifest.json        models, prompts, settings, speed; written when the trace is finished
-arrays/              a zarr 3 group: blosc (zstd, level 1, byte shuffle), crc32c, fill value NaN for logits
-journal.jsonl        one line per commit: rows, size and CRC-32 of every new file, CRC-32 of the line
-tail-<n>.npz, lock   only while it is written: the rows after the last whole chunk; who is writing
-===================  =========================================================================================
-
-==============  ==========  ====================  ==============================================
-array           shape       dtype                 content
-==============  ==========  ====================  ==============================================
-draft_logits    (N, V)      float16 or float32    the draft model's logits
-target_logits   (N, V)      the same              the target model's logits
-tokens          (N,)        int32                 the token that the target model emitted there
-prompt_index    (N,)        int32                 row of the manifest's ``prompts``
-position        (N,)        int32                 0 for the first token after the prompt, and so on
-==============  ==========  ====================  ==============================================
-
-A file is written and synced before the journal names it, and never changed after that. Files that the journal does not
-name are removed when the writer is opened again. Chunks are checked against the journal at every read.
-
-A trace of kind ``top-k`` has lists of the most probable tokens instead of logits; its manifest gives the kind and V:
-
-=======================  =======  ======================================================================
-array                    shape    content
-=======================  =======  ======================================================================
-draft_tokens             (N, j)   int32: the most probable tokens of q, the most probable first
-draft_log_probabilities  (N, j)   float64: their log-probabilities in nats
-target_tokens            (N, k)   the same of p
-target_log_probabilities (N, k)   the same of p
-=======================  =======  ======================================================================
-
-q and p are by definition the softmax of the stored values. The rows of one sequence are contiguous and in order.
+A trace is a folder: ``manifest.json`` (models, prompts, settings, speed), ``arrays/`` (zarr 3; the fields are those of
+:mod:`validation.trace.format`) and ``journal.jsonl`` (for each commit rows, size and CRC-32 of every new file); while
+it is written also ``tail-<n>.npz``, the rows after the last whole chunk. A file is synced before the journal names it,
+and never changed after that; chunks are checked at every read. q and p are the softmax of the stored values.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +36,7 @@ from validation.trace.format import (
     Field,
     check_files,
     check_rows,
+    complete,
     fields_of,
     other_version,
     read_committed,
@@ -74,18 +47,11 @@ from validation.trace.remote import Place, RemotePath, place
 from validation.trace.writer import TraceWriter
 from validation.trace.zarr_store import ENDLESS, FOLDER, ArrayFiles, StoredArray
 
-__all__ = [
-    "ARRAYS",
-    "LISTS",
-    "LOGITS",
-    "ListChunk",
-    "Trace",
-    "TraceChunk",
-    "TraceWriter",
-    "check_disk_space",
-    "open_trace",
-    "probabilities",
-]
+HASHED = 2**24  # bytes hashed at a time
+TEXT = 160  # positions in a synthetic sequence
+SYNTHETIC = "synthetic:"  # how the address of such a trace begins
+_KNOWN: dict[tuple[str, int, str], str] = {}
+__all__ = ["ARRAYS", "LISTS", "LOGITS", "Trace", "TraceChunk", "TraceWriter", "open_trace", "probabilities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +66,9 @@ class TraceChunk:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by field name."""
         return {name: getattr(self, name) for name in FIELDS}
 
     def __getitem__(self, rows: slice) -> TraceChunk:
-        """Return the positions in ``rows``; the arrays are views."""
         return TraceChunk(**{name: array[rows] for name, array in self.arrays.items()})
 
 
@@ -122,11 +86,7 @@ class ListChunk:
 
 
 def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
-    """Return q or p: the softmax of stored logits over the last axis, in float64.
-
-    >>> probabilities(np.zeros(4, dtype=np.float16)).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
+    """Return q or p: the softmax of stored logits over the last axis, in float64."""
     return np.asarray(softmax(np.asarray(logits, dtype=np.float64)))
 
 
@@ -137,9 +97,8 @@ def check_disk_space(
     dtype: str = "float16",
     fields: Mapping[str, Field] | None = None,
 ) -> None:
-    """Refuse to start a collection that exceeds the free disk space."""
     stored = (FIELDS if fields is None else fields).values()
-    row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
+    row = sum(one.stored_dtype(dtype).itemsize * math.prod(one.row(vocabulary)) for one in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
     if isinstance(folder := place(path), RemotePath):
         return
@@ -154,38 +113,35 @@ def check_disk_space(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A trace on disk with N positions and a vocabulary of V; arrays are read when they are indexed.
-
-    ``arrays`` support numpy indexing along the rows: slices, integers, masks, arrays of integers.
-    """
+    """A trace on disk with N positions and a vocabulary of V; arrays are read when they are indexed."""
 
     path: Place
     manifest: dict[str, Any]
     arrays: Mapping[str, Any]
     finished: bool = True
 
+    def _key(self) -> tuple[Any, ...]:
+        return str(self.path), self.positions, self.vocabulary, str(self.manifest.get("created"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
     @property
     def positions(self) -> int:
-        """Return N, the number of positions."""
         return len(self.arrays["tokens"])
 
     @property
     def kind(self) -> str:
-        """Return ``"logits"`` or ``"top-k"``."""
         return str(self.manifest.get("kind", LOGITS))
 
     @property
     def vocabulary(self) -> int:
-        """Return V, the number of tokens."""
         return int(self.manifest["vocabulary"] if self.kind == LISTS else self.arrays["target_logits"].shape[1])
-
-    def first(self, positions: int) -> Trace:
-        """Return the trace of the first positions alone; nothing is read or copied."""
-        if not 0 < positions <= self.positions:
-            raise UserError(f"The trace has {self.positions:,} positions; {positions:,} are asked for.")
-        return replace(self, arrays={name: array.first(positions) for name, array in self.arrays.items()})
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
         """Yield a trace of logits in chunks of ``size`` positions; the last chunk may be shorter."""
@@ -202,27 +158,6 @@ class Trace:
 def open_trace(
     path: str | Path | RemotePath, *, verify: bool = False, partial: bool = False, kinds: Collection[str] = (LOGITS,)
 ) -> Trace:
-    """Open a trace for reading.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder, or an address: ``s3://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
-    verify : bool
-        Check the content of every file against the journal now. Otherwise only existence and size are checked now, and
-        the content when it is read.
-    partial : bool
-        Also open an unfinished trace, up to its last commit.
-    kinds : collection of str
-        The kinds that the caller can use, ``LOGITS`` and ``LISTS``.
-
-    Raises
-    ------
-    UserError
-        There is no trace, or it is unfinished, has another format version, has a field that is not in ``FIELDS``,
-        lacks a required field or a file, has a damaged file (the message names array, chunk and file), is empty, or is
-        of another kind.
-    """
     path = place(path)
     if not (path / JOURNAL).exists():
         raise _no_journal(path)
@@ -251,7 +186,6 @@ def open_trace(
 
 
 def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
-    """Return the manifest of a finished trace."""
     if MANIFEST not in committed.files:
         raise UserError(f"{path / JOURNAL} has no checksum of {MANIFEST}; restore it from a copy.")
     content = check_file(path / MANIFEST, *committed.files[MANIFEST], MANIFEST)
@@ -265,19 +199,15 @@ def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
 
 
 def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray]:
-    """Return the arrays up to the last commit.
-
-    Tokens, positions and, with a number of ``prompts``, their indices are checked when they are read.
-    """
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
     arrays: dict[str, StoredArray] = {}
-    for name, field in fields_of(committed.header).items():
-        row, dtype = field.row(vocabulary), field.stored_dtype(logits)
+    for name, one in fields_of(committed.header).items():
+        row, dtype = one.row(vocabulary), one.stored_dtype(logits)
         if committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files:
             raise UserError(f"The trace at {path} has no {name}; collect the trace again.")
-        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, field.most_rows)
+        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, one.most_rows)
         last = tail.get(name, np.empty((0, *row), dtype))
         check_rows(path, committed, name, chunks, last)
         arrays[name] = StoredArray(chunks, committed.rows, last, name, _allowed(name, vocabulary, prompts))
@@ -285,7 +215,6 @@ def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -
 
 
 def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int] | None:
-    """Return the smallest and the largest value of an entry of a field; None for any."""
     largest = 2**31 - 1
     return {
         "tokens": (NO_TOKEN, vocabulary - 1),
@@ -297,9 +226,8 @@ def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int]
 
 
 def _no_journal(path: Place) -> UserError:
-    """Return the error for a folder without a journal: no trace, another format version, or a lost journal."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((path / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return UserError(f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path.")
     except (ValueError, RecursionError) as error:  # RecursionError for deeply nested brackets
@@ -309,3 +237,54 @@ def _no_journal(path: Place) -> UserError:
     if manifest.get("version") != VERSION:
         return other_version(path, manifest.get("version"))
     return UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")
+
+
+@lru_cache(maxsize=32)
+def fingerprint(trace: Trace) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of a trace's values, computed once for each trace."""
+    found = hashlib.sha256()
+    for name, array in sorted(trace.arrays.items()):
+        found.update(f"{name} {np.dtype(array.dtype).str} {tuple(array.shape)}\n".encode())
+        row = max(1, int(np.prod(array.shape[1:])) * np.dtype(array.dtype).itemsize)
+        step = max(1, HASHED // row)
+        for start in range(0, array.shape[0], step):
+            found.update(np.ascontiguousarray(array[start : start + step]).tobytes())
+    return found.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticTrace:
+    """A trace of any length that is generated while it is read; nothing is stored."""
+
+    positions: int
+    vocabulary: int
+    seed: int = 1
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return f"{SYNTHETIC}{self.positions}/{self.vocabulary}/{self.seed}"
+
+    @classmethod
+    def at(cls, address: str) -> SyntheticTrace:
+        """Return the trace of an address."""
+        positions, vocabulary, seed = map(int, address.removeprefix(SYNTHETIC).split("/"))
+        return cls(positions, vocabulary, seed)
+
+    def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
+        for start in range(0, self.positions, size):
+            yield TraceChunk(**self.rows(start, size))
+
+    def rows(self, start: int, size: int) -> dict[str, Any]:
+        """Return the arrays at ``size`` positions from ``start`` on; they depend on both numbers."""
+        pool = np.random.default_rng(self.seed).normal(size=2 * self.vocabulary).astype(np.float32)
+        windows = np.lib.stride_tricks.sliding_window_view(pool, self.vocabulary)
+        rng = np.random.default_rng([self.seed, start])
+        count = min(size, self.positions - start)
+        offsets = rng.integers(0, len(windows), (2, count))
+        scale = rng.uniform(1.0, 6.0, (count, 1)).astype(np.float32)
+        draft = scale * windows[offsets[0]]
+        target = draft + windows[offsets[1]]
+        index = np.arange(start, start + count, dtype=np.int32)
+        tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
+        return complete(FIELDS, (draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary, "float16")

@@ -1,66 +1,49 @@
 """Folders of traces at ``s3://``, ``http://`` and ``https://``, with the methods of a path that traces need.
 
-obstore (the extra ``remote``) sends the requests and repeats them: after a lost connection, a timeout and a status such
-as 503, a bounded number of times. What arrives is compared with the journal like the content of any file. An object
-is written as a whole or not at all, and the journal, which names the others, is replaced only if nobody else has
-replaced it since.
-
-Credentials, region and endpoint come from the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
-``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_SKIP_SIGNATURE=true`` for a public bucket.
+obstore (the extra ``remote``) sends the requests and repeats them a bounded number of times. An object is written as a
+whole, and the journal is replaced only if nobody else has replaced it since. Credentials, region and endpoint come from
+the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ENDPOINT_URL``.
 """
 
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 from typing import Any
 
 from validation.errors import UserError
 
 SCHEMES = ("s3", "http", "https")
 WRITABLE = ("s3",)
-RETRIES = 5
-"""How often a request is repeated."""
-RETRY_S = 60.0
-"""Seconds after the first attempt of a request, after which it is not repeated."""
-WAIT_S = 30.0
-"""Seconds that one attempt may take."""
+RETRIES = 5  # of a request
+RETRY_S = 60.0  # after the first attempt of a request, after which it is not repeated
+WAIT_S = 30.0  # that one attempt may take
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)(/[^?#]*)?")
 CREDENTIALS = "the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket)"
 """What is checked besides the rights when a bucket denies a request."""
 
 
 def place(value: str | Path | RemotePath) -> Place:
-    """Return a folder of this machine, or of a store for an address.
-
-    Examples
-    --------
-    >>> place("s3://bucket/traces/")
-    RemotePath('s3://bucket/traces')
-    """
+    """Return a folder of this machine, or of a store for an address."""
     if isinstance(value, RemotePath):
         return value
     text = str(value)
     return RemotePath(text) if "://" in text else Path(value)
 
 
+@dataclass(init=False, repr=False, order=True, unsafe_hash=True)
 class RemotePath:
-    """The address of a folder or an object, used like a :class:`pathlib.Path`.
+    """The address of a folder or an object, used like a :class:`pathlib.Path`."""
 
-    Parameters
-    ----------
-    url : str
-        ``s3://BUCKET/KEY``, ``http://HOST/KEY`` or ``https://HOST/KEY``. At ``http`` it cannot be listed or written.
-    """
-
-    __slots__ = ("key", "root", "scheme")
+    scheme: str
+    root: str
+    key: str
 
     def __init__(self, url: str) -> None:
         found = URL.fullmatch(url)
@@ -82,42 +65,24 @@ class RemotePath:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    def __lt__(self, other: RemotePath) -> bool:
-        return str(self) < str(other)
-
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(f"{self}/{name}")
 
-    def __reduce__(self) -> tuple[type[RemotePath], tuple[str]]:
-        return type(self), (str(self),)
-
     @property
     def name(self) -> str:
-        """Return the last part of the key."""
         return self.key.rpartition("/")[2]
 
     @property
     def parent(self) -> RemotePath:
-        """Return the folder; the root is its own parent."""
         return RemotePath(f"{self.root}/{self.key.rpartition('/')[0]}")
 
     def relative_to(self, other: RemotePath) -> PurePosixPath:
-        """Return the part after a folder that contains this."""
         return PurePosixPath(str(self)).relative_to(PurePosixPath(str(other)))
 
-    def resolve(self) -> RemotePath:
-        """Return this address."""
+    def absolute(self) -> RemotePath:
         return self
 
-    absolute = resolve
-
-    # ------------------------------------------------------------------------------------------ reading
+    resolve = absolute
 
     def read_bytes(self) -> bytes:
         """Return the content; a body that breaks off is read again, a bounded number of times."""
@@ -131,42 +96,18 @@ class RemotePath:
                     raise self._problem("read", error) from error
         raise AssertionError
 
-    def read_text(self, encoding: str = "utf-8") -> str:
-        """Return the content as text."""
-        return self.read_bytes().decode(encoding)
-
-    def open(self, mode: str = "rb") -> io.BytesIO:
-        """Return a stream of the content, for reading bytes only."""
-        if mode != "rb":
-            raise ValueError(f"mode must be 'rb'; got {mode!r}")
-        return io.BytesIO(self.read_bytes())
-
-    def stat(self) -> SimpleNamespace:
-        """Return ``st_size``, the size of an object in bytes."""
-        store = _store(self.root)
-        return SimpleNamespace(st_size=self._ask("read", lambda obstore: obstore.head(store, self.key))["size"])
-
     def is_file(self) -> bool:
-        """Return whether there is an object."""
-        if not self.key:
-            return False
         try:
-            self.stat()
+            return bool(self.key and self.mark())
         except FileNotFoundError:
             return False
-        return True
 
     def is_dir(self) -> bool:
         """Return whether there is an object below this; at ``http``, which has no lists, False."""
         return self.scheme in WRITABLE and next(self._listed(), None) is not None
 
     def exists(self) -> bool:
-        """Return whether there is an object here or below."""
         return self.is_file() or self.is_dir()
-
-    def is_symlink(self) -> bool:
-        """Return False: a store has no links."""
-        return False
 
     def sizes(self) -> dict[str, int] | None:
         """Return the sizes of all objects below, by relative name; None at ``http``."""
@@ -176,15 +117,8 @@ class RemotePath:
         return {one["path"][start:]: one["size"] for one in self._listed()}
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """Yield the objects and folders directly below."""
         names = {name.split("/")[0] for name in self.sizes() or {}}
         return iter(sorted(self / name for name in names))
-
-    def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield all objects below; ``pattern`` must be ``"*"``."""
-        if pattern != "*":
-            raise ValueError(f"pattern must be '*'; got {pattern!r}")
-        return iter([self / name for name in self.sizes() or {}])
 
     def _listed(self) -> Iterator[Any]:
         store = _store(self.root)
@@ -193,10 +127,7 @@ class RemotePath:
         while batch := self._ask("list", lambda _: next(batches, None)):
             yield from batch
 
-    # ------------------------------------------------------------------------------------------ writing
-
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Refuse a place that cannot be written; a store has no folders to make."""
         if self.scheme not in WRITABLE:
             raise UserError(f"{self} can only be read; give a folder, or s3://, to write a trace.")
 
@@ -204,7 +135,6 @@ class RemotePath:
         """Do nothing: a store has no folders."""
 
     def write_bytes(self, content: bytes | memoryview) -> None:
-        """Write an object as a whole, over an older one."""
         self.mkdir()
         store = _store(self.root)
         self._ask("written", lambda obstore: obstore.put(store, self.key, bytes(content)))
@@ -235,7 +165,6 @@ class RemotePath:
         return dict(self._ask("read", lambda obstore: obstore.head(store, self.key)))
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove an object."""
         self.mkdir()
         store = _store(self.root)
         try:
@@ -243,8 +172,6 @@ class RemotePath:
         except FileNotFoundError:
             if not missing_ok:
                 raise
-
-    # ------------------------------------------------------------------------------------------ failures
 
     def _ask(self, done: str, question: Any) -> Any:
         obstore = _obstore()
@@ -254,7 +181,6 @@ class RemotePath:
             raise self._problem(done, error) from error
 
     def _problem(self, done: str, error: Exception) -> Exception:
-        """Return the error to raise for an error of the store."""
         from obstore import exceptions
 
         done = {"list": "listed"}.get(done, done)
@@ -284,7 +210,6 @@ def _obstore() -> Any:
 
 @lru_cache(maxsize=8)
 def _store(root: str) -> Any:
-    """Return the client of a bucket or a host, which keeps its connections."""
     _obstore()
     from obstore import store
 
@@ -304,7 +229,6 @@ def _store(root: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the cause in an error of obstore, which has many lines, without its addresses."""
     text = " ".join(str(error).split())
     status = re.search(r"\b(?:status|HTTP error:?|response)\W+(\d{3} [A-Z][A-Za-z ]+|\d{3})", text)
     if status:
@@ -316,13 +240,7 @@ def _reason(error: Exception) -> str:
 
 
 def _without_password(url: str) -> str:
-    """Return an address without what stands before its @.
-
-    >>> _without_password("http://me:secret@host/x")
-    'http://host/x'
-    """
     return re.sub(r"//[^/]*@", "//", url)
 
 
-Place = Path | RemotePath
-"""A folder of this machine or of a store."""
+Place = Path | RemotePath  # a folder of this machine or of a store

@@ -65,34 +65,19 @@ def what_to_go_on_from(
 
 
 def clear(path: Place) -> None:
-    """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete.
-
-    Only files of the format are removed; other files in the folder or in ``arrays`` stay.
-    """
-    for file in _of_the_trace(path):
+    """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete."""
+    own = [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
+    for file in (*([path / JOURNAL] if _our_journal(path) else ()), *own):
         file.unlink(missing_ok=True)
     for folder in reversed(array_folders(path)):
         with contextlib.suppress(OSError):  # the folder holds foreign files
             folder.rmdir()
 
 
-def foreign_files(path: Place) -> list[str]:
-    """Return the files in a trace's folder that do not belong to a trace; ``--fresh`` keeps them."""
-    own = {*_of_the_trace(path), path / LOCK} if path.is_dir() else set()
-    return sorted(name_in(f, path) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
-
-
-def _of_the_trace(path: Place) -> list[Place]:
-    """Return the journal, the manifest and the array files that belong to a trace."""
-    found: list[Place] = [path / JOURNAL] if _our_journal(path) else []
-    return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
-
-
 def _our_journal(path: Place) -> bool:
     """Return whether the journal belongs to a trace, complete or cut in its first line."""
     try:
-        with (path / JOURNAL).open("rb") as file:
-            first = file.read(len(FIRST))
+        first = (path / JOURNAL).read_bytes()[: len(FIRST)]
     except OSError:
         return False
     return FIRST.startswith(first)
@@ -119,10 +104,5 @@ def remove_strays(path: Place, committed: Committed) -> None:
 
 
 def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the settings that differ, as text for an error message.
-
-    >>> differences({"seed": 1, "batch": 32}, {"seed": 2, "batch": 32})
-    'seed: 1 there, 2 now'
-    """
     names = [name for name in {**there, **now} if there.get(name) != now.get(name)]
     return "; ".join(f"{name}: {there.get(name, 'none')} there, {now.get(name, 'none')} now" for name in names)

@@ -15,11 +15,7 @@ SEAL = "sha256"
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object, independent of key order and layout.
-
-    >>> checksum({"a": 1, "b": [2.5]}) == checksum({"b": [2.5], "a": 1})
-    True
-    """
+    """Return the SHA-256 of a JSON object, independent of key order and layout."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -31,7 +27,6 @@ def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int = 1) -> 
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return the object of a file that :func:`write_sealed` wrote."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -22,7 +22,6 @@ from validation.trace.format import (
     LISTS,
     MANIFEST,
     VERSION,
-    array_dtypes,
     check_files,
     complete,
     fields_of,
@@ -35,45 +34,7 @@ from validation.trace.zarr_store import ENDLESS, ArrayFiles
 
 
 class TraceWriter:
-    """Write a trace incrementally; committed positions survive the end of the process.
-
-    Use as a context manager. ``manifest`` may be changed until the block ends, which finishes the trace. After an
-    exception, a writer with ``settings`` keeps the committed positions, and a writer with the same settings continues
-    from them. A writer without ``settings`` discards everything.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder to create, or an address of ``s3://``.
-    vocabulary : int
-        V, the width of the logits.
-    manifest : dict, optional
-        Entries recorded in addition to the format, the version, the vocabulary, the dtype and the number of positions.
-    dtype : str
-        Type of the stored logits: ``"float16"`` or ``"float32"``.
-    settings : dict, optional
-        All settings that determine the stored positions, as plain values; recorded in the journal.
-    fresh : bool
-        Delete the trace at ``path`` first.
-    lists : (int, int), optional
-        Write top-k lists instead of logits: the numbers of listed tokens of the draft and the target model.
-    finish : bool
-        False leaves the trace unfinished at the end of the block, up to its last commit, so that a later writer with
-        the same ``settings`` can add to it.
-
-    Attributes
-    ----------
-    positions : int
-        Number of positions so far, including those of earlier runs.
-    state : dict
-        The state recorded by the last commit.
-
-    Raises
-    ------
-    UserError
-        This writer cannot continue what is at ``path``, another process writes there, the disk is full, an appended
-        array has a wrong shape, or there are no positions at the end.
-    """
+    """Write a trace incrementally; committed positions survive the end of the process."""
 
     def __init__(
         self,
@@ -99,7 +60,7 @@ class TraceWriter:
         self.positions = 0
         self.state: dict[str, Any] = {}
         self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
-        self._dtypes = array_dtypes(dtype, self._fields)
+        self._dtypes = {name: field.stored_dtype(dtype) for name, field in self._fields.items()}
         self._finishes = finish
         self._stored = 0  # rows up to the last commit
         self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in self._fields}
@@ -140,24 +101,13 @@ class TraceWriter:
                 self._leave()
 
     def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
-        """Append n positions.
-
-        Parameters
-        ----------
-        *arrays, **named : array
-            One array for each field of :data:`validation.trace.format.FIELDS`, or for lists of
-            :func:`validation.trace.format.list_fields`, in order or by name: ``draft_logits`` and ``target_logits``
-            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,).
-        """
-        rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
+        rows = complete(self._fields, arrays, named, self.vocabulary, self._dtype)
         self.positions += len(rows["tokens"])
         self._on_disk(self._add, rows)
 
     def commit(self, state: Mapping[str, Any] | None = None) -> None:
         """Commit everything appended so far, with a plain ``state`` for a later writer that continues."""
         self._on_disk(self._commit, self.positions, dict(state or {}))
-
-    # ------------------------------------------------------------------------------------------ opening
 
     def _open(self) -> None:
         committed = what_to_go_on_from(
@@ -190,15 +140,11 @@ class TraceWriter:
         self._arrays = self._create_arrays(ENDLESS)
 
     def _leave(self) -> None:
-        """Remove the folder if this writer created it and it is empty."""
         if self._made:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
 
-    # ------------------------------------------------------------------------------------------ writing
-
     def _on_disk(self, work: Callable[..., None], *args: Any) -> None:
-        """Write; nothing is committed after a failed write."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -214,7 +160,6 @@ class TraceWriter:
             raise self._failure from error
 
     def _add(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Buffer the rows and write the complete chunks."""
         for name, rows in arrays.items():
             pieces = self._pieces[name]
             pieces.append(rows)
@@ -236,7 +181,6 @@ class TraceWriter:
         self._record(rows, state, files, tail=name)
 
     def _finish(self) -> None:
-        """Write the last rows, the metadata, the manifest and the final journal line."""
         rows = self.positions
         if not rows:
             raise UserError(f"No positions were collected for {self.path}; give at least one prompt.")
@@ -244,7 +188,8 @@ class TraceWriter:
         for name, pieces in self._pieces.items():
             if pieces:
                 self._arrays[name][self._chunked[name] :] = _joined(pieces)
-        self._files.write_metadata()
+        for key, value in self._files.metadata.items():
+            self._files.write(key, value.to_bytes())
         own = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary, "positions": rows}
         own |= {"dtype": self._dtype} | self._kind | ({} if self._settings is None else {"settings": self._settings})
         text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"
@@ -252,7 +197,6 @@ class TraceWriter:
         self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
 
     def _record(self, rows: int, state: dict[str, Any], files: Sums, tail: str | None) -> None:
-        """Sync the folders, append the files to the journal, and remove the previous tail."""
         for folder in sorted({(self.path / name).parent for name in files}):
             sync_folder(folder)
             sync_folder(folder.parent)

@@ -6,7 +6,6 @@ file is written once and never changed. The metadata (``zarr.json``) stays in me
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import AsyncIterator, Iterable
 from functools import cache
@@ -43,7 +42,6 @@ def chunk_rows(row: tuple[int, ...], itemsize: int, most: int | None = None) -> 
 
 
 def load_zarr() -> Any:
-    """Import and return the zarr package, whose import takes long."""
     import zarr
     import zarr.abc.store
     import zarr.codecs
@@ -61,7 +59,6 @@ class ArrayFiles:
         self.store = _store_class()(self)
 
     def name(self, key: str) -> str:
-        """Return the path in the trace of a key in the zarr group."""
         return f"{FOLDER}/{key}"
 
     def read(self, key: str) -> bytes | None:
@@ -72,15 +69,9 @@ class ArrayFiles:
         return check_file(self.root / self.name(key), *sums, what=describe(self.name(key)))
 
     def write(self, key: str, content: bytes | memoryview) -> None:
-        """Write a new chunk file and sync it to disk."""
         path = self.root / self.name(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written[self.name(key)] = write_durably(path, content, below=self.root)
-
-    def write_metadata(self) -> None:
-        """Write the ``zarr.json`` files, once the shapes are final."""
-        for key, value in self.metadata.items():
-            self.write(key, value.to_bytes())
 
     def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], most: int | None = None) -> Array:
         """Create an array of at most ``most`` rows per chunk for writing; its metadata stays in memory."""
@@ -103,38 +94,18 @@ class ArrayFiles:
             )
 
     def open(self, name: str) -> Array:
-        """Return an array of a finished trace."""
         return load_zarr().open_array(self.store, path=name, mode="r+", zarr_format=3)
 
 
 def describe(name: str) -> str:
-    """Return a readable name of a file of a trace.
-
-    >>> describe("arrays/draft_logits/c.3.0"), describe("manifest.json")
-    ('chunk 3 of draft_logits', 'manifest.json')
-    """
     folder, _, last = name.rpartition("/")
     if last.startswith("c."):
         return f"chunk {last.split('.')[1]} of {folder.removeprefix(FOLDER + '/')}"
     return f"the metadata of {folder.removeprefix(FOLDER + '/')}" if last == "zarr.json" and "/" in folder else last
 
 
-class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of a trace on disk, read when it is indexed by rows: a slice, an integer, a mask, or integers.
-
-    Arithmetic and comparisons read the whole array.
-
-    Parameters
-    ----------
-    chunks : zarr Array
-        The rows in whole chunks.
-    tail : numpy.ndarray
-        The rows after the whole chunks; empty in a finished trace.
-    name : str
-        Of the array, for errors.
-    allowed : (int, int), optional
-        The smallest and the largest value that an entry may have; every read is checked.
-    """
+class StoredArray:
+    """An array of a trace on disk, read when it is indexed by rows: a slice, an integer, a mask, or integers."""
 
     def __init__(
         self, chunks: Array, rows: int, tail: NDArray[Any], name: str = "", allowed: tuple[int, int] | None = None
@@ -154,20 +125,9 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
             return self._read(start, stop)
         return self._pick(np.arange(len(self))[rows])
 
-    def first(self, rows: int) -> StoredArray:
-        """Return the array of the first rows alone."""
-        part = copy.copy(self)
-        part.shape, part._whole = (rows, *self.shape[1:]), min(self._whole, rows)
-        part._tail = self._tail[: rows - part._whole]
-        return part
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = self._read(0, len(self))
         return found if dtype is None else found.astype(dtype)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = [np.asarray(value) if isinstance(value, StoredArray) else value for value in inputs]
-        return getattr(ufunc, method)(*plain, **options)
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         if stop <= start:
@@ -192,7 +152,6 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.concatenate([found, self._tail[: stop - self._whole]])
 
     def _pick(self, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Return rows in any order; each chunk is read once."""
         found = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
         belongs = rows // self.chunk_rows
         for chunk in np.unique(belongs):
@@ -208,8 +167,6 @@ def _store_class() -> type[Any]:
     base = load_zarr().abc.store
 
     class CheckedStore(base.Store):  # type: ignore[misc, name-defined]
-        """Store that reads and writes through ArrayFiles and keeps metadata in its dictionary."""
-
         supports_writes = supports_deletes = supports_listing = True
 
         def __init__(self, files: ArrayFiles) -> None:

@@ -1,7 +1,8 @@
 """Train the built-in pair and its variants, step by step; an interrupted step resumes from ``WORK/<pair>-<step>.pt``.
 
 ``python -m validation.training --data DATA --out OUT STEP``: tokenizer, small, large and prompts make the built-in
-pair; with ``--pair distilled`` parent and small; ``aligned`` and ``version --domain code`` evolve ``OUT/large``.
+pair; with ``--pair distilled`` parent and small; ``aligned``, ``version --domain code``, ``medusa`` and ``eagle`` train
+what stands on ``OUT/large``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
 from validation.training.aligned import ALIGNED, train_aligned
 from validation.training.distil import distillation_loss
+from validation.training.heads import COURSES, train_heads
 from validation.training.loop import (
     CHECKPOINT_STEPS,
     Documents,
@@ -28,20 +30,11 @@ from validation.training.loop import (
     text_loss,
     write_record,
 )
-from validation.training.recipes import (
-    PAIRS,
-    ROLES,
-    SEED,
-    Continuation,
-    Distillation,
-    PairRecipe,
-    Recipe,
-    build_model,
-)
+from validation.training.recipes import PAIRS, ROLES, SEED, Continuation, Distillation, PairRecipe, Recipe, build_model
 from validation.training.texts import LIBRARIES, RESEARCH, Library, task_prompts, tokens, train_tokenizer, write_prompts
 from validation.training.versions import DOMAINS, Update, train_version
 
-EVOLVING = ("aligned", "version")
+EVOLVING = ("aligned", "version", *COURSES)
 
 
 def train(
@@ -73,8 +66,7 @@ def train(
         before = _measures(model, verifier, tested)
         record = {f"{name}_before": value for name, value in before.items() if name != "held_out_tokens"}
     if isinstance(course, Distillation):
-        loss = distillation_loss(_load(out / "large", torch.bfloat16), course)
-        record |= {"temperature": course.temperature, "mixing": course.mixing}
+        loss = distillation_loss(_load(out / "large", torch.bfloat16))
     count = model.num_parameters()
     print(f"{count:,} parameters, {sum(map(len, taught)):,} tokens an epoch, {step_count(model, course, taught)} steps")
 
@@ -98,7 +90,6 @@ def _load(folder: Path, dtype: Any = None) -> Any:
 
 
 def _licence(library: Library, out: Path, start: Path) -> str:
-    """Return the stricter licence of the texts and of the models that a model was started or taught from."""
     files = [folder / "training.json" for folder in (start, out / "large")]
     told = [json.loads(file.read_text(encoding="utf-8")).get("licence") for file in files if file.exists()]
     return RESEARCH if RESEARCH in told else library.licence
@@ -133,7 +124,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the version")
     parser.add_argument("--steps", type=int, default=24, help="of the version")
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the version")
-    parser.add_argument("--base", help="of the version, if not the pair's target model: smollm2, or a folder")
+    parser.add_argument("--base", help="of version or heads, if not OUT/large: a folder, or smollm2 (version)")
     options = parser.parse_args()
     if options.steps < 1 or not 0 < options.rate < 1:
         parser.error(f"--steps is {options.steps} and --rate {options.rate}; give 1 or more, and a rate in (0, 1).")
@@ -158,11 +149,15 @@ def _evolve(options: argparse.Namespace) -> None:
             start=options.start,
         )
         return
+    base = options.base or options.out / "large"
+    if options.what in COURSES:
+        course, checkpoint = COURSES[options.what], options.work / f"heads-{options.what}.pt"
+        train_heads(options.what, course, options.data, Path(base), options.out / options.what, checkpoint)
+        return
     update = Update(
         domain=options.domain, method=options.method, seed=options.seed, steps=options.steps, rate=options.rate
     )
-    base = options.base or options.out / "large"
-    train_version(update, base, options.data, options.out / "versions", work=options.work)
+    train_version(update, base, options.data, options.out / "versions")
 
 
 def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:

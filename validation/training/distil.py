@@ -1,15 +1,14 @@
 """Distil the target model's distributions into a draft model, on texts that both models were trained on.
 
-The loss of a position is λ T² KL(p_T ‖ q_T) + (1 - λ) (-ln q(next token)), at temperature T (arXiv:1503.02531).
-By Pinsker's inequality the KL divergence at T = 1 bounds the acceptance rate: 1 - TV ≥ 1 - √(KL/2).
+The loss of a position is KL(p ‖ q) (arXiv:1503.02531). By Pinsker's inequality it bounds the acceptance rate:
+1 - TV ≥ 1 - √(KL/2).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.training.loop import Loss, cross_entropy, logits_of
-from validation.training.recipes import Distillation
+from validation.training.loop import Loss, logits_of
 
 if TYPE_CHECKING:
     import torch
@@ -23,17 +22,13 @@ def divergence(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: 
     return torch.nn.functional.kl_div(draft, target, log_target=True, reduction="batchmean")
 
 
-def distillation_loss(teacher: Any, course: Distillation) -> Loss:
+def distillation_loss(teacher: Any) -> Loss:
     """Return the draft model's loss with the target model as teacher, for :func:`validation.training.loop.fit`."""
     import torch
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
         with torch.inference_mode():
             target = logits_of(teacher, rows[:, :-1])
-        logits = logits_of(model, rows[:, :-1])
-        soft = course.temperature**2 * divergence(target, logits, course.temperature)
-        if course.mixing == 1.0:
-            return soft
-        return course.mixing * soft + (1.0 - course.mixing) * cross_entropy(logits, rows)
+        return divergence(target, logits_of(model, rows[:, :-1]))
 
     return loss

@@ -1,4 +1,4 @@
-"""Train Medusa's heads or EAGLE's layer on a frozen base model: ``python -m validation.training.heads``.
+"""Train Medusa's heads or EAGLE's layer on a frozen base model.
 
 Medusa (cai2024medusa (2)): cross-entropy of head k with the token k + 1 places on, weighted by 0.8^k. EAGLE
 (li2024eagle (5)): smooth L1 distance of the predicted hidden state, plus its distribution's cross-entropy.
@@ -6,14 +6,11 @@ Medusa (cai2024medusa (2)): cross-entropy of head k with the token k + 1 places 
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.errors import UserError
 from validation.models.heads import EAGLE, MEDUSA, build_heads, save_heads
-from validation.models.sources import PAIRS_FOLDER
 from validation.training.loop import Documents, Loss, course_record, fit, step_count, write_record
 from validation.training.recipes import SEED, Course
 from validation.training.texts import LIBRARIES, tokens
@@ -140,27 +137,3 @@ def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, ou
         "held_out_hits": {n: [[round(v, 4) for v in one] for one in table] for n, table in shares.items()},
     }
     write_record(out, record)
-
-
-def main() -> None:
-    """Parse the command line and train."""
-    parser = argparse.ArgumentParser(description="Train Medusa's heads or EAGLE's layer on a frozen base model.")
-    parser.add_argument("kind", choices=list(COURSES))
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and novels/")
-    parser.add_argument("--base", type=Path, default=PAIRS_FOLDER / "builtin" / "large")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
-    parser.add_argument("--epochs", type=float, help="share of the texts that is read, if not that of the recipe")
-    options = parser.parse_args()
-    course = COURSES[options.kind]
-    if options.epochs is not None:
-        course = replace(course, epochs=options.epochs)
-    try:
-        checkpoint = options.work / f"heads-{options.kind}.pt"
-        train_heads(options.kind, course, options.data, options.base, options.out, checkpoint)
-    except UserError as error:
-        parser.error(str(error))
-
-
-if __name__ == "__main__":
-    main()

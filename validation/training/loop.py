@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,15 @@ def fit(
     optimizers = _optimizers(model, course)
     groups = [group for o in optimizers for group in o.param_groups]
     rates = [group["lr"] for group in groups]
-    state = load_state(checkpoint, asdict(course), model.state_dict(), optimizers)
+    state: dict[str, Any] = torch.load(checkpoint, weights_only=True) if checkpoint.exists() else {}
+    if state:
+        if state.get("course") != asdict(course):
+            raise UserError(
+                f"{checkpoint} is a checkpoint of another recipe; remove it, or give another --work folder."
+            )
+        model.load_state_dict(state["weights"])
+        for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
     start, spent = int(state.get("step", 0)), float(state.get("cpu_seconds", 0.0))
     groups = [group for o in optimizers for group in o.param_groups]  # loading a checkpoint creates new groups
     began, running, epoch = time.process_time(), 0.0, -1
@@ -116,41 +124,13 @@ def fit(
         running = value.item() if step == start else 0.98 * running + 0.02 * value.item()
         now = time.process_time() - began
         if (step + 1) % every == 0 or step + 1 == steps:
-            done = {"step": step + 1, "cpu_seconds": spent + now}
-            save_state(checkpoint, asdict(course), model.state_dict(), optimizers, **done)
+            state = {"weights": model.state_dict(), "optimizers": [one.state_dict() for one in optimizers]}
+            state |= {"course": asdict(course), "step": step + 1, "cpu_seconds": spent + now}
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(state, checkpoint.with_suffix(".tmp"))
+            os.replace(checkpoint.with_suffix(".tmp"), checkpoint)  # a killed run leaves the previous checkpoint
             print(f"{checkpoint.stem} {step + 1}/{steps} loss {running:.3f} {check()}", flush=True)
     return spent + time.process_time() - began
-
-
-def load_state(
-    checkpoint: Path | None, course: dict[str, Any], weights: dict[str, Any], optimizers: Sequence[Any]
-) -> dict[str, Any]:
-    """Load a checkpoint into weights and optimizers, and return what else it holds; nothing if there is none."""
-    import torch
-
-    if checkpoint is None or not checkpoint.exists():
-        return {}
-    state: dict[str, Any] = torch.load(checkpoint, weights_only=True)
-    if state.get("course") != course:
-        raise UserError(f"{checkpoint} is a checkpoint of another recipe; remove it, or give another --work folder.")
-    with torch.no_grad():
-        for name, values in weights.items():
-            values.copy_(state["weights"][name])
-    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
-        optimizer.load_state_dict(saved)
-    return state
-
-
-def save_state(
-    checkpoint: Path, course: dict[str, Any], weights: dict[str, Any], optimizers: Sequence[Any], **told: Any
-) -> None:
-    """Write a temporary file, then rename it, so that a killed run leaves the previous checkpoint."""
-    import torch
-
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    state = {"weights": weights, "optimizers": [o.state_dict() for o in optimizers], "course": course, **told}
-    torch.save(state, checkpoint.with_suffix(".tmp"))
-    os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
 
 
 def course_record(model: Any, course: Course, taught: Documents, seconds: float) -> dict[str, Any]:
@@ -171,9 +151,6 @@ def course_record(model: Any, course: Course, taught: Documents, seconds: float)
 def write_record(folder: Path, record: dict[str, Any], name: str = "training.json") -> None:
     """Write a training record beside the weights."""
     (folder / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-
-
-# ---------------------------------------------------------------------------------------------- held out
 
 
 def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[float, int]:

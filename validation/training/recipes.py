@@ -43,9 +43,6 @@ class Continuation(Course):
 class Distillation(Course):
     """Settings to distil the target model into the parent's draft model."""
 
-    temperature: float = 1.0  # of both models' distributions
-    mixing: float = 1.0  # weight of the divergence in the loss; the text loss has the rest
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRecipe:

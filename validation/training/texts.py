@@ -152,7 +152,6 @@ LONGEST_PROMPT = 1000  # characters
 
 
 def _reasoned(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
-    """Return the record with the reason before the answer, as in FLAN's chain-of-thought format."""
     answer = f"The answer is {record['reference']}."
     return record | {"reference": f"{reason} {answer}" if reason else answer}
 
@@ -228,9 +227,6 @@ def task_prompts(data: Path) -> list[dict[str, str]]:
         row = {"id": record["id"], "prompt": question({"prompt": cut}), "source": source, "licence": "measuring only"}
         rows.append(row | ({"reference": record["reference"]} if record["reference"] else {}))
     return rows
-
-
-# ---------------------------------------------------------------------------------------------- libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,25 +13,22 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from validation.errors import UserError
-from validation.models.adapters import base_mark, merged
+from validation.models.adapters import base_mark, is_adapter
 from validation.models.aligned import fingerprint
 from validation.models.sources import ModelSource, quiet
-from validation.training.loop import load_state, save_state, text_loss, write_record
+from validation.training.loop import text_loss, write_record
 from validation.training.texts import _held_out, _is_held, _records, blocks, exchange, tokens
 
 METHOD = re.compile(r"lora(?P<rank>[1-9]\d*)(?P<all>-all)?|full|frozen")
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 ROW = 256  # tokens of a row
 BATCH = 4  # rows of a step
-ADAPTER = "adapter_config.json"
-CHECKPOINT_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +53,6 @@ class Update:
         if found is None:
             raise UserError(f"Unknown method {self.method!r}; use lora16, lora16-all, full or frozen.")
         return int(found["rank"] or 0)
-
-
-# ---------------------------------------------------------------------------------------------- texts
 
 
 def mathematics(data: Path) -> tuple[list[str], list[str]]:
@@ -107,20 +101,10 @@ DOMAINS: dict[str, Callable[[Path], tuple[list[str], list[str]]]] = {
 """Functions that return the training and the held-out texts of a domain."""
 
 
-# ---------------------------------------------------------------------------------------------- training
-
-
-def require_peft() -> None:
-    """Raise ModuleNotFoundError, which names the package, if the extra ``adapters`` is not installed."""
-    if find_spec("peft") is None:
-        raise ModuleNotFoundError("No module named 'peft'", name="peft")
-
-
 def prepare(base: Any, update: Update) -> Any:
     """Return the model to train: with an adapter, or with the weights of the method open; the base is changed."""
     last = base.config.num_hidden_layers - 1
     if update.rank:
-        require_peft()
         from peft import LoraConfig, get_peft_model
 
         layers = list(range(last + update.method.endswith("-all")))
@@ -148,7 +132,6 @@ def train_version(
     *,
     stops: tuple[int, ...] = (),
     width: int = ROW,
-    work: Path | None = None,
 ) -> dict[str, Any]:
     """Train one version, write it to ``out/<name>``, and return its record."""
     import torch
@@ -157,17 +140,14 @@ def train_version(
         raise UserError(f"Unknown domain {update.domain!r}; use {', '.join(DOMAINS)}.")
     rank, began = update.rank, time.process_time()
     torch.manual_seed(update.seed)
-    tokenizer = _source(base).load_tokenizer()
+    tokenizer = ModelSource.parse(str(base)).load_tokenizer()
     model = prepare(_base_model(base), update)
     rows = _rows(tokens(tokenizer, DOMAINS[update.domain](data)[0]), update, width)
     free = {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
     optimizer = torch.optim.AdamW(list(free.values()), lr=update.rate, weight_decay=0.0, betas=(0.9, 0.95))
-    course = asdict(update) | {"width": width}
-    checkpoint = None if work is None else work / f"{update.name}.pt"
-    state = load_state(checkpoint, course, free, [optimizer])
-    losses, spent = state.get("losses", []), state.get("cpu_seconds", 0.0)
+    losses: list[float] = []
     model.train()
-    for step in range(len(losses), update.steps):
+    for step in range(update.steps):
         for group in optimizer.param_groups:
             group["lr"] = update.rate * min(1.0, (step + 1) / 4)  # warm-up over 4 steps
         loss = text_loss(model, torch.from_numpy(rows[step]).to(model.device))
@@ -178,16 +158,12 @@ def train_version(
         losses.append(round(loss.item(), 4))
         if step + 1 in stops and step + 1 < update.steps:
             _write(model, tokenizer, out / update.name / f"step-{step + 1:03}", base)
-        if checkpoint is not None and ((step + 1) % CHECKPOINT_STEPS == 0 or step + 1 == update.steps):
-            used = spent + time.process_time() - began
-            save_state(checkpoint, course, free, [optimizer], losses=losses, cpu_seconds=used)
-            print(f"{update.name} {step + 1}/{update.steps} loss {losses[-1]:.3f}, {used:.0f} CPU s", flush=True)
     record = asdict(update) | {
         "rank": rank,
         "own_parameters": sum(weights.numel() for weights in free.values()),
         "tokens": update.steps * BATCH * width,
         "losses": losses,
-        "cpu_seconds": round(spent + time.process_time() - began, 1),
+        "cpu_seconds": round(time.process_time() - began, 1),
     }
     _write(model, tokenizer, out / update.name, base)
     if Path(base).is_dir():
@@ -198,17 +174,12 @@ def train_version(
     return record
 
 
-def _source(base: Path | str) -> ModelSource:
-    return ModelSource.parse(str(base))
-
-
 def _base_model(base: Path | str) -> Any:
     with quiet():
-        return _source(base).load_model("float32")
+        return ModelSource.parse(str(base)).load_model("float32")
 
 
 def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray:
-    """Return the rows of all steps, shape (steps, BATCH, width + 1); short texts are read again in another order."""
     if sum(map(len, documents)) <= width:
         raise UserError(f"The texts of {update.domain!r} do not fill one row of {width + 1} tokens; give more text.")
     rng, found, count = np.random.default_rng(update.seed), [], 0
@@ -238,13 +209,7 @@ def _write(model: Any, tokenizer: Any, folder: Path, base: Path | str) -> None:
 
 def load_version(folder: Path, base: Path | str) -> Any:
     """Return a version as one transformers model in float32; an adapter is merged into the base model."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    adapter = (folder / ADAPTER).is_file()
-    if not (folder / ("adapter_model.safetensors" if adapter else "model.safetensors")).is_file():
-        raise UserError(f"{str(folder)!r} holds no version in safetensors, and other formats are never read.")
-    if adapter:
-        require_peft()
-        return merged(_base_model(base), folder).eval()
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
+    with quiet():
+        source = ModelSource.parse(str(folder), str(base) if is_adapter(folder) else "")
+        source.check_folder()
+        return source.load_model("float32").eval()

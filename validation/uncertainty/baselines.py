@@ -157,7 +157,6 @@ def _drafts(trace: Trace, texts: list[Array], draws: InstanceDraws) -> list[Arra
 
 
 def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list[Array]:
-    """Return the trace rows of randomly ordered texts, until ``positions`` are reached."""
     at = np.asarray(trace.arrays["position"][:])
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
     order = rng.permutation(len(texts))
@@ -205,7 +204,6 @@ def _groups(readings: list[_Reading], model: Any) -> Iterator[list[_Reading]]:
 
 
 def _count(differing: Array, model: Any, group: list[_Reading], rng: np.random.Generator) -> None:
-    """Draw a token at every position of the texts, and add 1 where it differs from the draft."""
     for reading, likely in zip(group, _draft_probabilities(model, group), strict=True):
         differs = rng.random(len(likely)) >= likely  # with probability 1 - q_d
         differing[reading.place : reading.place + len(likely)] += differs

@@ -1,9 +1,4 @@
-"""Acceptance by depth of real drafts, and what a single rate makes of it: writes ``acceptance_replay.json``.
-
-``acc_len[t]`` of the data is the number of tokens that a round emits if it begins at token t and its draft has no end:
-the accepted drafts and the server's own token. So a round of K drafts emits min(acc_len[t], K + 1), and the next round
-begins there. Intervals are by a bootstrap over the requests.
-"""
+"""Acceptance by depth of real drafts, and what a single rate makes of it: writes ``acceptance_replay.json``."""
 
 from __future__ import annotations
 
@@ -14,10 +9,7 @@ import numpy as np
 
 from figures.studies.kit import given, store
 from figures.studies.length_rules import source_data as source
-from hlmtheory.draft_length import (
-    single_rate,
-    split_tokens,
-)
+from hlmtheory.draft_length import single_rate, split_tokens
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import plain
 from validation.plots.ours.acceptance_by_depth import REPLAY
@@ -57,7 +49,6 @@ class Replayed:
         return np.stack([1.0 + one @ np.arange(one.shape[-1]) / one.sum(axis=-1) for one in steps], axis=-1)
 
     def longest(self, weights: Row) -> Row:
-        """Return the rounds of 15 drafts by accepted drafts, (..., 16)."""
         return np.asarray(weights @ self.by_length[-1])
 
 

@@ -1,11 +1,4 @@
-"""Train the versions of the target, and for each the draft that is trained anew.
-
-    evolve.py DATA WORK versions     # WORK/versions: 24 steps each, written after 6, 12 and 24
-    evolve.py DATA WORK ceilings     # WORK/ceilings: the plain draft, distilled from each version
-    evolve.py DATA WORK hot          # WORK/hot: more drift, by three times the rate and four times the steps
-
-WORK/pair holds the base model (``large``) and the plain draft (``small``). What is already there is not made again.
-"""
+"""Train the versions of the target, and for each the draft that is trained anew."""
 
 from __future__ import annotations
 
@@ -85,7 +78,7 @@ def ceilings(data: Path, work: Path) -> None:
     """Distil the plain draft from each version that is there, and from version 0 with each domain's texts."""
     tokenizer = AutoTokenizer.from_pretrained(work / "pair/large")
     learned = {d: tokens(tokenizer, _some(read(data)[0])) for d, read in DOMAINS.items()}
-    jobs = [(f"{d}-base-s1", d, 1, None) for d in ORDER]
+    jobs: list[tuple[str, str, int, Path | None]] = [(f"{d}-base-s1", d, 1, None) for d in ORDER]
     main = [u for u in updates() if u.method in ANEW]
     jobs += [(u.name, u.domain, u.seed, work / "versions" / u.name) for u in main]
     for name, domain, seed, folder in jobs:

@@ -1,23 +1,4 @@
-"""Measure the acceptance of each draft against each version, and the version's drift from version 0.
-
-    measure.py DATA WORK rows.json
-
-WORK/pair holds version 0 (``large``) and the drafts, WORK/versions and WORK/hot the versions, WORK/ceilings the drafts
-that were trained anew. There is one record for a version and step. Its numbers are lists over texts, because whole
-texts are drawn for intervals. A version that is in rows.json already is not measured again.
-
-======  ==================================================================================================
-texts   what they are
-======  ==================================================================================================
-domain  held-out texts of the version's domain, at most 160 tokens each
-general held-out novels and PEPs, at most 160 tokens each
-own     texts that the version wrote, 32 new tokens after held-out prompts of its domain; new tokens only
-======  ==================================================================================================
-
-For each text: ``positions``; ``tv`` and ``kl``, sums of TV(p_v, p_0) and KL(p_v, p_0); for each draft the sum of
-1 - TV(q, p_v), and of 1 - TV(q, p_0) for version 0 at the same positions. ``rounds``: of decoding with K = 4, the
-drafts that were verified and accepted, the rounds and the tokens.
-"""
+"""Measure the acceptance of each draft against each version, and the version's drift from version 0."""
 
 from __future__ import annotations
 
@@ -72,7 +53,7 @@ def texts_of(domain: str, data: Path) -> list[str]:
     return [held_texts[i] for i in order[:TEXTS]]
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def rows_of(model: Any, ids: np.ndarray) -> torch.Tensor:
     """Return the distributions at the positions of a text."""
     return model(torch.from_numpy(ids)[None]).logits[0].float().softmax(-1)

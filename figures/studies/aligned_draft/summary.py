@@ -1,14 +1,9 @@
-"""Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift.
-
-    summary.py rows.json
-
-The summary of the repository is ``validation/plots/flexspec/versions.json``, which Table II of flexspec reads. An
-interval draws the seeds of a version and, independently, the texts; a text has the same number in all seeds.
-"""
+"""Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +16,7 @@ from validation.plots import commit_of_code
 from validation.plots.common.record import plain
 from validation.plots.common.stored import record
 from validation.plots.common.style import PAGE, axis, name_axes
-from validation.plots.flexspec.versions import STORED
+from validation.plots.flexspec.computed import STORED
 
 RESAMPLES, CONFIDENCE = 4000, 0.95
 CONTROL = "distilled for version 0"
@@ -40,7 +35,7 @@ def interval(above: list[list[float]], below: list[list[float]]) -> dict[str, An
     seeds = counts_of(draw_texts(a.shape[0], RESAMPLES, 2), a.shape[0])
     draws = divide(*(((seeds @ part) * texts).sum(axis=1) for part in (a, b)))
     found = estimate(divide(a.sum(), b.sum()), draws, CONFIDENCE)
-    return {"value": plain(found.value, 4), "low": plain(found.low, 4), "high": plain(found.high, 4)}
+    return {name: None if one is None else plain(one, 4) for name, one in asdict(found).items()}
 
 
 def difference(first: list[list[float]], second: list[list[float]], below: list[list[float]]) -> dict[str, Any]:
@@ -67,7 +62,6 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _set(members: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return drift and acceptance on one set of texts."""
     below = [row[name]["positions"] for row in members]
     found: dict[str, Any] = {"positions": int(np.sum(below)), "texts": len(below[0])}
     tv = [row[name]["tv"] for row in members]

@@ -1,4 +1,4 @@
-"""Count how often certificates and intervals that hold at any time fail, and how soon a certificate comes.
+"""Count how often certificates that hold at any time fail, and how soon a certificate comes.
 
 The audit: at each token the draft is skipped, audited and lost with probability π μ_t/(mean β of such a token). Between
 two such tokens the wealth of every bet grows and the bound falls, so a run is its losses and the gaps between them.
@@ -6,18 +6,17 @@ two such tokens the wealth of every bet grows and the bound falls, so a run is i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from figures.studies.kit import given, store
+from figures.studies.kit import given, read, store
 from hlmtheory.skipping import fewest_tokens_to_certify
 from hlmtheory.skipping.audit import BETS
-from hlmtheory.verification import intervals
-from hlmtheory.verification.interval_claims import largest_miss
 from validation.plots.common.record import plain
 from validation.plots.ours.anytime import STORED
 
@@ -32,20 +31,10 @@ TOKENS = 100_000  # of a run
 PERIOD = 5_000  # tokens for which a drifting risk is 2ε, and then 0
 PART = 500  # runs at a time
 
-DRAFTS = 2_000  # examined in a run
-LENGTH = 4  # drafts of a round
-ACCEPTANCE = 0.7
-DRIVEN_ERRORS = (0.05, 0.1, 0.2)
-DRIVEN_DRAFTS = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A system and its audit: the audit probability π, and the mean risk of a token.
-
-    A drifting risk is twice the mean for PERIOD tokens, then 0 for as many. β of a skipped draft is 0 or 1, or 0 or
-    uniform on [0, 1] if it is spread.
-    """
+    """A system and its audit: the audit probability π, and the mean risk of a token."""
 
     rate: float
     mean: float
@@ -64,9 +53,8 @@ class Audit:
         return at, beta
 
     def summed(self, at: NDArray[np.int64]) -> Row:
-        """Return μ_1 + ... + μ_t at tokens t."""
         if not self.drifting:
-            return self.mean * at
+            return np.asarray(self.mean * at)
         whole, part = np.divmod(at, 2 * PERIOD)
         return 2.0 * self.mean * (whole * PERIOD + np.minimum(part, PERIOD))
 
@@ -74,11 +62,7 @@ class Audit:
 def segments(
     audit: Audit, rng: np.random.Generator, runs: int, tokens: int, logarithms: Callable[[Row], Row]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Row]:
-    """Return the first and the last token before each further loss, and the summed logarithms of the losses so far.
-
-    Shapes (runs, S), (runs, S) and (runs, S, bets). ``logarithms`` maps β (..., 1) to (..., bets). A segment without
-    tokens has a first token behind its last one.
-    """
+    """Return the first and the last token before each further loss, and the summed logarithms of the losses so far."""
     at, beta = audit.losses(rng, runs, tokens)
     edge = np.minimum(at, tokens + 1)
     start = np.concatenate([np.ones((runs, 1), dtype=np.int64), edge], axis=-1)
@@ -122,48 +106,6 @@ def _mixed(logarithms: Row) -> Row:
     return np.asarray(top[..., 0] + np.log(np.exp(logarithms - top).mean(axis=-1)))
 
 
-def rates_by_depth(rng: np.random.Generator, runs: int) -> Iterator[Callable[[NDArray[np.int64]], Row]]:
-    """Yield for each examined draft a function of the depths: rates that fall with depth and vary with the text."""
-    while True:
-        text = rng.beta(4.0, 1.0, runs)
-        for _ in range(50):
-            yield lambda depth, text=text: text * 0.95**depth  # type: ignore[misc]
-
-
-def constant_rates(rng: np.random.Generator, runs: int) -> Iterator[Callable[[NDArray[np.int64]], Row]]:
-    """Yield the same rate always."""
-    while True:
-        yield lambda depth: np.full(runs, ACCEPTANCE)
-
-
-def rates_after_past(rng: np.random.Generator, runs: int) -> Iterator[Callable[[NDArray[np.int64]], Row]]:
-    """Yield rates that are high after an accepted draft of the same round and low at its beginning."""
-    while True:
-        yield lambda depth: np.where(depth > 0, 0.9, 0.4)
-
-
-WORLDS = {
-    "rate 0.7": constant_rates,
-    "rates vary with depth and text": rates_by_depth,
-    "0.4 for the first draft, 0.9 for the others": rates_after_past,
-}
-
-
-def interval_fails(world: str, form: str, rng: np.random.Generator, runs: int, drafts: int) -> NDArray[np.bool_]:
-    """Return whether the interval misses the mean rate after any of the examined drafts; shape (runs,)."""
-    evidence = {"constant": intervals._constant, "varying": intervals._varying}[form]
-    depth, accepted = np.zeros(runs, dtype=np.int64), np.zeros(runs)
-    total, failed = np.zeros(runs), np.zeros(runs, dtype=bool)
-    rates = WORLDS[world](rng, runs)
-    for examined in range(1, drafts + 1):
-        rate = next(rates)(depth)
-        taken = rng.random(runs) < rate
-        accepted, total = accepted + taken, total + rate
-        depth = np.where(taken & (depth < LENGTH - 1), depth + 1, 0)
-        failed |= evidence(np, accepted, np.full(runs, float(examined)), total / examined) > -np.log(ERROR)
-    return failed
-
-
 def share(failed: NDArray[np.bool_]) -> dict[str, Any]:
     """Return how often something failed, with a 95% interval by Clopper and Pearson."""
     from scipy.special import betaincinv
@@ -186,16 +128,6 @@ def in_parts(runs: int, simulate: Callable[[int], Any]) -> Any:
     return np.concatenate([simulate(size) for size in sizes])
 
 
-def driven(error: float, form: str) -> dict[str, Any]:
-    """Return the largest probability that the interval ever misses a mean of rates that are driven by the past; exact.
-
-    The rates are multiples of half the error, at which the first acceptance leaves the constant form's interval.
-    """
-    above = np.asarray(error * (1.0 + 1e-9))  # so that the edge itself is outside
-    found = float(largest_miss(above, DRIVEN_DRAFTS, form, round(2.0 / error)))
-    return {"error": error, "form": form, "drafts": DRIVEN_DRAFTS, "share": plain(found, 4)}
-
-
 FALSE = {
     "constant risk ε, β 0 or 1": {},
     "constant risk ε, β spread": {"spread": True},
@@ -204,24 +136,22 @@ FALSE = {
 """Systems whose mean risk is never below ε, so that every certificate is false."""
 
 
-def result(
-    seed: int, runs: int, tokens: int = TOKENS, drafts: int = DRAFTS, errors: Sequence[float] = DRIVEN_ERRORS
-) -> dict[str, Any]:
+def result(seed: int, runs: int, tokens: int = TOKENS) -> dict[str, Any]:
     """Return all simulations, as ``anytime.json`` holds them."""
-    false, bounds, needed, missed = [], [], [], []
+    false, bounds, needed = [], [], []
     for number, (name, changes) in enumerate(FALSE.items()):
         for rate in RATES:
             audit = Audit(rate, RISK, **changes)
             rng = np.random.default_rng([seed, 0, number, round(100 * rate)])
-            first = in_parts(runs, lambda size, audit=audit, rng=rng: first_certificates(audit, rng, size, tokens))
+            first = in_parts(runs, partial(first_certificates, audit, rng, tokens=tokens))
             false.append({"system": name, "audit_probability": rate, **share(np.isfinite(first))})
             rng = np.random.default_rng([seed, 1, number, round(100 * rate)])
-            failed = in_parts(runs, lambda size, audit=audit, rng=rng: bound_fails(audit, rng, size, tokens))
+            failed = in_parts(runs, partial(bound_fails, audit, rng, tokens=tokens))
             bounds.append({"system": name, "audit_probability": rate, **share(failed)})
     for rate in RATES:
         rng = np.random.default_rng([seed, 2, round(100 * rate)])
         audit = Audit(rate, TRUTH)
-        first = in_parts(runs, lambda size, audit=audit, rng=rng: first_certificates(audit, rng, size, tokens))
+        first = in_parts(runs, partial(first_certificates, audit, rng, tokens=tokens))
         tenth, median, ninth = np.quantile(first, [0.1, 0.5, 0.9], method="higher")
         needed.append(
             {
@@ -234,31 +164,22 @@ def result(
                 "fewest": int(np.ceil(float(fewest_tokens_to_certify(rate, RISK, ERROR)))),
             }
         )
-    for number, world in enumerate(WORLDS):
-        for form in intervals.FORMS:
-            rng = np.random.default_rng([seed, 3, number])
-            failed = interval_fails(world, form, rng, runs, drafts)
-            missed.append({"rates": world, "form": form, **share(failed)})
     return {
         "seed": seed,
         "error": ERROR,
         "risk": RISK,
         "truth": TRUTH,
         "tokens": tokens,
-        "drafts": drafts,
-        "draft_length": LENGTH,
         "false_certificates": false,
         "bounds": bounds,
         "tokens_to_certify": needed,
-        "intervals": missed,
-        "driven": [driven(error, form) for error in errors for form in intervals.FORMS],
     }
 
 
 def main() -> None:
     """Simulate, and write the result to the file that the table reads."""
     asked = given(__doc__, seed=1, runs=RUNS)
-    store(STORED, result(asked.seed, asked.runs))
+    store(STORED, read(STORED) | result(asked.seed, asked.runs))  # the intervals stay
 
 
 if __name__ == "__main__":

@@ -53,7 +53,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The case in one line."""
         return f"{self.package}: {self.call}, {self.setting}, {self.pair} pair"
 
 
@@ -113,7 +112,7 @@ def transformers_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
 
             def draw(ids: torch.Tensor, given: dict[str, Any] = given) -> list[int]:
                 texts = models.target.generate(ids, attention_mask=torch.ones_like(ids), **given)
-                return texts[0, ids.shape[1] :].tolist()
+                return list(texts[0, ids.shape[1] :].tolist())
 
             yield Case("transformers", call, pair, setting, by_call(models, draw), draws=draws)
 
@@ -123,7 +122,7 @@ def rounds(ids: torch.Tensor, step: Callable[[torch.Tensor], torch.Tensor], end:
     start = ids.shape[1]
     while ids.shape[1] - start < NEW_TOKENS and not (end is not None and end in ids[0, start:].tolist()):
         ids = step(ids)
-    tokens = ids[0, start:].tolist()
+    tokens: list[int] = ids[0, start:].tolist()
     return tokens[: tokens.index(end) + 1] if end is not None and end in tokens else tokens
 
 

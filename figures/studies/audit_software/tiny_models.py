@@ -35,7 +35,6 @@ def write_tiny_models(folder: Path) -> None:
 
 
 def _tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer with one token a word; token 0 ends a text."""
     entries = {word: place for place, word in enumerate(["<end>", *words])}
     tokenizer = Tokenizer(models.WordLevel(entries, unk_token="<end>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -1,12 +1,4 @@
-"""Measure the tokens of a round by block and token by token, on the same prefixes and drafts of the built-in pair.
-
-PYTHONPATH=. python3 figures/studies/block_verification/measure.py figures/studies/block_verification/builtin.json
-
-A text is decoded with fixed K = 4. At the beginning of every third of its rounds, ``COPIES`` times 8 drafts are drawn
-from q. Given the drafts, a round has 1 + Σ w_i tokens by block (verification.block_tokens), and 1 + Σ Π min(1, p/q)
-token by token; the first K drafts give the numbers for K. So no random number of the server enters. Intervals are 95%,
-of a bootstrap over prompts.
-"""
+"""Measure the tokens of a round by block and token by token, on the same prefixes and drafts of the built-in pair."""
 
 from __future__ import annotations
 
@@ -28,7 +20,7 @@ from validation.models.pair import load_pair
 PROMPTS, NEW, COPIES, LENGTHS = 12, 24, 4, (2, 4, 8)
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def tokens_of_rounds(pair: Any, prefix: list[int]) -> np.ndarray:
     """Return the mean tokens of a round after a prefix, (rules, lengths)."""
     most = max(LENGTHS)

@@ -2,34 +2,155 @@
 
 from __future__ import annotations
 
+import json
 import pickle
-from collections.abc import Callable
+import time
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from figures.studies.kit import given
+from validation.collection.prompts import Prompt, builtin_prompts
+from validation.decoding.kv_cache import CachedModel
+from validation.decoding.loop import decode
+from validation.decoding.methods import quantized
+from validation.decoding.methods.quantized import Sqs
+from validation.decoding.records import GenerationRecord
+from validation.decoding.session import Outcome, Session, Step
 from validation.errors import UserError
+from validation.models.pair import Pair, load_pair
 from validation.plots import commit_of_code
-from validation.plots.c_sqs.runs import Named, decode_texts
-from validation.plots.c_sqs.texts_file import EXPERIMENT, text
+from validation.plots.c_sqs.texts import DRAFT_BITS, EXPERIMENT, MIDDLE_SIZE, MIDDLE_THRESHOLD, PATH, SIZES, SUMS
+from validation.plots.c_sqs.texts import THRESHOLDS as TAUS
 from validation.plots.common.stored import ROOT, record
 
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"
-SEED = 1
+SEED, PROMPTS, NEW_TOKENS, LONG_TOKENS = 1, 20, 32, 160
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 
-def kept_in(folder: Path) -> Callable[[str, Callable[[], Named]], Named]:
-    """Return a function that decodes a method and temperature once, and reads it when it is asked again."""
+class Bounded(Sqs):
+    """Record the published rounding term K/(4ℓ) of each verified draft; the records hold the sharp term."""
 
-    def keep(key: str, decode: Callable[[], Named]) -> Named:
-        file, part = folder / f"{key}.pickle", folder / f"{key}.part"
-        if not file.exists():
-            part.write_bytes(pickle.dumps(decode()))
-            part.replace(file)
-            print(key, flush=True)
-        found: Named = pickle.loads(file.read_bytes())  # written by this script alone
-        return found
+    def begin(self, session: Session) -> None:
+        super().begin(session)
+        self.rounding = np.zeros(session.sequences)
+        self._drafted: list[list[float]] = [[] for _ in range(session.sequences)]
 
-    return keep
+    def supports(self, step: Step) -> tuple[Any, Any]:
+        support, resolution = super().supports(step)
+        units = np.asarray(resolution if isinstance(resolution, int) else resolution.cpu(), dtype=np.float64)
+        self._latest = support.sum(dim=-1).cpu().numpy() / (4.0 * units)  # c-sqs (20)
+        return support, resolution
+
+    def taken(self, step: Step, full: np.ndarray[Any, Any]) -> None:
+        super().taken(step, full)
+        for i in np.flatnonzero(~full):
+            self._drafted[step.sequences[i]].append(float(self._latest[i]))
+
+    def learn(self, outcome: Outcome) -> Any:
+        looked_at = outcome.accepted + outcome.rejected
+        self.rounding[outcome.sequence] += sum(self._drafted[outcome.sequence][:looked_at])
+        self._drafted[outcome.sequence] = []
+        return super().learn(outcome)
+
+
+def bounded(kind: type[Sqs], *sizes: Any, **settings: Any) -> Any:
+    """Return a maker of a method that records the published rounding term."""
+    return partial(type(kind.__name__, (Bounded, kind), {}), *sizes, **settings)
+
+
+DENSE, TOP_K, CONFORMAL, ALLOCATED, BUDGETED, GUARDED = (
+    partial(bounded, getattr(quantized, name))
+    for name in ("DenseQs", "KSqs", "CSqs", "AllocatedSqs", "BudgetedSqs", "BudgetedCSqs")
+)
+METHODS = (
+    DENSE(),
+    *(TOP_K(size) for size in SIZES),
+    *(CONFORMAL(tau) for tau in TAUS),
+    *(CONFORMAL(tau, learning_rate=0.0) for tau in TAUS),
+    CONFORMAL(MIDDLE_THRESHOLD, printed=True),
+    ALLOCATED(DRAFT_BITS),
+    BUDGETED(),
+    GUARDED(MIDDLE_THRESHOLD),
+    DENSE(by_bytes=True),
+    TOP_K(MIDDLE_SIZE, by_bytes=True),
+    CONFORMAL(MIDDLE_THRESHOLD, by_bytes=True),
+    ALLOCATED(DRAFT_BITS, by_bytes=True),
+)
+LONG = (
+    CONFORMAL(MIDDLE_THRESHOLD),
+    CONFORMAL(MIDDLE_THRESHOLD, printed=True),
+    CONFORMAL(0.0),
+    BUDGETED(),
+    GUARDED(MIDDLE_THRESHOLD),
+)
+"""The methods whose regret is recorded, on longer texts of the highest temperature."""
+
+
+def pass_times(pair: Pair) -> dict[str, float]:
+    """Return the minimum time of passes after a prefix; for the target model, a linear fit over the new tokens."""
+    target = [quickest(pair, pair.target, width) for width in WIDTHS]
+    slope, intercept = np.polyfit(WIDTHS, target, 1)
+    return {"draft_s": quickest(pair, pair.draft, 1), "target_s": float(intercept), "token_s": float(slope)}
+
+
+def quickest(pair: Pair, model: Any, width: int) -> float:
+    """Return the minimum seconds of a pass over a number of new tokens."""
+    import torch
+
+    reader = CachedModel(model, pair.vocabulary, pair.device, 1, PREFIX + width + 1, pair.context)
+    text = np.arange(PREFIX + width + 1)[None] % pair.vocabulary
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(REPEATS + 1):  # the first pass also reads the prefix
+            began = time.perf_counter()
+            reader.read(text, np.array([PREFIX + width]), rows=width)
+            best = min(best, time.perf_counter() - began)
+            reader.cached[:] = PREFIX
+    return best
+
+
+def counts(
+    pair: Pair, prompts: list[Prompt], method: Bounded, temperature: float, *, long: bool = False
+) -> dict[str, Any]:
+    """Return the counts of the texts of a method; passes of the draft model are counted, not timed."""
+    rows = decode(
+        pair,
+        prompts,
+        method,
+        temperature=temperature,
+        new_tokens=LONG_TOKENS if long else NEW_TOKENS,
+        batch=len(prompts),
+        seed=SEED,
+        times=(1.0, 0.0),
+        risk=True,
+    )
+    about = {"method": method.name} if long else {"method": method.name, "temperature": temperature}
+    texts = [plain(row, long) for row in rows]
+    return about | {"by_bytes": method.real_bytes, "rounding": method.rounding.tolist(), "texts": texts}
+
+
+def plain(row: GenerationRecord, long: bool) -> dict[str, Any]:
+    """Return the sums of a text; of a longer one, what its path needs of each round."""
+    about = {"prompt": row.prompt, "tokens": len(row.tokens)}
+    if long:
+        rounds = [[*(getattr(one, name) for name in PATH), one.threshold] for one in row.rounds]
+        return about | {"rounds": rounds, "sums": [row.total(name) for name in SUMS[len(PATH) :]]}
+    last = row.rounds[-1].threshold if row.rounds else None
+    return about | {"rounds": len(row.rounds), "threshold": last, "sums": [row.total(name) for name in SUMS]}
+
+
+def kept(file: Path, make: Any) -> Any:
+    """Return what a file holds; it is made if it is missing."""
+    if not file.exists():
+        file.with_suffix(".part").write_bytes(pickle.dumps(make()))
+        file.with_suffix(".part").replace(file)
+        print(file.stem, flush=True)
+    return pickle.loads(file.read_bytes())  # written by this script alone
 
 
 def main() -> None:
@@ -40,7 +161,24 @@ def main() -> None:
         raise UserError("What is stored names its commit; commit the changes of hlmtheory and validation first.")
     work = asked.work / commit[:12]  # texts of other code are not mixed
     work.mkdir(parents=True, exist_ok=True)
-    STORED.write_text(text(decode_texts(SEED, keep=kept_in(work))), encoding="utf-8")
+    pair, known = load_pair(), builtin_prompts()
+    prompts = known[:: len(known) // PROMPTS][:PROMPTS]  # evenly spaced: all sources take part
+    scale = {"prompts": PROMPTS, "new_tokens": NEW_TOKENS, "long_tokens": LONG_TOKENS, "temperatures": TEMPERATURES}
+    head = {"pair": pair.name, "vocabulary": pair.vocabulary, "scale": scale, "times": pass_times(pair)}
+    lists = {
+        "cells": [
+            kept(work / f"c{number}-{t:g}.pickle", partial(counts, pair, prompts, make(), t))
+            for number, make in enumerate(METHODS)
+            for t in TEMPERATURES
+        ],
+        "long": [
+            kept(work / f"l{number}.pickle", partial(counts, pair, prompts, make(), TEMPERATURES[-1], long=True))
+            for number, make in enumerate(LONG)
+        ],
+    }
+    parts = [f'"{key}": [\n' + ",\n".join(json.dumps(one) for one in found) + "\n]" for key, found in lists.items()]
+    text = "{" + ",\n".join([json.dumps(head, ensure_ascii=False)[1:-1], *parts]) + "}\n"
+    STORED.write_text(text, encoding="utf-8")
     record(
         EXPERIMENT,
         STORED,

@@ -1,9 +1,4 @@
-"""Bytes up and down of DSSD, whole and with a certified answer, beside whole rows up and a shared seed; run by hand.
-
-PYTHONPATH=. python3 figures/studies/downlink/measure.py
-
-The counts go to ``downlink.json``.
-"""
+"""Bytes up and down of DSSD, whole and with a certified answer, beside whole rows up and a shared seed; run by hand."""
 
 from __future__ import annotations
 
@@ -16,9 +11,8 @@ from validation.collection.prompts import builtin_prompts
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.multi_draft import Dssd, DssdCertified, FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.methods.split import DssdCertified
 from validation.decoding.records import GenerationRecord
 from validation.models.pair import load_pair
 

@@ -1,10 +1,4 @@
-"""Decode flexspec's prompt sets by every method, and store what its tables count: rounds, passes, bytes of each text.
-
-    PYTHONPATH=. nice -n 5 python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK
-
-DATA holds the prompt sets, WORK the journals of the decoded texts. A killed run continues where it stopped. The counts
-of all texts that are there go to ``rows.json``; no text does.
-"""
+"""Decode the prompt sets of flexspec by every method, and store the counts of each text: rounds, passes, bytes."""
 
 from __future__ import annotations
 

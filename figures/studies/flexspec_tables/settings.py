@@ -6,21 +6,15 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from validation.decoding.links import Link
+from validation.decoding.links import FadingLink
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.heads import Eagle2, Medusa
-from validation.decoding.methods.multi_draft import (
-    FLEXSPEC_DRAFT_S,
-    Dssd,
-    FixedLength,
-    FlexSpec,
-    PromptLookup,
-)
+from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, Dssd, FixedLength, FlexSpec, PromptLookup
 from validation.decoding.methods.single_draft import CloudOnly, Hlm
 from validation.decoding.methods.trees import NgramLookahead
 from validation.decoding.studies import flexspec_links
 from validation.models.pair import Pair, load_pair
-from validation.plots.flexspec.printed import DATASETS
+from validation.plots.common.printed import DATASETS
 
 SETS = (*DATASETS, "HumanEval")
 SEED = 20261123
@@ -35,7 +29,7 @@ MODELS = Path(os.environ.get("FLEXSPEC_MODELS", "runs/flexspec"))
 """The built-in pair: folder with ``pair/large``, ``pair/small``, ``pair/aligned``, ``medusa``, ``eagle`` and
 ``versions/NAME``."""
 BASE, PLAIN = "version 0", "plain"
-Runs = list[tuple[Method, Link | None]]
+Runs = list[tuple[Method, FadingLink | None]]
 
 
 VERSIONS = {
@@ -57,18 +51,13 @@ def pair_of(version: str, draft: str) -> Pair:
     return load_pair(draft=DRAFTS[draft], target=VERSIONS[version], changed_anchor=True)
 
 
-def _algorithm_2(link: Link) -> tuple[Method, Link]:
-    """Return FlexSpec as printed, with the network that it follows."""
+def _algorithm_2(link: FadingLink) -> tuple[Method, FadingLink]:
     costs = {"propagation_s": 2.0 * link.way.propagation_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
     return FlexSpec("linear", printed_acceptance=True, max_draft_length=MAX_DRAFT_LENGTH, costs=costs), link
 
 
 def methods(version: str, draft: str) -> Runs:
-    """Return the methods of a version of the target and a draft, each with the network that it follows.
-
-    HLM verifies one draft at each position. From its flags every fixed length and every lossless rule is replayed. The
-    heads are those of version 0, so that they are stale for the other versions.
-    """
+    """Return the methods of a version of the target and a draft, each with the network that it follows."""
     links = flexspec_links()
     made: Runs = [(Hlm(), None)]
     if draft == PLAIN:

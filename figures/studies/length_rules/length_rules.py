@@ -1,9 +1,4 @@
-"""Replay every draft-length rule on real drafts, and compare each with the best fixed length in hindsight.
-
-A round that begins after token t + 1 and drafts K tokens emits min(acc_len[t], K + 1) tokens. So every rule can be
-replayed. Rules that estimate do it on other requests (10 folds), or causally on the past rounds of the same request.
-Intervals are by a bootstrap over requests. Writes ``length_rules.json`` and ``length_rules.svg``.
-"""
+"""Replay every draft-length rule on real drafts, and compare each with the best fixed length in hindsight."""
 
 from __future__ import annotations
 
@@ -58,9 +53,6 @@ Chooser = Callable[[int, int], int]
 """Takes the last round's draft length and accepted drafts, (0, 0) at the start; returns the next draft length."""
 
 
-# ---------------------------------------------------------------------------------------------------------- replay
-
-
 def replay(request: Request, choose: Chooser) -> tuple[int, int, int]:
     """Return rounds, cached tokens summed over rounds, and drafts of one request.
 
@@ -96,9 +88,6 @@ def counts(request: Request, length: int) -> Row:
 def seconds(sums: Row, times: RoundTimes) -> Row:
     """Return the time of each request from its sums."""
     return np.asarray(sums @ np.array([times.base, times.cached, times.draft]))
-
-
-# ----------------------------------------------------------------------------------------------------------- rules
 
 
 def thresholds(choose: Callable[[Row], Any]) -> list[float]:
@@ -163,18 +152,7 @@ def causal_rules(fixed: float, marginal: float) -> dict[str, Callable[[], Choose
 
 
 def fitted_lengths(tables: dict[int, Row], sums: Row, tokens: float, times: RoundTimes) -> dict[str, int]:
-    """Return the length that each rule chooses from these requests.
-
-    Parameters
-    ----------
-    tables : dict
-        Rounds by accepted drafts at lengths 1, 5 and 15, summed over requests.
-    sums : array, shape (K_max, 3)
-        Sums of the fixed lengths.
-    tokens : float
-        Tokens of the requests, without the first of each.
-    times : RoundTimes
-    """
+    """Return the length that each rule chooses from these requests."""
     fixed = times.base + times.cached * float(sums[4, 1] / sums[4, 0])
     mean = {k: float(row @ np.arange(k + 1) / row.sum()) for k, row in tables.items()}
     square = np.zeros((MAX_LENGTH + 1,) * 2, dtype=np.int64)
@@ -189,9 +167,6 @@ def fitted_lengths(tables: dict[int, Row], sums: Row, tokens: float, times: Roun
     found["split rounds"] = 1 + int(np.argmax(split / (fixed + times.draft * lengths)))
     found["best fixed of the others"] = 1 + int(np.argmax(tokens / seconds(sums, times)))
     return found
-
-
-# ---------------------------------------------------------------------------------------------------- clairvoyants
 
 
 def oracle(request: Request) -> tuple[int, int, int]:
@@ -213,9 +188,6 @@ def least_seconds(request: Request, times: RoundTimes) -> float:
         best = min(times.draft * k + after[at + k + 1] for k in range(most + 1))
         after[at] = times.base + times.cached * (request.prompt + at + 1) + best
     return after[0]
-
-
-# ----------------------------------------------------------------------------------------------------------- study
 
 
 def study(requests: Sequence[Request], drafter: str, seed: int) -> dict[str, Any]:
@@ -283,8 +255,6 @@ def compared(taken: dict[str, Row], rules: dict[str, Row], tokens: Row, weights:
             }
     return {"best": best, "rules": table}
 
-
-# ---------------------------------------------------------------------------------------------------------- figure
 
 DRAWN: dict[str, dict[str, Any]] = {
     "flexspec as printed": {"color": MIDDLE, "marker": "v", "linestyle": (0, (1, 1))},

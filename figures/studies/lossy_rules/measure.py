@@ -1,12 +1,4 @@
-"""Measure the tokens of a round and the distance of a token for lossy rules, on the same prefixes and drafts.
-
-PYTHONPATH=. python3 figures/studies/lossy_rules/measure.py figures/studies/lossy_rules/builtin.json
-
-The target model's texts are decoded with fixed K = 4. At the beginning of every third of their rounds, ``COPIES`` times
-4 drafts are drawn from q, and 4 greedy ones once. Given the drafts, a round has 1 + Σ Π a tokens, and its expected cost
-is Σ e_i Π_{j<i} a_j with e_i the exact total variation of token i (``hlmtheory.verification.lossy_price``), the bonus
-token costs 0. So no random number of the server enters. Promises are on the mean distance of a token, Σ cost/Σ tokens.
-"""
+"""Measure the tokens of a round and the distance of a token for lossy rules, on the same prefixes and drafts."""
 
 from __future__ import annotations
 
@@ -114,7 +106,7 @@ def by_block(tokens: Any, p: Any, q: Any) -> np.ndarray:
     return np.array(found).transpose(1, 0, 2)
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def window(pair: Any, prefix: list[int], *, greedy: bool) -> tuple[Any, ...]:
     """Return the drafts (n, K), and p, q and the draft's logits at them and after the last, (n, K + 1, V)."""
     ids = torch.tensor([prefix] * (1 if greedy else COPIES))
@@ -146,12 +138,9 @@ def place(pair: Any, prefix: list[int]) -> dict[str, np.ndarray]:
     return found
 
 
-def best_mix(tokens: np.ndarray, cost: np.ndarray, promise: float) -> tuple[float, int, int, float]:
-    """Return the most tokens of rounds that mix two parameters with cost ≤ promise · tokens, and the mixture.
-
-    Parameter 0 is "no drafts", which a rule may need to keep its promise.
-    """
-    tokens, cost = np.append(1.0, tokens), np.append(0.0, cost)
+def best_mix(curve: np.ndarray, promise: float) -> tuple[float, int, int, float]:
+    """Return the most tokens of rounds that mix two parameters with cost ≤ promise · tokens, and the mixture."""
+    tokens, cost = np.append(1.0, curve[0]), np.append(0.0, curve[1])
     over = cost - promise * tokens
     found = [(float(tokens[i]), i, i, 1.0) for i in range(len(tokens)) if over[i] <= 1e-12]
     for i in np.flatnonzero(over <= 1e-12):
@@ -183,7 +172,7 @@ def summarise(rounds: list[dict[str, np.ndarray]], counts: np.ndarray) -> Any:
         most = 1.0 + (overlap + np.minimum(spent[:, None], 1.0 - overlap)).sum(-1)
         promises = {}
         for promise in PROMISES:
-            each = [{name: best_mix(*one[name][:, :, n], promise) for name in names} for one in means]
+            each = [{name: best_mix(one[name][:, :, n], promise) for name in names} for one in means]
             likes = "skips at random, or a cascade with a mixture"
             promises[promise] = {
                 name: {
@@ -231,7 +220,8 @@ def main() -> None:
     asked = given(__doc__, "out", pair="builtin", prompts=24)
     pair, chosen = load_pair(asked.pair), builtin_prompts(limit=asked.prompts)
     torch.manual_seed(1)
-    rounds, counts = [], []
+    rounds: list[dict[str, Any]] = []
+    counts = []
     records = decode(pair, chosen, FixedLength(4), new_tokens=NEW, batch=16)
     for ids, record in zip(encode_prompts(pair, chosen, NEW), records, strict=True):
         places = [one.position for one in record.rounds[::3]]

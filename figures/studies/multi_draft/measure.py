@@ -1,11 +1,4 @@
-"""Measure how often one of n drafts of a position is accepted, for the rules of the field and the best rule.
-
-PYTHONPATH=. python3 figures/studies/multi_draft/measure.py figures/studies/multi_draft/builtin.json
-
-Texts are decoded with fixed K = 4, whose law is the target's. At every second position of them the distributions p and
-q of both models are taken. Best rules, K-SEQ, and tries of independent drafts are computed from p and q. Where children
-or races are drawn, their probability of acceptance is averaged over draws. Intervals: 95%, bootstrap over prompts.
-"""
+"""Measure how often one of n drafts of a position is accepted, for the rules of the field and the best rule."""
 
 from __future__ import annotations
 
@@ -35,7 +28,9 @@ NODES = np.exp(np.arange(-10.0, 40.0, 0.25))
 
 def rows_of(pair: Any, prompts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return p and q at the measured positions, and the number of them in each prompt."""
-    target, draft, counts = [], [], []
+    target: list[np.ndarray] = []
+    draft: list[np.ndarray] = []
+    counts = []
     encoded = encode_prompts(pair, prompts, NEW)
     for ids, record in zip(encoded, decode(pair, prompts, FixedLength(4), new_tokens=NEW, batch=16), strict=True):
         text = torch.tensor([[*ids, *record.tokens]])
@@ -107,12 +102,7 @@ def lists(p: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def best_of_children(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return a bound on every exact rule for n children without replacement, (MOST, rows).
-
-    1 + min of p(H) - P(all children are in H) over the H that begin the order by q/p. The children are the first n of a
-    race, so P = ∫ (1 - q(H)) e^{-(1 - q(H)) t} P(n tokens of H came before t) dt. Every H gives a bound. That the least
-    one is of this form was tried on 600 small cases (no exception), not proved.
-    """
+    """Return a bound on every exact rule for n children without replacement, (MOST, rows)."""
     order = np.argsort(p / np.maximum(q, 1e-300), axis=1)
     p, q = np.take_along_axis(p, order, 1), np.take_along_axis(q, order, 1)
     outside = np.flip(np.cumsum(np.flip(q, 1), axis=1), 1)

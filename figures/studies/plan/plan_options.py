@@ -28,13 +28,7 @@ def vocabulary_of(planner: Planner) -> int:
 
 
 def method_of(option: Option, planner: Planner) -> Method:
-    """Return the decoding method of an option.
-
-    Raises
-    ------
-    ValueError
-        If the option has no drafts; one model alone needs no decoding.
-    """
+    """Return the decoding method of an option."""
     if option.family in (OURS, CERTIFIED, STREAMED):
         return Planned(policy_of(option, planner, vocabulary_of(planner), None))
     if option.family == FIXED:
@@ -70,7 +64,7 @@ def _sqs(option: Option) -> Method:
     name, rule, number = re.fullmatch(r"(.+), ([KB]) = (\d+)", option.label).groups()  # type: ignore[union-attr]
     lattice = next(one for one in LATTICES if one.name == name)
     budget = float(number) if rule == "B" else 1e12
-    shared = {"resolution": lattice.resolution, "budget_bits": budget, "sends_last": True}
+    shared: dict[str, Any] = {"resolution": lattice.resolution, "budget_bits": budget, "sends_last": True}
     made = (
         KSqs(lattice.k, **shared)
         if lattice.k is not None

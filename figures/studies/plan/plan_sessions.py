@@ -44,14 +44,15 @@ class Rounds:
         rows, text = [], []
         for number, record in enumerate(records):
             for one in record.rounds:
-                up = 8.0 * one.bytes if real_bytes else one.bits
-                rows.append((one.draft_passes, one.target_passes, up, 8.0 * one.down_bytes))
+                bits = 8.0 * one.bytes if real_bytes else one.bits
+                rows.append((one.draft_passes, one.target_passes, bits, 8.0 * one.down_bytes))
                 text.append(number)
             if record.last.draft_passes or record.last.target_passes:
                 rows.append((record.last.draft_passes, record.last.target_passes, 0.0, 0.0))
                 text.append(number)
-        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-        return cls(*table.T, np.array(text), np.array([float(len(record.tokens)) for record in records]))
+        drafts, passes, up, down = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+        tokens = np.array([float(len(record.tokens)) for record in records])
+        return cls(drafts, passes, up, down, np.array(text), tokens)
 
     @classmethod
     def alone(cls, tokens: Array, *, server: bool, width: int) -> Rounds:
@@ -112,11 +113,7 @@ def streamed_seconds(
     sizes: tuple[float, float],
     down_bps: Array,
 ) -> tuple[Array, float]:
-    """Return the seconds of texts over each link, (links,), from a device that drafts on, and the passes of a token.
-
-    A text is a list of whether each draft matches; ``sizes`` are the bits of a draft and of an answer. A message that
-    is on its way at a new start is through before the first new draft is made: the caller sees to it.
-    """
+    """Return the seconds of texts over each link, (links,), from a device that drafts on, and the passes of a token."""
     clock, passes = np.zeros(len(links)), np.zeros(len(links))
     for matches in texts:
         place = 0
@@ -141,10 +138,7 @@ def streamed_seconds(
 def session_seconds(
     rounds: Rounds, links: Links, times: tuple[float, float], round_trip_s: float, down_bps: Array
 ) -> tuple[Array, Array]:
-    """Return the seconds of each text over each link, and of each exchange, (links, texts) and (links, rounds).
-
-    The texts follow each other on the same link, so that a session covers many seconds of it.
-    """
+    """Return the seconds of each text over each link, and of each exchange, (links, texts) and (links, rounds)."""
     clock = np.zeros(len(links))
     each = np.zeros((len(links), len(rounds.text)))
     before = rounds.drafts * times[0] + rounds.passes * times[1]

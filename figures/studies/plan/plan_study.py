@@ -25,16 +25,7 @@ from validation.decoding.streamed import matches_of
 from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import (
-    COLOCATED,
-    DEVICE,
-    FAMILIES,
-    OURS,
-    SERVER,
-    STREAM,
-    STREAMED,
-    Option,
-)
+from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, OURS, SERVER, STREAM, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.setting import Setting, constant_link, recorded_link
@@ -228,6 +219,7 @@ def score(
             speeds[place] = rounds.tokens.sum() / seconds.sum(axis=1)
         for place, own in streams.items():
             known = planner.streamed
+            assert known is not None, "a planner of a trace knows the streamed policies"
             sizes = (known.message_bits, known.reply_bits)
             texts = [matches_of(one) for one in own]
             seconds, passes = streamed_seconds(texts, side, TIMES, ROUND_TRIP_S, sizes, down)
@@ -255,7 +247,6 @@ def _limit(
     speeds: dict[int, Array],
     limit: tuple[str, float],
 ) -> dict[str, Any]:
-    """Return the comparison under one limit."""
     names = list(links)
     rows: dict[str, Any] = {}
     ours = np.array([speeds.get(one.option[OURS], np.full(len(names), np.nan))[i] for i, one in enumerate(chosen)])
@@ -302,7 +293,6 @@ def _limit(
 
 
 def _spread(values: Array) -> dict[str, float] | None:
-    """Return median, quartiles and the 5th and 95th percentile."""
     if not len(values):
         return None
     levels = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -1,10 +1,4 @@
-"""The plan of users of one band beside all plans of one part, on small instances: upper bound ≥ best.
-
-An instance has 1 to 3 users. Each has 6 rows, 6 messages of a row (three sizes, two widths), and draft lengths up to 6.
-Every assignment of skips and messages to the rows is tried, for the first and for the later drafts of a round. A plan
-may be faster than all of these: it may mix lengths, and give each later place other messages. The model of a round is
-written anew here: only the shares of given plans come from the theory.
-"""
+"""The plan of users of one band beside all plans of one part, on small instances: upper bound ≥ best."""
 
 from __future__ import annotations
 
@@ -131,7 +125,8 @@ def rates(table: Row, slow: float, shares: Row) -> Row:
     """Tokens a second of each option at each share, shape (shares, options)."""
     tokens, fixed, bits = table.T
     with np.errstate(divide="ignore"):
-        return tokens / (fixed + np.where(bits > 0, bits * slow / np.maximum(shares[:, None], 1e-300), 0.0))
+        sent = np.where(bits > 0, bits * slow / np.maximum(shares[:, None], 1e-300), 0.0)
+    return np.asarray(tokens / (fixed + sent))
 
 
 def utility_of(found: Row, weights: Row, utility: str) -> Row:
@@ -141,11 +136,7 @@ def utility_of(found: Row, weights: Row, utility: str) -> Row:
 
 
 def best(users: list[User], utility: str, near: Row) -> tuple[float, float]:
-    """The largest utility with shares on a grid of 1/20, and with any shares.
-
-    With any shares a user takes an option of the upper envelope over the shares; all combinations of these are tried,
-    each with its own best shares. ``near`` are shares to try as well.
-    """
+    """The largest utility with shares on a grid of 1/20, and with any shares."""
     weights = np.asarray([user.weight for user in users])
     tables = [options(user) for user in users]
     slow = [user.costs.seconds_per_bit for user in users]

@@ -1,9 +1,4 @@
-"""The plan of users of one band and one server beside all plans, on small instances: upper bound ≥ best ≥ plan.
-
-An instance has 1 to 3 users who lose nothing: their plans are draft lengths. Every combination of them is tried, with
-shares on a grid, with drawn shares, and with those of the plan. The server's time is then divided by ``server_rates``,
-which has its own certificate. An instance that raises an error ends the run.
-"""
+"""The plan of users of one band and one server beside all plans, on small instances: upper bound ≥ best ≥ plan."""
 
 from __future__ import annotations
 

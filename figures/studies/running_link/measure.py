@@ -1,13 +1,4 @@
-"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second.
-
-PYTHONPATH=. python3 figures/studies/running_link/measure.py figures/studies/running_link/speeds.json
-
-A run that was stopped continues; predictions are made anew.
-Predicted: what ``hlm plan --times`` prints for the option, with times of ``hlm doctor --times``. Measured: the wall
-clock and the tokens of `hlm device`, and nothing that it counts. Each text is written twice, with all its tokens and
-with one. The difference leaves out what no plan predicts: the opening and the reading of the prompt. Server, relay and
-device are three processes on two cores: the server has one, relay and device share the other.
-"""
+"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second."""
 
 from __future__ import annotations
 
@@ -28,7 +19,7 @@ import numpy as np
 
 from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import ratio
-from validation.decoding.policy_file import write_policy
+from validation.decoding.methods.planned import write_policy
 from validation.errors import UserError
 from validation.models.machine import machine
 from validation.planning.aims import Listed, aim_of, described
@@ -136,15 +127,13 @@ def draw(stored: Path) -> None:
         legend(figure, (axes,), 3)
 
 
-# ------------------------------------------------------------------------------------------------------- predict
-
-
 def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
     """Return the policies of a setting with the speeds that the plan prints."""
     rate, trip, stretch = (
         how("--settings", part) for how, part in zip((read_rate, read_time, read_time), text.split(","), strict=True)
     )
     request, _, _ = with_times(Request(rate_bps=rate, round_trip_s=trip), times, LEFT_OUT)
+    assert request.passes is not None, "measured times hold passes"
     passes = replace(request.passes, table=tuple(tuple(s + stretch for s in row) for row in request.passes.table))
     request = replace(request, passes=passes, verify_s=request.verify_s + stretch)
     planner, about = planner_of_trace(trace, request.setting(), cache=trace.parent / "plan", seal="checksum")
@@ -158,7 +147,8 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
         return next(one for one in planner.options if one.family == family and label in (None, one.label))
 
     seeded, lattice = (of(OURS, f"{CODECS[codec]}, K = {K}") for codec in (SEEDED, LATTICE))
-    ours, _ = planner.ours(planner.setting)
+    best = planner.ours(planner.setting)
+    assert best is not None, "without a limit some policy is always best"
     method = ("--draft-length", str(K), "--method")
     found = [
         Way("shared seed", told(seeded), (*method, "shared seed")),
@@ -166,9 +156,9 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
         Way("HLM", told(of(HLM)), (*method, "HLM")),
         Way("server alone, streaming", told(of(STREAM)), (*method, "server")),
         Way("server with its own draft", told(of(COLOCATED, f"K = {K}")), (*method, "server"), drafts=True),
-        Way("plan's choice", told(ours), policy(ours, planner, about, folder / "ours.json")),
+        Way("plan's choice", told(best[0]), policy(best[0], planner, about, folder / "ours.json")),
     ]
-    drafting_on = planner.streamed and planner.streamed.option(planner.setting)  # none where wider passes take longer
+    drafting_on = None if planner.streamed is None else planner.streamed.option(planner.setting)
     if drafting_on is not None:
         found.append(Way(STREAMED, told(drafting_on), (*method, "shared seed streamed")))
     return found

@@ -1,14 +1,4 @@
-"""How often a draft by a shared seed matches, and what a message could add; run by hand on a trace.
-
-PYTHONPATH=. python3 figures/studies/shared_seed/measure.py TRACE builtin.json
-
-Of a trace of another pair than the built-in one, nothing is decoded.
-
-At every fourth position: the exact probability that device and server draw the same token, by rule; the certified k for
-a bias; the acceptance of rejection sampling with lattice messages, Σ min(q̂, p). Lists are simulated with the stream at
-every twentieth position. Where one side's logits are rounded, the probability of another winner is exact: 1 - P(a = b)
-of a row and the rounded row, in float32, along texts that the pair writes by a shared seed.
-"""
+"""How often a draft by a shared seed matches, and what a message could add; run by hand on a trace."""
 
 from __future__ import annotations
 
@@ -21,8 +11,7 @@ from numpy.typing import NDArray
 from figures.studies.kit import given, laws, legend, means, picture, read, store
 from hlmtheory import lattice, shared_seed, truncation
 from validation.plots.common.style import COLUMN, DARK, MIDDLE
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace, open_trace
+from validation.trace.reader import Trace, fingerprint, open_trace
 
 Array = NDArray[Any]
 EVERY, SPARSE, SEEDS = 4, 20, 8

@@ -1,12 +1,4 @@
-"""What holds at other temperatures and on longer texts: acceptance, k and rounds of a trace; run by hand on each trace.
-
-PYTHONPATH=. python3 figures/studies/smollm2_findings/measure.py TRACE OUT.json [--every 4]
-
-Both models' logits are divided by the temperature, or cut to the smallest set of mass 0.9 (top-p). The texts were drawn
-at temperature 1. So the rounds are measured at temperature 1 alone: the first i drafts of a round along the text y are
-all accepted with probability Π_j min(1, q(y_j) / p(y_j)), and its mean over the texts is exact. The rest is a mean over
-every fourth position, at each setting. Intervals are of a bootstrap over prompts, at 95%.
-"""
+"""Measure acceptance, k and rounds of a trace at other temperatures and on longer texts."""
 
 from __future__ import annotations
 
@@ -18,8 +10,7 @@ from numpy.typing import NDArray
 import hlmtheory as hlm
 from figures.studies.kit import blocks, given, laws, mean_interval, store
 from hlmtheory import shared_seed, truncation
-from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace, open_trace, probabilities
+from validation.trace.reader import Trace, fingerprint, open_trace, probabilities
 
 Array = NDArray[np.float64]
 ROWS, DRAFTS, TOP_P = 64, 8, 0.9

@@ -1,9 +1,4 @@
-"""The total variation of short texts of U-HLM by enumeration, beside the overlap bound and the sum of the TVs.
-
-A pair of models is restricted to six tokens: after each prefix, the logits of both models at these tokens are taken and
-normalised. What remains is a chain in which every token depends on the whole prefix, with 6^T texts of T tokens. After
-each prefix the law of U-HLM's next token is known exactly, because the probability of each value of u is.
-"""
+"""The total variation of short texts of U-HLM by enumeration, beside the overlap bound and the sum of the TVs."""
 
 from __future__ import annotations
 
@@ -48,10 +43,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(target: Sequence[Row], draft: Sequence[Row]) -> Bounds:
-    """Return the distance of U-HLM's texts from the target model's, and its bounds, at each threshold of u.
-
-    The logits are those after each prefix of 0, 1, … T - 1 tokens, shapes (V^t, V), the last token varying fastest.
-    """
+    """Return the distance of U-HLM's texts from the target model's, and its bounds, at each threshold of u."""
     theirs, ours, common = np.ones(1), *2 * [np.ones((len(THRESHOLDS), 1))]
     distances, overlaps, steps = [], [], []
     for target_logits, draft_logits in zip(target, draft, strict=True):

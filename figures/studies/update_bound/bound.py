@@ -1,12 +1,4 @@
-"""Compare what a draft loses on an updated target with the bound TV(p_0, p_v).
-
-    bound.py bound.json ROWS.json [ROWS.json ...]
-
-ROWS are written by ``figures/studies/aligned_draft/measure.py``: sums over the positions of texts, for each version
-and step. Both rates and both distances are means over the same prefixes, so |α(v) - α(0)| ≤ mean TV must hold for
-every draft, text and version (``verification.update_floor``, ``verification.update_ceiling``), and mean TV ≤ the
-largest distance at the mean divergence (``verification.update_divergence``).
-"""
+"""Compare what a draft loses on an updated target with the bound TV(p_0, p_v)."""
 
 from __future__ import annotations
 

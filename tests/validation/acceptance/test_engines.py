@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import (
-    AcceptanceRecord,
-    add,
-    marked,
-    refuse_mixture,
-)
+from validation.acceptance.record import AcceptanceRecord, add, marked, refuse_mixture
 from validation.errors import UserError
 
 
 def llama_scrape(drafts: int, drafted: int, places: list[int], suffix: str = "_total") -> str:
-    """A scrape of the ``/metrics`` of llama.cpp's server."""
     name = "llamacpp:spec_decode_num"
     lines = [
         "# HELP llamacpp:n_decode_total Total number of llama_decode() calls",
@@ -34,7 +28,6 @@ def llama_scrape(drafts: int, drafted: int, places: list[int], suffix: str = "_t
 
 
 def scrape(drafts: int, drafted: int, places: list[int], model: str = "m") -> str:
-    """A scrape of vLLM's ``/metrics``, with samples of other metrics between."""
     labels = f'engine="0",model_name="{model}"'
     lines = [
         "# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.",
@@ -98,7 +91,6 @@ LLAMA_LOG_PLACES = (  # as the server of release b11549 wrote it for SmolLM2, at
     "0.11.497.928 I slot print_timing: id  0 | task 0 | draft acceptance = 0.23684 (    9 accepted /    38 generated), "
     "mean len =  1.69\n0.11.497.934 I slot print_timing: id  0 | task 0 |      acc per pos = (0.462, 0.231, 0.000)\n"
 )
-LLAMA_EXAMPLE = "n_draft   = 16\nn_predict = 100\nn_drafted = 120\nn_accept  = 60\naccept    = 50.000%\n"
 SPECDEC = [
     {"Request_AL": {"0": {"0": 2.0}}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}
 ]
@@ -107,7 +99,6 @@ AIPERF = {
     "metadata": {},
     "spec_decode_acceptance": REQUEST | {"engine": "vllm", "acceptance_histogram": {"0": 39, "1": 1, "3": 3}},
 }
-SIMULATOR = {"id": "1", "generated_token_ids": [5, 6, 7, 8], "acc_eagle": {"acc_len": [3, 1, 1, 2]}}
 CASES = {
     # content, (engine, steps, accepted, drafts, histogram)
     "vllm.json": (VLLM, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
@@ -123,11 +114,9 @@ CASES = {
     "server.log": (LLAMA_LOG, ("llama.cpp", 1449, 1797, 2898, None)),
     "later.log": (LLAMA_LOG_LATER, ("llama.cpp", 18, 29, 53, None)),
     "places.log": (LLAMA_LOG_PLACES, ("llama.cpp", 13, 9, 38, None)),
-    "example.txt": (LLAMA_EXAMPLE, ("llama.cpp", 40, 60, 120, None)),
     "acceptance_rate.json": (SPECDEC, ("specdec_bench", 100, 120, None, {0: 40, 1: 30, 3: 30})),
     "spec_bench.jsonl": (SPEC_BENCH, ("spec-bench", 3, 3, None, {0: 1, 1: 1, 2: 1})),
     "profile_export.jsonl": (AIPERF, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
-    "simulator.jsonl": (SIMULATOR, ("simulator, eagle", 2, 3, None, {1: 1, 2: 1})),
     "metrics.txt": (scrape(10, 30, [8, 4, 2]), ("vllm", 10, 14, 30, None)),
     "get_metrics.json": (
         [
@@ -143,19 +132,16 @@ CASES = {
 
 
 def records_of(*paths: Path) -> list[AcceptanceRecord]:
-    """The records of files, without what is left out."""
     return list(read_acceptance(*paths).records)
 
 
 def stored(folder: Path, name: str, content: object) -> Path:
-    """The file of a case."""
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
 
 
 def outcome(path: Path) -> list[AcceptanceRecord] | UserError:
-    """What is read, or the error."""
     try:
         return records_of(path)
     except UserError as error:
@@ -192,7 +178,7 @@ def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name, coun
     assert record.counts() == counts
 
 
-@pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl", "simulator.jsonl"])
+@pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])
 def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
     (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
     with pytest.raises(UserError, match="does not contain the draft lengths"):
@@ -203,7 +189,7 @@ def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_p
         record.counts(assumed_length=0)
 
 
-@pytest.mark.parametrize("name", ["tensorrt.json", "llama.json", "server.log", "example.txt"])
+@pytest.mark.parametrize("name", ["tensorrt.json", "llama.json", "server.log"])
 def test_totals_alone_do_not_give_the_depths(tmp_path, name):
     (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
     with pytest.raises(UserError, match="totals only"):
@@ -248,8 +234,17 @@ def test_two_scrapes_are_differenced(tmp_path):
     (record,) = records_of(before, after)
     assert record.counts() == {3: (1, 1, 2, 0)}
     assert (record.num_spec_steps, record.num_draft_tokens) == (4, 12)
-    with pytest.raises(UserError, match="a counter falls"):
-        records_of(after, before)
+    for later, said in (
+        (scrape(4, 12, [3, 1, 0]), "a counter falls, vllm:spec_decode_num_drafts from 10 to 4"),
+        (after.read_text().replace("1.7e+09", "1.8e+09"), "the counters began anew between the two scrapes"),
+        (after.read_text().replace("accepted_tokens_total", "kept_tokens_total"), "the later scrape has no vllm:spec"),
+        (after.read_text().rstrip("\n"), "ends without a line break, so the scrape may be cut off"),
+    ):
+        with pytest.raises(UserError, match=said):
+            records_of(before, stored(tmp_path, "later.txt", later))
+    for text, said in (("sglang:spec_accept_length 2.5\n", "counts no accepted drafts"), ("<html>", "is a web page")):
+        with pytest.raises(UserError, match=said):
+            records_of(stored(tmp_path, "other.txt", text))
     with pytest.raises(UserError, match="give two"):
         records_of(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
     with pytest.raises(UserError, match="holds 2 models"):

@@ -17,7 +17,6 @@ def read() -> dict[str, Reading]:
 
 
 def total(reading: Reading, field: str) -> int:
-    """The sum of a field over the records."""
     return sum(getattr(record, field) for record in reading.records)
 
 

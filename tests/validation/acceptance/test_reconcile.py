@@ -44,7 +44,6 @@ SAME = (0.7, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5)
 
 
 def rows_of(found):
-    """The rows by convention."""
     return {row.key: row for row in found.rows}
 
 
@@ -65,7 +64,6 @@ def test_one_acceptance_counted_in_two_ways_agrees_counted_alike():
 
 
 def scraped(name, *counts):
-    """A side of one scrape: drafts, and accepted ones by position."""
     steps, *places = counts
     fields = {"num_spec_steps": steps, "num_draft_tokens": steps * len(places), "num_spec_tokens": len(places)}
     one = AcceptanceRecord(
@@ -175,7 +173,6 @@ def test_equal_acceptance_is_rarely_said_to_differ():
 
 
 def run(*words):
-    """The command's result."""
     return CliRunner().invoke(main, ["acceptance", *map(str, words)])
 
 

@@ -11,14 +11,13 @@ from scipy.stats import binom
 from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
 from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
 from validation.acceptance.record import AcceptanceRecord
-from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, square, summarise
+from validation.acceptance.summary import RoundTimes, schedule, square, summarise
 from validation.errors import UserError
 
 TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
 
 
 def record(counts, source="a", **fields):
-    """The record of a table of counts by draft length."""
     steps = sum(map(sum, counts.values()))
     accepted = sum(i * count for row in counts.values() for i, count in enumerate(row))
     totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted}
@@ -32,10 +31,10 @@ def test_a_table_by_hand():
     assert [one.acceptance for one in found.depths] == [0.5, 0.6]
     assert [one.tokens for one in found.lengths] == pytest.approx([1.5, 1.8])
     assert [one.tokens_per_second for one in found.lengths] == pytest.approx([1.5 / 0.055, 1.8 / 0.06])
-    assert (found.best, found.longest, found.mean_acceptance_length) == (0, False, 1.65)
+    assert (found.best, found.mean_acceptance_length) == (0, 1.65)
     assert found.alone_per_second == pytest.approx(1 / 0.03)  # without drafts the target streams: no round trip
     near = summarise([record({1: (5, 5), 2: (5, 2, 3)})], times=RoundTimes(round_trip=0.005, verify=0.03, draft=0.005))
-    assert (near.best, near.longest, near.schedule) == (2, True, ((1, 1, 2),))
+    assert (near.best, near.schedule) == (2, ((1, 1, 2),))
     assert all(one.low < one.tokens < one.high for one in found.lengths)
 
 
@@ -106,7 +105,6 @@ def copying(rng, tokens):
 
 
 def rounds_of(runs, longest):
-    """The accepted drafts of the rounds over a text."""
     at, found = 0, []
     while at < len(runs):
         found.append(min(runs[at], longest))
@@ -156,7 +154,6 @@ def test_the_best_length_by_batch():
 
 
 def of_places(steps, drafted, *places, **fields):
-    """The record of counts by position."""
     totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": sum(places), "num_draft_tokens": drafted}
     return AcceptanceRecord(engine="vllm", **({"source": "a"} | totals | fields), accepted_per_position=places)
 
@@ -204,8 +201,6 @@ def test_lengths_that_varied_widen_the_intervals():
     assert found.lengths[0].tokens == pytest.approx(1.6)
     assert all(one.low <= one.tokens <= one.high for one in found.lengths)
     assert (found.best, found.best_at_most) == (0, 3)
-    with pytest.raises(UserError, match="no profile"):
-        speculation_profile([], found)
 
 
 @pytest.mark.parametrize(
@@ -228,34 +223,11 @@ def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, sa
         summarise([one], assumed_length=length)
 
 
-def test_a_profile_for_simulators():
-    content = record({2: (5, 2, 3)}, verification="standard")
-    profile = speculation_profile([content], summarise([content]))
-    assert profile["conditional_accept_rates"] == [0.5, 0.6]
-    assert profile["marginal_accept_rates"] == [0.5, 0.3]
-    assert profile["acceptance_length_histogram"] == {"1": 5, "2": 2, "3": 3}
-    assert (profile["mean_accept_length"], profile["num_speculative_tokens"]) == (1.8, 2)
-
-
 ROUND = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)
 
 
-def record_of(table: dict[int, tuple[int, ...]], **more: object) -> AcceptanceRecord:
-    """The record_of of steps by draft length and accepted drafts."""
-    steps = sum(map(sum, table.values()))
-    accepted = sum(i * count for row in table.values() for i, count in enumerate(row))
-    return AcceptanceRecord(
-        engine="vllm",
-        source="a",
-        num_spec_steps=steps,
-        num_accepted_draft_tokens=accepted,
-        by_draft_length=table or None,
-        **more,  # type: ignore[arg-type]
-    )
-
-
 def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
-    records = [record_of({3: (270, 260, 170, 300)})]
+    records = [record({3: (270, 260, 170, 300)})]
     summary = summarise(records)
     found = acceptance_length(records, summary, 0.95)
     assert (found.value, found.low, found.high) == (2.5, summary.lengths[2].low, summary.lengths[2].high)
@@ -263,7 +235,7 @@ def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
 
 def test_lengths_that_vary_are_weighed_by_their_steps():
     """A quarter of the steps drafted nothing, and emitted one token each."""
-    records = [record_of({0: (100,), 1: (150, 150)})]
+    records = [record({0: (100,), 1: (150, 150)})]
     summary = summarise(records)
     found = acceptance_length(records, summary, 0.95)
     assert found.value == 1.375
@@ -284,7 +256,7 @@ def test_the_interval_over_requests_covers_the_mean():
 
 
 def test_the_adaptive_configuration_holds_the_best_lengths_of_the_counts_and_of_their_ends():
-    summary = summarise([record_of({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
+    summary = summarise([record({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
     found = adaptive_config(summary, ROUND)
     starts = sorted(map(int, found))
     assert starts[0] == 1

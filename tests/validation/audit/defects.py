@@ -1,7 +1,6 @@
 """Defects built into the loop on purpose: the positive controls of the audit, one flag each.
 
 Each was reported for some software. It replaces one part of a run, for the time of that run.
-:mod:`validation.decoding.defect_laws` enumerates the law of the texts that each defect gives.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.audit.mechanisms import COIN
 from validation.decoding import loop, verification
-from validation.decoding.batch_state import DRAFT, TARGET
-from validation.decoding.defect_laws import COIN_FLOOR
+from validation.decoding.batch_state import DRAFT
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, FixedLength
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
@@ -81,10 +80,6 @@ def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(p).scatter_(-1, order, residual(p, q))
 
 
-def weight_passes(weights: Array, spare: Array) -> Array:
-    return weights
-
-
 def token_residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return residual(target, draft)
 
@@ -106,7 +101,9 @@ def min_p_of_bonus_alone(
         return verification.verify(method, session, sequences, drafts, logits, sizes, *rest)
 
 
-class _Remembers(Noise):
+class DraftNoiseAgain(Noise):
+    """The number that drew a draft also draws the token that replaces it."""
+
     def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:
         super().__init__(seed, names, positions)
         self.of_draft = np.full((len(names), positions + 1), np.nan)
@@ -115,10 +112,6 @@ class _Remembers(Noise):
         found = super().drafts(sequences, positions, ahead, count)
         self.of_draft[sequences, positions] = found[:, 0]
         return found
-
-
-class DraftNoiseAgain(_Remembers):
-    """The number that drew a draft also draws the token that replaces it."""
 
     def uniforms(self, purpose: int, sequences: Array, positions: Array, count: int) -> Array:
         found = super().uniforms(purpose, sequences, positions, count)
@@ -129,23 +122,12 @@ class DraftNoiseAgain(_Remembers):
         return found
 
 
-class CoinOfLastDraft(_Remembers):
-    """The number that drew a draft also decides whether the next draft is accepted: the first token is right."""
-
-    def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
-        found = super().uniform(purpose, sequences, positions)
-        if purpose == ACCEPT and positions.ndim == 2 and positions.shape[1] > 1:
-            found = found.copy()
-            found[:, 1:] = self.of_draft[sequences, np.maximum(positions[:, 1:] - 1, 0)]
-        return found
-
-
 class CoinMayBeZero(Noise):
     """Coins are 0 once in 256, and ``u q ≤ p`` accepts p = 0: a number just below 0 stands for 0 in ``u q < p``."""
 
     def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
         found = super().uniform(purpose, sequences, positions)
-        return np.where(found < COIN_FLOOR, -1e-200, found) if purpose == ACCEPT else found
+        return np.where(found < COIN, -1e-200, found) if purpose == ACCEPT else found
 
 
 class _BonusFromDraft(loop._Loop):
@@ -165,28 +147,6 @@ class _BonusFromDraft(loop._Loop):
         return super()._write_round(slots, in_flight, messages, found)
 
 
-class _BonusKept(loop._Loop):
-    """After a rejection, the bonus token that was drawn behind the last draft follows the replacement."""
-
-    def _write_round(
-        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
-    ) -> list[Round]:
-        rounds = super()._write_round(slots, in_flight, messages, found)
-        (some,) = (found.rejected & ~self.finished[slots]).nonzero()
-        if len(some):
-            import torch
-
-            kept = slots[some]
-            rows = found.target.index_select(0, torch.from_numpy(found.last[some]).to(found.target.device))
-            places = self.kept_end[kept] - self.prompt_end[kept]
-            numbers = self.noise.uniforms(REPLACE, self.sequences[kept], places, levels(rows.shape[-1]))
-            self.tokens[kept, self.kept_end[kept]], _ = draw(rows, numbers)
-            self.kept_end[kept] += 1
-            self.draft_end[kept] = self.kept_end[kept]
-            self.mark_finished(kept)
-        return rounds
-
-
 class _EndPassedOver(loop._Loop):
     """Drafting goes on behind an end-of-text token, and a text ends only at the last token of a round."""
 
@@ -203,39 +163,10 @@ class _EndPassedOver(loop._Loop):
         return np.zeros(len(tokens), dtype=bool) if self._drafting else super().is_end(tokens)
 
 
-class _CacheOffByOne(loop._Loop):
-    """After a rejection every later pass of the target model sees the rejected draft, not its replacement."""
-
-    def _write_round(
-        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
-    ) -> list[Round]:
-        if not hasattr(self, "_stale"):
-            self._stale: dict[int, tuple[int, int]] = {}  # by sequence: position, token; until the cache has read it
-        for i in np.flatnonzero(found.rejected).tolist():
-            place, draft = int(self.kept_end[slots[i]] + found.accepted[i]), in_flight[i][found.accepted[i]]
-            self._stale[int(self.sequences[slots[i]])] = (place, draft.token)
-        return super()._write_round(slots, in_flight, messages, found)
-
-    def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
-        if which != TARGET or not getattr(self, "_stale", None):
-            return super().forward(which, slots, rows)
-        true = self.tokens.copy()
-        for slot in slots.tolist():
-            place, token = self._stale.pop(int(self.sequences[slot]), (-1, 0))
-            if place >= 0:
-                self.tokens[slot, place] = token
-        try:
-            return super().forward(which, slots, rows)
-        finally:
-            self.tokens[:] = true
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """One defect: what is wrong, the report, the setting that shows it, and what replaces a part of the run."""
+    """The setting that shows a defect, and what replaces a part of the run."""
 
-    name: str
-    source: str
     temperature: float = 1.0
     top_p: float = 1.0
     min_p: float = 0.0
@@ -247,56 +178,31 @@ class Defect:
     verify: Callable[..., VerifiedDrafts] | None = None
 
 
-DEFECTS: dict[str, Defect] = {
-    one.name: one
-    for one in (
-        Defect("stale_draft", "vllm-project/vllm#37639, vllm-project/vllm#47066", method=StaleQ),
-        Defect(
-            "draft_temperature",
-            "NVIDIA/TensorRT-LLM#12588, ohdearquant/lattice#974",
-            temperature=0.7,
-            method=judged(
-                lambda step, t, top_p: Proposal(step.distributions, distributions_of(step.parts, 1.0, top_p))
-            ),
-        ),
-        Defect(
-            "draft_before_top_p",
-            "huggingface/transformers#47932, mlx-node/mlx-node#11",
-            top_p=0.9,
-            method=judged(lambda step, t, top_p: Proposal(step.distributions, distributions_of(step.parts, t, 1.0))),
-        ),
-        Defect("residual_not_normalised", "huggingface/transformers#28508", residual=unnormalised_residual),
-        Defect(
-            "residual_by_rank",
-            "ggml-org/llama.cpp examples/speculative (007d713); alibaba/rtp-llm#1311",
-            residual=residual_by_rank,
-        ),
-        Defect("noise_reused", "vllm-project/vllm#47386, vllm-project/vllm#54282", noise=DraftNoiseAgain),
-        Defect(
-            "greedy_draft_ratio",
-            "huggingface/transformers#32867, jaymody/speculative-sampling#3",
-            method=judged(lambda step, t, top_p: Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions)),
-        ),
-        Defect("zero_accepted", "sgl-project/sglang#35771", top_p=0.9, noise=CoinMayBeZero),
-        Defect("bonus_from_draft", "SafeAILab/EAGLE#47", step=_BonusFromDraft),
-        Defect(
-            "bonus_after_rejection",
-            "openvinotoolkit/openvino.genai#4190, lucidrains/speculative-decoding#3",
-            step=_BonusKept,
-        ),
-        Defect("end_passed_over", "huggingface/transformers#47912, LostRuins/koboldcpp#1276", step=_EndPassedOver),
-        Defect("cache_off_by_one", "ml-explore/mlx-swift-lm#424, ml-explore/mlx-lm#1427", step=_CacheOffByOne),
-        Defect("next_coin", "vllm-project/vllm#47386", noise=CoinOfLastDraft),
-        Defect(
-            "block_token_rule",
-            "vllm-project/vllm-ascend#7807, vllm-project/vllm-ascend#7603",
-            method=BlockVerification,
-            residual=token_residual,
-            passes=weight_passes,
-        ),
-        Defect("min_p_dropped", "vllm-project/vllm#42802", min_p=MIN_P, verify=min_p_of_bonus_alone),
-    )
+DEFECTS = {
+    "stale_draft": Defect(method=StaleQ),
+    "draft_temperature": Defect(
+        temperature=0.7,
+        method=judged(lambda step, t, top_p: Proposal(step.distributions, distributions_of(step.parts, 1.0, top_p))),
+    ),
+    "draft_before_top_p": Defect(
+        top_p=0.9,
+        method=judged(lambda step, t, top_p: Proposal(step.distributions, distributions_of(step.parts, t, 1.0))),
+    ),
+    "residual_not_normalised": Defect(residual=unnormalised_residual),
+    "residual_by_rank": Defect(residual=residual_by_rank),
+    "noise_reused": Defect(noise=DraftNoiseAgain),
+    "greedy_draft_ratio": Defect(
+        method=judged(lambda step, t, top_p: Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions)),
+    ),
+    "zero_accepted": Defect(top_p=0.9, noise=CoinMayBeZero),
+    "bonus_from_draft": Defect(step=_BonusFromDraft),
+    "end_passed_over": Defect(step=_EndPassedOver),
+    "block_token_rule": Defect(
+        method=BlockVerification, residual=token_residual, passes=lambda weights, spare: weights
+    ),
+    "min_p_dropped": Defect(min_p=MIN_P, verify=min_p_of_bonus_alone),
 }
+"""The reports of each are in figures/studies/audit_controls."""
 
 
 @contextmanager
@@ -321,40 +227,3 @@ def decode_with(
         replaced(verification, "block_passes", found.passes),
     ):
         return loop.decode(pair, prompts, found.method(max_draft_length), **settings)
-
-
-def sample_and_match(
-    method: Method,
-    session: Session,
-    sequences: Array,
-    in_flight: list[list[Draft]],
-    logits: torch.Tensor | list[torch.Tensor],
-    sizes: Array,
-    position: Array,
-    left: Array,
-) -> VerifiedDrafts:
-    target = distributions_of(logits, session.temperature, session.top_p)
-    counts = np.array([len(drafts) for drafts in in_flight])
-    last = np.cumsum(sizes) - 1
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    offsets = np.arange(len(rows)) - (last - counts)[rows]  # 0 at the first draft
-    places = np.clip(position[rows] + offsets, 0, session.new_tokens)
-    token, mass = draw(target, session.noise.uniforms(REPLACE, sequences[rows], places, levels(target.shape[-1])))
-    accepted = np.zeros(len(sizes), dtype=np.int64)
-    ended = np.zeros(len(sizes), dtype=bool)
-    for i, drafts in enumerate(in_flight):
-        own = token[last[i] - counts[i] : last[i] + 1].tolist()
-        same = [draft.token == mine for draft, mine in zip(drafts, own, strict=False)]
-        accepted[i] = same.index(False) if False in same else len(same)
-        ended[i] = bool(accepted[i]) and drafts[accepted[i] - 1].token in session.pair.end_tokens
-    rejected = accepted < counts
-    at = last - counts + accepted
-    wanted = rejected | ((left > accepted) & ~ended)
-    return VerifiedDrafts(accepted, rejected, np.where(wanted, token[at], -1), mass[at], target, last, counts)
-
-
-def decode_by_matching(
-    pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
-) -> list[GenerationRecord]:
-    with replaced(loop, "verify", sample_and_match):
-        return loop.decode(pair, prompts, FixedLength(max_draft_length), **options)

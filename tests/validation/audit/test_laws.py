@@ -1,9 +1,8 @@
-"""The target's law: processors against those of transformers, tables, models, traces, and the cells of a partition."""
+"""The target's law: processors against those of transformers, tables, models, and the cells of a partition."""
 
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessorList
 from transformers.generation import logits_process as theirs
 
-from validation.audit import ModelLaw, Processors, TableLaw, TraceLaw
+from validation.audit import ModelLaw, Processors, TableLaw
 from validation.audit.driver import padded
 from validation.audit.laws import extended_rows
 from validation.audit.partition import Partition
@@ -90,11 +89,6 @@ def test_rows_with_zeros_and_temperatures_near_0_are_distributions(rounding, tem
     assert TableLaw([[0.7, 0.3, 0.0, 0.0]], processors=Processors(top_k=3)).table.tolist() == [[[0.7, 0.3, 0.0, 0.0]]]
 
 
-def test_a_greedy_row_with_two_candidates_is_not_tested():
-    _, slack = Processors(temperature=0.0, rounding=1e-5).uncertain_rows(np.array([[3.0, 3.0 + 1e-6, 1.0]]), [()])
-    assert slack[0] == 1.0
-
-
 def tiny() -> LlamaForCausalLM:
     torch.manual_seed(1)
     config = LlamaConfig(
@@ -132,17 +126,6 @@ def test_a_repetition_penalty_counts_the_prompt_and_the_new_tokens():
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([[1, 2, 7]])).logits[0, -1:].double().numpy()
     np.testing.assert_allclose(found, made.rows(logits, [[1, 2, 7]])[0], atol=1e-6)
-
-
-def test_a_trace_gives_the_next_token_of_its_positions():
-    logits = np.log(np.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]))
-    trace = SimpleNamespace(positions=2, vocabulary=3, arrays={"target_logits": logits})
-    law = TraceLaw(trace, [1, 0])
-    np.testing.assert_allclose(law.next_rows(0, np.array([[2]]))[0, 0], [0.125, 0.125, 0.75])
-    with pytest.raises(UserError, match="--depth 1"):
-        law.next_rows(0, np.array([[2, 2]]))
-    with pytest.raises(UserError, match=r"0\.\.1"):
-        TraceLaw(trace, [2])
 
 
 def test_behind_the_end_there_is_nothing():

@@ -47,7 +47,6 @@ def test_without_the_fixture():
 
 
 def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of a folder where torch cannot be imported."""
     (folder / "torch.py").write_text("raise ImportError('torch is not installed')")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     return subprocess.run(
@@ -75,12 +74,6 @@ def test_three_outcomes_without_torch(tmp_path: Path) -> None:
     assert "test_kept\n  Kept: the law of the next token is at most" in summary
     assert "test_not_enough\n  Not enough draws" in summary
     assert "would be found with" in summary
-
-
-def test_a_run_with_undecided_tests_alone_fails(tmp_path: Path) -> None:
-    found = run(tmp_path, "-k", "not_enough")
-    assert found.returncode == 1
-    assert "1 undecided" in found.stdout
 
 
 def coins(prompts: list[list[int]], n: int, seed: int) -> list[np.ndarray]:

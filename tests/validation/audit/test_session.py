@@ -52,7 +52,6 @@ def test_another_law_is_found_and_bounded(share):
 
 
 def law_of(rows: np.ndarray) -> np.ndarray:
-    """The probabilities of all continuations, by enumeration."""
     mass, nodes = np.ones(1), np.zeros(1, dtype=np.int64)
     for _ in range(D):
         mass = (mass[:, None] * rows[nodes]).reshape(-1)
@@ -105,18 +104,6 @@ def test_a_sampler_that_is_right_at_depth_one_and_wrong_jointly_is_found():
     assert report.verdict == NOT_KEPT
     assert found[1, "token"] == found[1, "joint"] == 0
     assert min(found[2, "joint"], found[3, "joint"], found[3, "token"]) > 0.05
-
-
-def test_a_sampler_that_repeats_its_draws_is_found():
-    """Every second draw repeats the one before: each alone is right."""
-    rows = table(5)
-
-    def sample(prompts, n, seed):
-        own = sampler_of(rows)(prompts, n, seed)
-        own[:, 1::2] = own[:, 0 : 2 * (n // 2) : 2]
-        return own
-
-    assert audit_sampler(TableLaw(rows), sample, depth=D, draws=20_000).verdict == NOT_KEPT
 
 
 def unlike(c: int, n: int, wrong: int) -> np.ndarray:

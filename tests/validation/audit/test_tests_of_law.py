@@ -24,7 +24,6 @@ def law() -> TableLaw:
 
 
 def chances(law: TableLaw, prompt: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (texts, D, V + 1), and the probabilities of the texts' beginnings, (texts, D)."""
     rows, _ = extended_rows(law, prompt, TEXTS)
     return rows, np.take_along_axis(rows, TEXTS[..., None], axis=-1)[..., 0].cumprod(axis=1)
 

@@ -20,17 +20,15 @@ from hlmtheory.claims import Instance
 from validation.claims import check
 from validation.claims.check import (
     MAX_DRAFT_LENGTH,
-    Backend,
     Results,
     Tally,
     check_trace,
     instance_arrays,
     load_results,
 )
-from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenario_rng, scenarios
+from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenarios
 from validation.errors import UserError
-from validation.trace.reader import Trace, TraceWriter, open_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 VOCABULARY = 50
 
@@ -59,7 +57,6 @@ SOME |= {name: hlmtheory.all_claims()[name] for name in sorted(scenarios())[::20
 
 
 def same(again: Results, results: Results) -> None:
-    """Require the tallies and the summary of a first run."""
     assert again.tallies == {name: results.tallies[name] for name in SOME}
     assert again.summary == results.summary
 
@@ -105,18 +102,6 @@ def test_instances_are_what_they_say(trace: Trace) -> None:
     np.testing.assert_array_equal(arrays["acceptances"], expected)
 
 
-def test_every_k_has_its_chance() -> None:
-    rows = np.zeros((20_000, 3))
-    k = instance_arrays(_Chunk(rows), np.random.default_rng(1))["k"]
-    assert np.unique(k).tolist() == [0, 1, 2, 3]
-
-
-def test_drawn_tokens_follow_the_draft() -> None:
-    rows = np.log(np.tile([0.5, 0.3, 0.2], (20_000, 1)))
-    drawn = instance_arrays(_Chunk(rows), np.random.default_rng(1))["token"]
-    np.testing.assert_allclose(np.bincount(drawn) / 20_000, [0.5, 0.3, 0.2], atol=0.02)
-
-
 def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_others(tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "short", VOCABULARY) as writer:
         logits = np.zeros((3, VOCABULARY))
@@ -145,27 +130,9 @@ def test_results_survive_writing_and_reading(results: Results, tmp_path: Path) -
         del results.tallies["none"]
 
 
-# ------------------------------------------------------------------------------------------- numpy, torch, devices
-
-
-def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> None:
-    other = check_trace(trace, claims=SOME, device="cpu")
-    assert other.summary == results.summary
-    for name, found in other.tallies.items():
-        tally = results.tallies[name]
-        assert (found.holds, found.violated, found.out_of_scope, found.vacuous, found.broken) == (
-            tally.holds,
-            tally.violated,
-            tally.out_of_scope,
-            tally.vacuous,
-            tally.broken,
-        )
-        assert found.worst_slack == pytest.approx(tally.worst_slack, abs=1e-12)
-
-
 def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
-    monkeypatch.setattr(check.Backend, "of", lambda device: Backend(values=7 * VOCABULARY))
+    monkeypatch.setattr(check, "CACHED_VALUES", 7 * VOCABULARY)
     slow = check._check_block
 
     def delayed(chunk: Any, *rest: Any) -> Any:
@@ -225,21 +192,6 @@ def test_every_claim_is_served_by_a_trace_or_drawn() -> None:
     assert set(tables) & served == SIMULATED
 
 
-def test_a_batch_is_determined_by_seed_claim_and_number() -> None:
-    name = "channel.latency"
-    drawn = [scenarios()[name](scenario_rng(1, name, batch))["bits"].tolist() for batch in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-class _Chunk:
-    """A chunk that holds only logits."""
-
-    def __init__(self, logits: np.ndarray) -> None:
-        self.draft_logits = self.target_logits = logits
-        self.tokens = self.prompt_index = np.zeros(len(logits), dtype=np.int32)
-        self.position = np.arange(len(logits), dtype=np.int32)
-
-
 def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
     """All claims are checked although the packages of all other extras are missing."""
     root = Path(__file__).resolve().parents[3]
@@ -254,7 +206,7 @@ def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(others)!r}))\n"
         "from validation.claims import check\n"
-        "from validation.trace.synthetic import SyntheticTrace\n"
+        "from validation.trace.reader import SyntheticTrace\n"
         "check.SCENARIO_BATCHES = 1\n"
         "check.check_trace(SyntheticTrace(400, 40))\n"
     )
@@ -265,7 +217,7 @@ def test_dear_claims_have_fewer_batches_and_every_other_claim_all() -> None:
     tables = scenarios()
     assert set(tables) >= set(check.DEAR)
     trace = SyntheticTrace(4, 64)
-    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, backend=check.Backend(), stored_rows=False, batches=10)  # type: ignore[arg-type]
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, stored_rows=False, batches=10)  # type: ignore[arg-type]
     counts = Counter(name for name, _ in work.drawn)
     assert set(counts) == set(work.simulated)
     assert {name: count for name, count in counts.items() if count < 10} == check.DEAR

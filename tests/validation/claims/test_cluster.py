@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.validation.claims.dask_processes import (
-    found,
-    free_port,
-    killing,
-    same,
-    scheduler,
-    with_workers,
-    worker,
-)
+import hlmtheory
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
 from validation import workers
 from validation.claims import check, progress
+from validation.claims.check import Results, check_trace
+from validation.claims.cluster import on_scheduler
 from validation.errors import UserError
 from validation.trace.reader import Trace, open_trace
 
@@ -33,6 +37,90 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+ROOT = Path(__file__).resolve().parents[3]
+CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
+LIMIT_S = 300.0  # for anything that another process has to do; the machine may be busy
+PRELOAD = """
+import os, time
+from pathlib import Path
+from validation.claims import check
+folder, me = Path(os.environ["TEST_ORDERS"]), os.getpid()
+real = getattr(check._check_block, "real", check._check_block)
+
+def ordered(*given):
+    try:
+        os.rename(folder / "stall", folder / f"stall-{me}")  # one worker takes it
+    except OSError:
+        return real(*given)
+    while (folder / f"stall-{me}").exists():
+        time.sleep(0.02)
+    return real(*given)
+
+ordered.real = real  # dask runs this file twice
+check._check_block = ordered
+"""
+
+
+def until(done: Callable[[], Any]) -> Any:
+    end = time.monotonic() + LIMIT_S
+    while not (found := done()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return found
+
+
+@contextmanager
+def dask(folder: Path, *words: str) -> Iterator[None]:
+    """Run ``dask`` on loopback until the block ends."""
+    settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "TEST_ORDERS": str(folder)}
+    settings |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1", "--no-dashboard"]
+    with (folder / "said").open("ab") as said:
+        started = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, env=os.environ | settings)
+        try:
+            yield
+        finally:
+            started.terminate()
+            try:
+                started.wait(20)
+            except subprocess.TimeoutExpired:
+                started.kill()
+                started.wait()
+
+
+@contextmanager
+def worker(folder: Path, address: str) -> Iterator[None]:
+    (folder / "preload.py").write_text(PRELOAD)
+    more = ("--nthreads", "1", "--preload", str(folder / "preload.py"), "--no-nanny", "--memory-limit", "0")
+    with dask(folder, "worker", address, *more):
+        yield
+
+
+@contextmanager
+def killing(folder: Path) -> Iterator[None]:
+    """Kill the worker that takes the order, while it computes."""
+    (folder / "stall").touch()
+
+    def kill() -> None:
+        taken = until(lambda: [*folder.glob("stall-*")])[0]
+        os.kill(int(taken.name.rpartition("-")[2]), signal.SIGKILL)
+        taken.unlink()
+
+    watcher = threading.Thread(target=kill)
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.join()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def patient() -> Iterator[None]:
+    """Wait long for schedulers and workers, which a busy machine starts slowly."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "WAIT_S", LIMIT_S)
+        yield
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -40,12 +128,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(folder: Path) -> Iterator[str]:
+def address(folder: Path, patient: None) -> Iterator[str]:
     """A scheduler with two workers."""
-    port = free_port()
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", port := random.SystemRandom().randrange(15_000, 32_000)))
     where = f"tcp://127.0.0.1:{port}"
-    with scheduler(folder, port), worker(folder, where), worker(folder, where):
-        with_workers(where, 2)
+    with ExitStack() as running:
+        running.enter_context(dask(folder, "scheduler", "--port", str(port)))
+        for _ in range(2):
+            running.enter_context(worker(folder, where))
+        with workers.connected(where) as client:
+            until(lambda: [one["status"] for one in workers.workers_of(client).values()] == ["running"] * 2)
         yield where
 
 
@@ -57,7 +150,13 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     return stored(tmp_path / "trace")
 
 
-# ------------------------------------------------------------------------------------------------ what is found
+def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
+    claims = {name: hlmtheory.all_claims()[name] for name in CLAIMS}
+    return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)  # type: ignore[arg-type]
+
+
+def same(one: Results, other: Results) -> bool:
+    return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
 
 
 def test_workers_find_what_one_process_finds(trace: Trace, address: str) -> None:
@@ -79,9 +178,6 @@ def test_a_stopped_check_goes_on_with_or_without_workers(trace: Trace, address: 
     assert same(found(trace, kept=kept, progress=lambda done, *_: seen.append(done)), found(trace))
     assert seen[0] == 128
     assert same(found(trace, kept=kept, scheduler="tcp://127.0.0.1:1"), found(trace))  # nothing is left to ask
-
-
-# ---------------------------------------------------------------------------------------------- what goes wrong
 
 
 def test_a_worker_killed_while_it_computes_changes_nothing(trace: Trace, address: str, folder: Path) -> None:

@@ -23,7 +23,6 @@ def cost(pair: Pair) -> Cost:
 
 
 def steps_of(cost: Cost) -> dict[str, float]:
-    """The counts by step."""
     return {step.name: step.count for step in cost.steps}
 
 
@@ -69,7 +68,6 @@ def test_texts_that_end_take_more_batches() -> None:
 
 @pytest.fixture
 def words(folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command on two tiny models, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("two and two\nthe sum of three\n")

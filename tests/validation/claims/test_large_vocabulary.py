@@ -52,7 +52,6 @@ def shapes(rng: np.random.Generator, size: int) -> list[tuple[Array, Array]]:
 
 
 def in_type(values: Array, name: str) -> Array:
-    """Return the values as a trace of this type stores them."""
     if name != "bfloat16":
         return values.astype(name)
     bits = values.astype(np.float32).view(np.uint32)
@@ -60,7 +59,6 @@ def in_type(values: Array, name: str) -> Array:
 
 
 def chunk(size: int, kind: str, temperature: float) -> TraceChunk:
-    """Return a position for each shape of rows."""
     pairs = shapes(np.random.default_rng(size), size)
     draft, target = (in_type(np.stack(rows) / temperature, kind) for rows in zip(*pairs, strict=True))
     place = np.arange(len(pairs), dtype=np.int32)
@@ -92,7 +90,6 @@ def mutants(claim: Claim, verdict: Verdict) -> Iterator[Claim]:
 
 
 def outcomes(given: Iterator[Instance]) -> tuple[dict[str, Counter[str]], dict[str, int], list[str]]:
-    """Return for each true claim the statuses and how often all its mutants are caught, and what is violated."""
     statuses: dict[str, Counter[str]] = {claim.id: Counter() for claim in TRUE}
     caught = dict.fromkeys(statuses, 0)
     violated = []

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
 import hlmtheory
-from validation.benchmarks import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
 from validation.claims import check
 from validation.claims.check import check_trace
-from validation.trace.synthetic import SyntheticTrace
+from validation.trace.reader import SyntheticTrace
 
 FIRST = {"verification.overlap", "truncation.certificate"}
 NARROW = 1000
 
 
 def peak(positions: int) -> int:
-    """Return the peak of allocated bytes in a check of two claims."""
     claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name in FIRST}
     tracemalloc.start()
     try:
@@ -34,9 +31,3 @@ def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch)
     peak(short)  # what is made once, such as imports
     most = max(peak(short) for _ in range(3))  # how many are in flight depends on the machine
     assert peak(8 * short) < 1.25 * most + 2**20
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-def test_the_peak_at_32000_entries_is_far_below_the_limit() -> None:
-    """Measured by the system for a separate process, not by Python."""
-    assert _peak_in_child(600, MEMORY_VOCABULARY) < MEMORY_LIMIT / 2

@@ -28,13 +28,11 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
 
 
 def found(trace: Trace, **more: Any) -> Results:
-    """A check of five claims, three of them simulated."""
     known = check.hlmtheory.all_claims()
     return check_trace(trace, claims={name: known[name] for name in CLAIMS if name in known}, **more)
 
 
 def stopped(trace: Trace, kept: Path, after: int, **more: Any) -> None:
-    """Press Ctrl-C after that many parts."""
     seen = [0]
 
     def press(done: int, total: int, text: str) -> None:
@@ -47,7 +45,6 @@ def stopped(trace: Trace, kept: Path, after: int, **more: Any) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Count the parts that are checked from here on."""
     done: list[str] = []
     for name in ("_check_scenario", "_check_block"):
         real = getattr(check, name)
@@ -56,7 +53,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def same(one: Results, other: Results) -> bool:
-    """Compare two results without their times."""
     return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
 
 

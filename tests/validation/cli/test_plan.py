@@ -10,7 +10,7 @@ import pytest
 from tests.validation.acceptance.test_engines import scrape
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
-from validation.decoding.policy_file import read_policy
+from validation.decoding.methods.planned import read_policy
 from validation.trace.reader import TraceWriter
 
 

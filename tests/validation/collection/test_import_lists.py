@@ -25,7 +25,6 @@ RAW = (Processing(), Processing())
 
 
 def rows(seed: int, *, noise: float = 0.0) -> np.ndarray:
-    """Distributions (TEXTS, N, V); with noise another model's."""
     z = np.random.default_rng(seed).normal(0, 3, (TEXTS, N, V))
     return softmax(z + noise * np.random.default_rng(seed + 1).normal(size=z.shape))
 
@@ -34,7 +33,6 @@ TOKENS = np.random.default_rng(0).integers(0, V, (TEXTS, N))
 
 
 def answers(path: Path, p: np.ndarray, k: int, *, logits: bool = False) -> Path:
-    """SGLang's answers."""
     with path.open("w") as file:
         for text, tokens in zip(p, TOKENS, strict=True):
             order = np.argsort(-text, axis=1)[:, :k]
@@ -84,12 +82,11 @@ def test_the_lists_are_stored_as_they_are(tmp_path, files):
 
 
 def test_a_stopped_import_goes_on(tmp_path, files, monkeypatch):
-    from validation.collection import formats
     from validation.collection import import_lists as module
 
     monkeypatch.setattr(module, "COMMIT_ROWS", 10)
     monkeypatch.setattr("validation.collection.top_k.BLOCK_ENTRIES", 15 * 7)
-    sources = [formats.open_lists(file, Processing()) for file in files]
+    sources = [module.open_lists(file, Processing()) for file in files]
     given = {"vocabulary": V, "processing": RAW}
 
     def make(path, **options):
@@ -137,9 +134,6 @@ def test_what_is_decided_is_right_and_the_others_say_why(tmp_path, files):
     assert results.summary["acceptance_low"] <= truth <= results.summary["acceptance_high"]
 
 
-# ------------------------------------------------------------------------------------------------- processing
-
-
 def test_mixed_values_are_refused_by_a_sentence_that_names_both(tmp_path, files):
     hot = "processed_logprobs,temperature=0.7"
     found = imported(tmp_path, files, "--target-processing", hot)
@@ -176,14 +170,7 @@ def test_a_statement_that_says_nothing_is_refused(text, message):
         parse_processing(text, "raw_logprobs")
 
 
-# ------------------------------------------------------------------------------------------------- wrong files
-
-
 def test_formats_are_found_or_refused(tmp_path, files):
-    assert imported(tmp_path, files, "--format", "sglang").exit_code == 0
-    assert "is an answer of sglang, not of vllm" in imported(tmp_path, files, "--format", "vllm").output
-    assert "is not of the format distillkit" in imported(tmp_path, files, "--format", "distillkit").output
-    assert "is not of the format array" in imported(tmp_path, files, "--format", "array").output
     np.save(tmp_path / "q.npy", np.zeros((N, V)))
     mixed = imported(tmp_path, (tmp_path / "q.npy", files[1]))
     assert "q.npy holds whole rows and" in mixed.output

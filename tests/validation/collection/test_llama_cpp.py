@@ -19,7 +19,6 @@ KEPT = CONTEXT - 1 - CONTEXT // 2
 
 
 def packed(logits: np.ndarray) -> bytes:
-    """One row: the floor is 16 nats below the largest logit, or the smallest; levels are rounded to nearest."""
     top, low = float(logits.max()), max(float(logits.min()), float(logits.max()) - 16)
     log_sum = np.log(np.exp(logits.astype(np.float64) - top).sum())
     step = np.float32((top - low) / 65535)
@@ -29,14 +28,12 @@ def packed(logits: np.ndarray) -> bytes:
 
 
 def write(path: Path, logits: np.ndarray, tokens: np.ndarray) -> Path:
-    """A store of rows (CHUNKS * KEPT, V) and tokens (CHUNKS, CONTEXT)."""
     head = MAGIC + np.array([tokens.shape[1], logits.shape[1], tokens.shape[0]], np.int32).tobytes()
     path.write_bytes(head + tokens.astype(np.int32).tobytes() + b"".join(map(packed, logits)))
     return path
 
 
 def drawn(seed: int, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logits with a tail far below the floor, and tokens."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 4, (CHUNKS * KEPT, vocabulary))
     logits[:, ::7] -= 30
@@ -45,7 +42,6 @@ def drawn(seed: int, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(params=[64, 65], ids=["even V", "odd V"])
 def stores(request, tmp_path):
-    """The paths of a draft and a target model's store, and their logits."""
     (draft, tokens), (target, _) = drawn(2, request.param), drawn(3, request.param)
     return write(tmp_path / "draft.kld", draft, tokens), write(tmp_path / "target.kld", target, tokens), draft, target
 
@@ -64,22 +60,15 @@ def test_rows_and_tokens_are_those_that_were_written(stores):
     np.testing.assert_array_equal(store.log_probabilities(4, 9), found[4:9])
 
 
-def test_the_slack_covers_every_row_and_is_not_far_off(stores):
-    path, _, logits, _ = stores
-    store = open_store(path)
-    apart = total_variation(softmax(store.log_probabilities(0, store.rows).astype(np.float64)), softmax(logits))
-    assert apart.max() <= store.slack() <= 3e-4
-
-
 def test_a_pair_becomes_a_trace(stores, tmp_path):
     draft, target, draft_logits, target_logits = stores
     trace = import_logits(draft, target, tmp_path / "trace")
     assert (trace.positions, trace.vocabulary) == draft_logits.shape
     assert trace.manifest["texts"] == "corpus"
-    assert set(trace.manifest["slack"]) == {"draft", "target"}
+    assert set(trace.manifest["rounding"]) == {"draft", "target"}
     values, note, corpus = trace.manifest["notes"]
     assert "raw_logprobs at temperature=1 (the default" in values
-    assert "right to within" in note
+    assert "The stores round." in note
     assert "a corpus's" in corpus
     assert trace.manifest["dtype"] == "float32"
     (chunk,) = trace.chunks()

@@ -54,7 +54,6 @@ def test_refused(tmp_path: Path, name: str, content: bytes, message: str) -> Non
 
 @pytest.mark.parametrize("field", ["prompt", "id", "source", "reference"])
 def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, field: str) -> None:
-    """JSON can encode it, but no UTF-8 file of a trace can."""
     file = tmp_path / "p.jsonl"
     row = {"prompt": "a", "id": "b", "source": "c", "reference": "d"}
     file.write_text(json.dumps(row) + "\n" + json.dumps(row | {"id": "e"} | {field: "x\ud800y"}) + "\n")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from hlmtheory.verification import softmax
-from validation.acceptance.summary import summarise
 from validation.collection.recorder import record_assisted
 from validation.errors import UserError
 from validation.trace.reader import open_trace
@@ -15,14 +14,12 @@ from validation.trace.reader import open_trace
 
 @pytest.fixture(scope="module")
 def pair(folders):
-    """A draft and a target model of transformers, with their heads."""
     from transformers import AutoModelForCausalLM
 
     return [AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for folder in folders]
 
 
 def generated(pair, seed, **options):
-    """A text of the target model with the draft model as its assistant."""
     torch.manual_seed(seed)
     ids = torch.tensor([[5, 6, 7]])
     settings = {"max_new_tokens": 24, "assistant_model": pair[0], "do_sample": True} | options
@@ -67,20 +64,8 @@ def test_the_accepted_drafts_are_counted(pair):
         assert (record.draft_sampling, record.verification) == ("sampled", "standard")
 
 
-def test_greedy_texts_are_marked_and_not_summed_with_sampled_ones(pair):
-    with record_assisted(pair[1]) as recorder:
-        generated(pair, 1, do_sample=False)
-        generated(pair, 1)
-    greedy, sampled = recorder.acceptance()
-    assert (greedy.draft_sampling, greedy.verification) == ("greedy", "match")
-    assert sampled.draft_sampling == "sampled"
-    with pytest.raises(UserError, match="2 ways of drafting"):
-        summarise([greedy, sampled])
-
-
 @pytest.mark.parametrize("options", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.9}])
 def test_the_settings_are_stored_and_not_mixed(pair, tmp_path, options):
-    """The text with other settings is refused before it is generated; the trace keeps the one before."""
     found = []
 
     def record():
@@ -111,9 +96,3 @@ def test_prompt_lookup_gives_the_accepted_drafts_only(pair, tmp_path):
     with pytest.raises(UserError, match=r"gave no scores|Nothing"), record_assisted(pair[1], tmp_path / "trace"):
         generated(pair, 1, **lookup)
     assert not (tmp_path / "trace").exists()
-
-
-def test_without_a_text_nothing_was_recorded(pair, tmp_path):
-    with pytest.raises(UserError, match="Nothing was recorded"), record_assisted(pair[1], tmp_path / "trace"):
-        pass
-    assert "_get_candidate_generator" not in vars(pair[1])

@@ -7,16 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.validation.stopping import stopped
 from validation.collection import merge as merging
-from validation.collection import shards as module
 from validation.collection.collect import collect, settings_of
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
-from validation.collection.shards import ShardNumber, collect_shard, its_share, read_shard
+from validation.collection.shards import ShardNumber, collect_shard, its_share
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import open_trace
@@ -30,12 +27,10 @@ OWN = {"created", "command", "speed", "shards"}
 
 @pytest.fixture(scope="module")
 def ending(pair: Pair) -> Pair:
-    """The pair with many end-of-text tokens, so that batches have different numbers of positions."""
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
 def shard(pair: Pair, folder: Path, place: ShardNumber, batches: int | None = None, **changed: Any) -> list[int]:
-    """Collect one shard by itself."""
     prompts = changed.pop("prompts", PROMPTS)
     more = {name: changed.pop(name) for name in ("fresh", "progress", "go_on") if name in changed}
     settings, encoded = settings_of(pair, prompts, **(SETTINGS | changed))
@@ -44,7 +39,6 @@ def shard(pair: Pair, folder: Path, place: ShardNumber, batches: int | None = No
 
 
 def shards(pair: Pair, base: Path, of: int, batches: int | None = None, **changed: Any) -> list[Path]:
-    """Collect all shards and return their folders."""
     folders = [base / f"{number}-of-{of}" for number in range(1, of + 1)]
     for number, folder in enumerate(folders, start=1):
         shard(pair, folder, ShardNumber(number, of), batches, **changed)
@@ -52,13 +46,11 @@ def shards(pair: Pair, base: Path, of: int, batches: int | None = None, **change
 
 
 def array_bytes(trace: Path) -> dict[str, bytes]:
-    """Return the content of every file of the arrays."""
     files = [file for file in (trace / "arrays").rglob("*") if file.is_file()]
     return {file.relative_to(trace).as_posix(): file.read_bytes() for file in files}
 
 
 def assert_same(trace: Path, expected: Path) -> None:
-    """Assert equal arrays, byte by byte, and an equal manifest but for the entries that must differ."""
     assert array_bytes(trace) == array_bytes(expected)
     found, wanted = (json.loads((path / "manifest.json").read_text()) for path in (trace, expected))
     assert {**found, **dict.fromkeys(OWN)} == {**wanted, **dict.fromkeys(OWN)}
@@ -82,19 +74,6 @@ def test_merged_shards_are_the_trace_of_one_process(
     again = collect(ending, PROMPTS, merged.path, **(SETTINGS | {"positions": positions}), progress=calls.append)
     assert again.positions == merged.positions
     assert not calls  # one process takes the merged trace for its own
-
-
-def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path) -> None:
-    def make(folder: Path, **options: Any) -> Any:
-        return shard(ending, folder, ShardNumber(1, 2), 12, **options)
-
-    make(tmp_path / "whole")
-    stopped(make, tmp_path / "s", 10)
-    stored, done = read_shard(tmp_path / "s").ends, []
-    make(tmp_path / "s", progress=lambda n, *_: done.append(n))
-    assert 10 <= stored[-1] == done[0]  # it begins after what is stored
-    expected, found = (read_shard(tmp_path / name).rows for name in ("whole", "s"))
-    assert all(np.array_equal(found.arrays[name], expected.arrays[name]) for name in expected.arrays)
 
 
 def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:
@@ -140,12 +119,10 @@ def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(
 
 @pytest.fixture(scope="module")
 def two(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two shards that belong together; tests must not change them."""
     return shards(ending, tmp_path_factory.mktemp("two"), 2, 12)
 
 
 def refused(message: str, folders: list[Path], out: Path) -> None:
-    """Assert that merging raises one sentence that matches and writes nothing."""
     with pytest.raises(UserError, match=message) as caught:
         merge_shards(folders, out)
     assert "\n" not in str(caught.value)
@@ -196,17 +173,3 @@ def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
     (folders[0] / "rows").rename(folders[1] / "rows")
     (tmp_path / "rows").rename(folders[0] / "rows")
     refused("tail-.* is damaged", folders, tmp_path / "m")
-
-
-def test_machines_that_may_round_differently_are_noted(
-    ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = module.machine(ending)
-    shard(ending, tmp_path / "a", ShardNumber(1, 2), 12)
-    monkeypatch.setattr(module, "machine", lambda pair: here | {"threads": 64})
-    shard(ending, tmp_path / "b", ShardNumber(2, 2), 12)
-    merged = merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
-    assert merged.manifest["notes"][-1] == (
-        f"The shards come from different machines (threads: {here['threads']}, 64), which may round logits differently."
-    )
-    assert merged.manifest["shards"][1]["machines"] == [here | {"threads": 64}]

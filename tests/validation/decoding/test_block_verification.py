@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from hlmtheory.policy import DevicePolicy, LatticeRows, threshold_rule
-from hlmtheory.verification import block_acceptance, block_weights
 from tests.validation.audit.defects import decode_with
 from tests.validation.every_decision import Law, Script, Scripted, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
@@ -22,14 +21,11 @@ from validation.decoding.methods.multi_draft import BlockVerification, FixedLeng
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import DenseQs
 from validation.decoding.random_streams import Noise
-from validation.decoding.session import Draft
 
 END = (0,)
 
 
 class QuantisedBlocks(DenseQs):
-    """Drafts from q̂, the quantised q that is sent; verified together."""
-
     by_block = True
 
 
@@ -39,8 +35,6 @@ def tables(seed: int, vocabulary: int = 2, positions: int = 6) -> tuple[np.ndarr
 
 
 class _Blocks:
-    """Numbers for blocks that a script decides, from the longest block to the first that passes."""
-
     def __init__(self, script: Script) -> None:
         self.decisions = Scripted(script)
 
@@ -61,7 +55,6 @@ class _Numbers(ScriptedNoise):
 def law_of_all(
     monkeypatch: pytest.MonkeyPatch, method: Method, positions: int, seed: int = 2, defect: str | None = None
 ) -> Law:
-    """Return the law of the loop's texts over all its decisions."""
     pair = table_pair(*tables(seed), end_tokens=END)
 
     def run(script: Script) -> tuple[int, ...]:
@@ -101,32 +94,6 @@ def test_the_token_rule_in_a_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     assert distance(law, exact_law(tables(2)[1], 3, END)) > 0.01
 
 
-def test_acceptance_and_weight_are_those_of_the_theory(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(4)
-    p, q = (rng.dirichlet(np.full(6, 0.5), size=4) for _ in range(2))
-    tokens = [int(rng.choice(6, p=row)) for row in q]
-    drafts = [Draft(token, 1.0, None, torch.from_numpy(row)) for token, row in zip(tokens, q, strict=True)]
-    seen: list[np.ndarray] = []
-    session: Any = type("Session", (), {"noise": type("Numbers", (), {})()})()
-
-    class Numbers:
-        def __init__(self, passing: int) -> None:
-            self.passing = passing
-
-        def __lt__(self, passes: np.ndarray) -> np.ndarray:
-            seen.append(passes)
-            return np.arange(len(passes)) == self.passing
-
-    weights = np.asarray(block_weights(p, q, tokens))
-    for passing in range(-1, 4):
-        session.noise.blocks = lambda sequence, position, count, passing=passing: Numbers(passing)
-        zero = np.array([0])
-        kept, weight = verification._longest_blocks(session, zero, [drafts], torch.from_numpy(p), zero, zero)
-        assert kept.tolist() == [passing + 1]
-        assert weight[0] == pytest.approx(weights[passing] if passing >= 0 else 1.0, abs=1e-12)
-    np.testing.assert_allclose(seen[0], block_acceptance(p, q, tokens), rtol=1e-12)
-
-
 def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token() -> None:
     rng = np.random.default_rng(5)
     pair = table_pair(*(rng.dirichlet(np.ones(4), nodes(4, 6)) for _ in range(2)))
@@ -138,7 +105,6 @@ def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token() -> None:
 
 
 def test_every_round_has_numbers_of_its_own() -> None:
-    """A dropped draft's number decided on the round, so the next round must not look at it again."""
     noise, other = (Noise(seed, ["one", "two"], 8) for seed in (1, 2))
     found = [noise.blocks(sequence, position, 4) for sequence in (0, 1) for position in range(8)]
     assert len(np.unique(found)) == 64

@@ -32,7 +32,7 @@ from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec,
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.registry import Family, Fitted, Setup
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
-from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP
+from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -42,7 +42,7 @@ LARGE = {name: info.default for name, info in METHODS.items() if info.default}
 TINY = LARGE | {"K-SQS": lambda _: KSqs(2), "K-SQS of bytes": lambda _: KSqs(2, by_bytes=True)}
 """The same for three tokens."""
 SKIPS = {name for name, info in METHODS.items() if info.family in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM)}
-LOSSY = SKIPS | {"small only", "shared seed skipping", "DSSD certified", *(n for n in METHODS if "printed acc" in n)}
+LOSSY = SKIPS | {"small only", "DSSD certified", *(n for n in METHODS if "printed acc" in n)}
 
 
 def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -50,7 +50,6 @@ def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def with_tails(rows: np.ndarray) -> np.ndarray:
-    """Distributions of which top-p 0.9 keeps the given tokens; the other tokens share 0.08."""
     none = rows == 0
     count = none.sum(axis=1, keepdims=True)
     return np.where(count > 0, 0.92 * rows + 0.08 * none / np.maximum(count, 1), rows)
@@ -124,28 +123,6 @@ def test_every_text_has_the_probability_that_the_target_model_gives_it(
     assert distance(law, exact_law(draft, positions, ends)) > 0.05  # so the test can fail
     if top_p < 1:
         assert distance(law, exact_law(with_tails(target), positions, ends)) > 0.03
-
-
-@pytest.mark.parametrize("case", [*EXACT, "flexspec exact, printed", "flexspec linear, printed"])
-@pytest.mark.parametrize("top_p", [1.0, 0.9])
-def test_at_temperature_0_the_numbers_decide_nothing(case: str, top_p: float) -> None:
-    policy, _, printed = case.removeprefix("flexspec ").partition(", ")
-    make, prompt = (lambda: FlexSpec(policy, printed_acceptance=True, max_draft_length=2)), "0"
-    if not printed or case in EXACT:
-        _, make, (*_, prompt, _) = EXACT[case]
-    rng = np.random.default_rng(7)
-    draft, target = any_rows(rng, nodes(3, 3)), any_rows(rng, nodes(3, 3))
-    cells = {DRAFT: 2, ACCEPT: 2, REPLACE: 1, SKIP: 1}
-    pair = table_pair(draft, target, prompt=prompt)
-    rows = all_texts(pair, make(), 3, cells, prompt=prompt, temperature=0.0, top_p=top_p)
-    greedy = {}
-    for table in (draft, target):
-        text, node = list[int](), 0
-        for _ in range(3):
-            text.append(int(table[node].argmax()))
-            node = 3 * node + text[-1] + 1
-        greedy[id(table)] = tuple(text)
-    assert {tuple(row.tokens) for row in rows} == {greedy[id(target)]} != {greedy[id(draft)]}
 
 
 @pytest.mark.parametrize("name", LARGE)

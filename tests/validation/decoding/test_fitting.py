@@ -8,8 +8,7 @@ import pytest
 
 from hlmtheory.skipping import skip_thresholds
 from tests.validation.stored_traces import VOCABULARY, stored
-from validation.decoding.fit_file import of_other_models
-from validation.decoding.fitting import fit
+from validation.decoding.fitting import fit, of_other_models
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import Trace
@@ -36,7 +35,6 @@ def test_too_few_prompts_and_a_line_that_falls_are_refused(tmp_path: Path) -> No
 
 
 def test_a_fit_to_the_trace_of_other_models_is_said(pair: Pair) -> None:
-    """The names are compared, not the weights: a trace says them, and hashing large models takes minutes."""
     about = pair.describe()
 
     def told(**changes: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,6 @@ EXACT: list[tuple[str, Make]] = [
 
 
 def write(folder: Path, kind: str, base: Any, **more: Any) -> Path:
-    """Write random heads for a base model."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         part = build_heads(kind, base.config, 3)
@@ -47,7 +45,6 @@ def write(folder: Path, kind: str, base: Any, **more: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny() -> Pair:
-    """A pair of random Llamas over three tokens, in float64."""
     recipe = Recipe(hidden=8, feed_forward=16, layers=1, heads=2, context=24, matrix_rate=0.1, other_rate=0.1)
     models = []
     with torch.random.fork_rng(devices=[]):
@@ -65,7 +62,6 @@ def tiny() -> Pair:
 def model_law(
     pair: Pair, prompt: list[int], positions: int, end_tokens: tuple[int, ...]
 ) -> dict[tuple[int, ...], float]:
-    """Return the law of the target's texts, by one pass for each text."""
     law: dict[tuple[int, ...], float] = {}
     for text in itertools.product(range(3), repeat=positions):
         with torch.inference_mode():
@@ -120,7 +116,6 @@ def test_bytes_are_those_of_tokens_and_hidden_states(pair: Pair, tmp_path: Path,
 
 
 def test_the_layer_reads_kept_tokens_as_if_all_were_new(pair: Pair, tmp_path: Path) -> None:
-    """The distribution at the root, from the cache, is that of one pass over the whole text."""
     folder = write(tmp_path, EAGLE, pair.target)
     seen: list[tuple[list[int], Any]] = []
 
@@ -173,23 +168,16 @@ def test_weights_of_another_base_are_refused(pair: Pair, tiny: Pair, tmp_path: P
 
 
 def test_faulty_folders_are_refused(pair: Pair, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no heads\.json"):
-        Medusa(tmp_path)
     folder = write(tmp_path / "heads", EAGLE, pair.target)
     with pytest.raises(UserError, match="of the kind 'eagle'"):
         Medusa(folder)
     weights = folder / "heads.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[: len(whole) // 2])
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     with pytest.raises(UserError, match="does not hold the weights"):
         decode(pair, PROMPTS[:1], Eagle2(folder), new_tokens=2)
-    told = json.loads((folder / "heads.json").read_text())
-    weights.write_bytes((write(tmp_path / "medusa", MEDUSA, pair.target) / "heads.safetensors").read_bytes())
-    with pytest.raises(UserError, match="does not hold the weights"):
-        load_heads(folder, EAGLE, pair.target)
     weights.rename(folder / "heads.bin")
     with pytest.raises(UserError, match=r"heads\.bin is a pickle"):
         Eagle2(folder)
-    (folder / "heads.json").write_text(json.dumps(told)[:10])
+    (folder / "heads.json").write_text("{")
     with pytest.raises(UserError, match=r"holds no heads\.json"):
         Eagle2(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
-from validation.decoding.methods.quantized import KSqs
-from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
+from validation.decoding.methods.single_draft import Hlm, UHlm
 from validation.decoding.metrics import MEDIANS, METRICS, summarize, summary
 from validation.decoding.records import GenerationRecord, Round
 from validation.errors import UserError
@@ -27,30 +24,17 @@ PROMPTS = [
     Prompt("b", "the times", "test"),
     Prompt("d", "three apples and four apples", "test"),
 ]
-METHODS = [
-    Hlm(),
-    UHlm(0.95),
-    CuHlmOffline(0.95, 5),
-    RandHlm(0.5),
-    FixedLength(3),
-    KSqs(8, budget_bits=300.0),
-    PromptLookup(2, 2),
-    DraftOnly(),
-    TargetOnly(),
-    CloudOnly(),
-]
+METHODS = [Hlm(), UHlm(0.95)]
 LINK = FadingLink("near", 1e6, 1.0)
 SETTINGS: dict[str, Any] = {"new_tokens": 16, "times": PAPER_TIMES, "risk": True, "link": LINK}
 
 
 @pytest.fixture(scope="module")
 def rows(pair: Pair) -> dict[str, list[GenerationRecord]]:
-    """Decoded records by method."""
     return {method.name: decode(pair, PROMPTS, method, **SETTINGS) for method in METHODS}
 
 
 def row(prompt: str, *rounds: Round, last: Round | None = None) -> GenerationRecord:
-    """Return the record of a text with those rounds."""
     last = last or Round()
     count = sum(one.accepted + one.resampled + one.bonus + one.skipped for one in (*rounds, last))
     return GenerationRecord(
@@ -124,24 +108,6 @@ def test_every_word_by_hand() -> None:
     assert list(line) == ["texts", "tokens", *(m.name for m in METRICS), *MEDIANS, "risk_error"]
 
 
-def test_the_words_agree_with_each_other_on_decoded_rows(rows: dict[str, list[GenerationRecord]]) -> None:
-    for name, mine in rows.items():
-        one = summarize(mine)
-        word = {key: found.value for key, found in one.estimates.items()}
-        total = {
-            key: sum(r.total(key) for r in mine) for key in ("accepted", "resampled", "bonus", "skipped", "drafted")
-        }
-        assert one.tokens == total["accepted"] + total["resampled"] + total["bonus"] + total["skipped"]
-        parts = word["device_s_per_token"] + word["link_s_per_token"] + word["server_s_per_token"]
-        assert parts == pytest.approx(1 / word["tokens_per_s"])
-        if word["accepted_length"] is not None:
-            rounds = sum(len(r.rounds) for r in mine)
-            new = word["accepted_length"] + word["resampling_rate"] + total["bonus"] / rounds
-            assert new + total["skipped"] / rounds == pytest.approx(word["tokens_per_round"])
-        several = name.startswith(("fixed", "K-SQS", "prompt"))  # tokens a round
-        assert several or word["tokens_per_s_round_mean"] >= word["tokens_per_s"] * (1 - 1e-12)
-
-
 def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None:
     mine = sorted(rows["U-HLM"], key=lambda r: r.prompt)
     tokens, seconds = np.array([[len(r.tokens), r.seconds] for r in mine]).T
@@ -160,29 +126,6 @@ def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None
     )
     ours = summarize(mine, confidence=0.9, resamples=500, seed=3)["tokens_per_s"]
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs.confidence_interval))
-
-
-def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(1)
-    covered = 0
-    for trial in range(100):
-        count = rng.integers(1, 40, 60)
-        seconds = count * rng.gamma(4.0, 0.25, 60)  # 1 s a token
-        texts = [
-            replace(row(f"{i:02}", Round(accepted=int(n), drafted=int(n), target_s=float(s))), prompt=f"{i:02}")
-            for i, (n, s) in enumerate(zip(count, seconds, strict=True))
-        ]
-        found = summarize(texts, resamples=300, seed=trial)["tokens_per_s"]
-        covered += found.low <= 1.0 <= found.high
-    assert (
-        covered / 100 >= 0.87
-    )  # 0.95 wanted; the standard error is 0.022, and percentiles of 60 texts cover a little less
-
-
-def test_a_word_without_a_value_in_some_draws_has_an_interval_of_the_others() -> None:
-    only = row("one", Round(skipped=2, draft_s=2.0, draft_passes=2, skip_risk=0.5, risk=0.5, mismatch=1.0))
-    found = summarize([only, row("two", Round(resampled=1, drafted=1, draft_s=1.0, draft_passes=1, target_s=1.0))])
-    assert found["true_skip_rate"] == IntervalEstimate(0.75, 0.75, 0.75)
 
 
 def test_texts_without_tokens_or_time() -> None:

@@ -46,7 +46,6 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_refused() -> None:
 
 
 def test_the_parameters_that_a_journal_stores_keep_their_names() -> None:
-    """A journal refuses records with other parameters; a renamed attribute must not look like another parameter."""
     marks = {method.name: mark_of(method, None) for method in STUDIES["greedy"].methods(FITTED)}
     assert {name: marks[name] for name in MARKS} == MARKS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hlmtheory.channel import GilbertElliott, Rayleigh, Rician
+from hlmtheory.channel import Rayleigh, Rician
 from validation.collection.prompts import Prompt
-from validation.decoding.links import FadingLink, Link, TracedLink, Way
+from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
@@ -23,11 +23,10 @@ from validation.models.pair import Pair
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 SETTINGS: dict[str, Any] = {"new_tokens": 8, "batch": 2, "times": PAPER_TIMES}
-LINKS: list[Link] = [
+LINKS: list[FadingLink] = [
     FadingLink("rayleigh", 1e6, Rayleigh(0.1), Way(0.01, 1e6)),
     FadingLink("rician", 1e7, Rician(10.0, 10.0)),
     FadingLink("still", 1e7, 3.0),
-    TracedLink("moving", GilbertElliott(1e5, 1e3, 0.2, 0.3, 0.05), slots=64),
 ]
 MAKERS: list[Callable[[], Method]] = [
     Hlm,
@@ -43,7 +42,6 @@ MAKERS: list[Callable[[], Method]] = [
 
 
 def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    """Return the records without the measured time."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 

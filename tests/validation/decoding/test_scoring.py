@@ -18,7 +18,7 @@ from validation.decoding import scoring
 from validation.decoding.loop import decode
 from validation.decoding.methods.single_draft import DraftOnly, TargetOnly
 from validation.decoding.records import GenerationRecord
-from validation.decoding.scoring import load_embedding, remembering, score, similarity, text_nats
+from validation.decoding.scoring import load_embedding, score, similarity, text_nats
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 
@@ -29,7 +29,6 @@ needs_model = pytest.mark.skipif(
 
 
 def letters(texts: Sequence[str]) -> np.ndarray:
-    """A stub of an embedding: how often each letter occurs, and a 1."""
     return np.array([[1.0, *(text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts])
 
 
@@ -92,11 +91,3 @@ def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
     assert again == score(pair, asked, changed, rows, **told)
     assert all(again[key]["nats_total"] != first[key]["nats_total"] for key in first)
     assert score(pair, asked, rows, changed, known=first, **told) == score(pair, asked, rows, changed, **told)
-
-
-def test_a_text_is_embedded_once() -> None:
-    seen: list[str] = []
-    embed = remembering(lambda texts: seen.extend(texts) or letters(list(texts)))
-    for texts in (["ae", "io", "ae"], ["io", "oo"], ["io"]):
-        assert np.array_equal(embed(texts), letters(texts))
-    assert seen == ["ae", "io", "oo"]

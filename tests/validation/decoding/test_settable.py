@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from functools import partial
 from typing import Any
 
 import pytest
@@ -30,7 +29,6 @@ def pair() -> Pair:
 
 
 def numbers_of(method: Any) -> set[str]:
-    """Return the arguments of a class, and of those that it passes options to, that are numbers."""
     found = set[str]()
     for one in method.__mro__:
         if "__init__" in vars(one):
@@ -43,21 +41,18 @@ def numbers_of(method: Any) -> set[str]:
 
 @pytest.mark.parametrize("name", SETTABLE)
 def test_every_number_of_a_method_can_be_set(name: str) -> None:
-    make, ranges = SETTABLE[name]
-    if isinstance(make, partial):  # flexspec, whose costs are one argument
-        ranges = {
-            word: values for word, values in ranges.items() if word not in inspect.signature(round_costs).parameters
-        }
-        assert set(ranges) == numbers_of(FlexSpec)
+    numbers = set(SETTABLE[name])
+    method = METHODS[name].method
+    if method is FlexSpec:  # its costs are one argument
+        assert numbers - set(inspect.signature(round_costs).parameters) == numbers_of(FlexSpec)
     else:
-        assert make is METHODS[name].method
-        assert set(ranges) == numbers_of(make) - LENGTHS
+        assert numbers == numbers_of(method) - LENGTHS
 
 
 @pytest.mark.parametrize("name", SETTABLE)
 def test_the_ends_of_every_range_run(pair: Pair, name: str) -> None:
     usual = dict.fromkeys(needed(name), "0.5") | ({"k": "2"} if name == "K-SQS" else {})
-    for word, values in SETTABLE[name][1].items():
+    for word, values in SETTABLE[name].items():
         margin = 1e-3 if values.inside else 0.0
         for end in (values.least + margin, min(values.most, max(values.least, 3.0)) - margin):
             if not math.isfinite(end) or (word == "k" and end > pair.vocabulary):

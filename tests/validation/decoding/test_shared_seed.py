@@ -6,21 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from hlmtheory.channel import Rayleigh
 from hlmtheory.shared_seed import race_winner
-from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
-from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
-from validation.audit.samplers import method_sampler
-from validation.collection.prompts import Prompt
+from tests.validation.tiny_texts import PROMPTS
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed, SharedSeedTree
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.random_streams import Noise
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -29,12 +24,10 @@ Texts = list[list[int]]
 
 
 def texts(pair: Pair, method: Method, **options: Any) -> Texts:
-    """Return the tokens of every prompt."""
     return [row.tokens for row in decode(pair, PROMPTS, method, new_tokens=20, **options)]
 
 
 def other_draft(pair: Pair) -> Pair:
-    """Return the pair with a draft model whose output layer is negated: as far from the target as a model can be."""
     import copy
 
     draft = copy.deepcopy(pair.draft)
@@ -56,7 +49,6 @@ CHANGES: dict[str, Callable[[Pair], Texts]] = {
     "one that never stops, a slow link": lambda pair: texts(pair, SharedSeedStreamed(), link=SLOW),
     "one that never stops, a fading link": lambda pair: texts(pair, SharedSeedStreamed(), link=FADING, batch=3),
     "one that never stops, another draft model": lambda pair: texts(other_draft(pair), SharedSeedStreamed()),
-    "a threshold that skips nothing": lambda pair: texts(pair, SharedSeedSkipping(-np.inf, 4)),
     "lists of candidates": lambda pair: texts(pair, SharedSeedTree((2, 2, 1))),
     "batches of two": lambda pair: texts(pair, SharedSeed(4), batch=2),
 }
@@ -65,25 +57,6 @@ CHANGES: dict[str, Callable[[Pair], Texts]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair: Pair, change: str) -> None:
     assert CHANGES[change](pair) == texts(pair, SharedSeed(4))
-
-
-AUDITED = {
-    "K = 2": (lambda: SharedSeed(2), KEPT),
-    "lists": (lambda: SharedSeedTree((2, 1)), KEPT),
-    "a device that never stops": (SharedSeedStreamed, KEPT),
-    "a threshold that skips nothing": (lambda: SharedSeedSkipping(-np.inf), KEPT),
-    "a threshold that skips everything": (lambda: SharedSeedSkipping(2.0), NOT_KEPT),
-}
-
-
-@pytest.mark.parametrize("name", AUDITED)
-def test_an_audit_finds_the_targets_law_unless_tokens_are_skipped(name: str) -> None:
-    """The audit draws each text with a stream of its own, and knows nothing of the method."""
-    make, verdict = AUDITED[name]
-    rng = np.random.default_rng(6)
-    q, p = (quarters(rng, nodes(3, 2)) for _ in range(2))
-    sample = method_sampler(table_pair(q, p), make(), ["0"], temperature=1.0, top_p=1.0)
-    assert audit_sampler(TableLaw(p), sample, depth=2, draws=4_000, epsilon=0.2).verdict == verdict
 
 
 def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: Pair) -> None:
@@ -95,20 +68,6 @@ def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: 
             target = pair.target(ids).logits[0, -len(row.tokens) - 1 : -1].float().softmax(dim=-1)
         positions = torch.arange(ids.shape[1] - len(row.tokens), ids.shape[1])  # in the whole text
         assert race_winner(target, key, positions).tolist() == row.tokens
-
-
-def test_the_law_of_the_texts_is_the_targets() -> None:
-    """Of three tokens, over many prompts; a text of probability 0 never occurs."""
-    rng = np.random.default_rng(3)
-    q, p = (quarters(rng, nodes(3, 3)) for _ in range(2))
-    prompts = [Prompt(f"prompt {i}", "0", "test") for i in range(4000)]
-    rows = decode(table_pair(q, p), prompts, SharedSeed(2), new_tokens=3, batch=1000)
-    expected, seen = exact_law(p, 3), law_of(rows)
-    assert set(seen) <= set(expected)
-    counts = np.array([seen.get(text, 0.0) for text in expected]) * len(rows)
-    assert stats.chisquare(counts, np.array(list(expected.values())) * len(rows)).pvalue > 1e-4
-    drafts = law_of(decode(table_pair(q, q), prompts, SharedSeed(2), new_tokens=3, batch=1000))
-    assert distance(drafts, expected) > 0.2  # the test would see the draft model's law
 
 
 def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair: Pair) -> None:

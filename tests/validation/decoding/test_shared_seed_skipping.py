@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,42 +13,27 @@ from scipy import integrate, stats
 
 from hlmtheory.shared_seed import skip_mismatch
 from hlmtheory.skipping import one_step_risk
-from tests.validation.decoding.test_shared_seed import texts
-from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
-from tests.validation.unpacking import Unpacker
+from tests.validation.tiny_texts import distance, exact_law, law_of, nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Step
-from validation.decoding.wire import index_bits
-from validation.models.pair import Pair
 
 Array = NDArray[Any]
 Law = dict[tuple[int, ...], float]
 THIRDS = np.array([[0.5, 0.5, 0.0]]), np.array([[0.5, 0.0, 0.5]])  # q, p
 
 
-class SkipsToken(SharedSeedSkipping):
+class SkipsToken(SharedSeed):
     """Keeps token 0 of the device, and asks the server about the others."""
 
-    def __init__(self) -> None:
-        super().__init__(0.0)
-
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return whether each draft is token 0."""
         return np.asarray(tokens) == 0
-
-
-def test_with_a_threshold_above_all_the_text_is_the_drafts_and_no_draft_is_sent(pair: Pair) -> None:
-    rows = decode(pair, PROMPTS, SharedSeedSkipping(2.0), new_tokens=20)
-    assert [row.tokens for row in rows] == texts(replace(pair, target=pair.draft), SharedSeed(4))
-    assert all(not row.rounds for row in rows)
 
 
 @cache
 def joint(q: tuple[float, ...], p: tuple[float, ...]) -> Array:
-    """Return P(a = u, b = v) by quadrature over the ratio s of the two races' times: q_u p_v ∫ ds / (Σ max(q, sp))²."""
     found = np.zeros((len(q), len(p)))
     for u, v in np.ndindex(found.shape):
         if not q[u] * p[v]:
@@ -65,7 +49,6 @@ def joint(q: tuple[float, ...], p: tuple[float, ...]) -> Array:
 
 
 def law_with_skips(draft: Array, target: Array, positions: int) -> tuple[Law, float]:
-    """Return the law of texts where token 0 is kept, K = 1 with a bonus token, and the mean of the charges."""
     charged = 0.0
 
     def go_on(text: tuple[int, ...], place: int, mass: float, bonus: bool) -> Law:
@@ -91,13 +74,11 @@ def law_with_skips(draft: Array, target: Array, positions: int) -> tuple[Law, fl
 
 
 def decoded(draft: Array, target: Array, count: int = 4000) -> list[GenerationRecord]:
-    """Return texts of two tokens."""
     prompts = [Prompt(f"prompt {i}", "0", "test") for i in range(count)]
-    return decode(table_pair(draft, target), prompts, SkipsToken(), new_tokens=2, batch=1000, risk=True)
+    return decode(table_pair(draft, target), prompts, SkipsToken(1), new_tokens=2, batch=1000, risk=True)
 
 
 def check(rows: Sequence[GenerationRecord], expected: Law, charged: float) -> None:
-    """Assert that texts have a law, and that their mean risk is the charge."""
     seen = law_of(rows)
     assert sum(expected.values()) == pytest.approx(1.0, abs=1e-7)
     keys = [key for key, value in expected.items() if value > 1e-9]
@@ -119,7 +100,6 @@ def test_the_law_of_the_texts_and_the_mean_charge_are_those_of_an_enumeration(se
 
 
 def test_the_charge_of_rejection_sampling_is_too_low() -> None:
-    """Token 0 is as likely under q and p, so rejection sampling loses nothing; a shared seed loses a sixth."""
     draft, target = (np.repeat(row, nodes(3, 2), axis=0) for row in THIRDS)
     expected, charged = law_with_skips(draft, target, 2)
     rows = decoded(draft, target)
@@ -128,24 +108,3 @@ def test_the_charge_of_rejection_sampling_is_too_low() -> None:
     assert float(one_step_risk(target[0], draft[0], kept)) == 0.0
     assert float(skip_mismatch(target[0], draft[0], kept)) == pytest.approx(1 / 6)
     assert distance(law_of(rows), exact_law(target, 2)) > 1 / 6 - 0.03  # four standard errors
-
-
-def test_the_message_holds_the_tokens_that_were_skipped_before_it(pair: Pair) -> None:
-    sent, width = [], index_bits(pair.vocabulary)
-
-    class Watched(SharedSeedSkipping):
-        def message(self, drafts: Any) -> Any:
-            made = super().message(drafts)
-            sent.append(made)
-            return made
-
-    (row,) = decode(pair, PROMPTS[:1], Watched(0.95, 2), new_tokens=30)
-    assert row.total("skipped") > 0
-    for one, message in zip(row.rounds, sent, strict=True):
-        reader = Unpacker(message.payload)
-        skipped, drafts = reader.take(16), reader.take(16)
-        assert (skipped, drafts) == (one.skipped, one.drafted)
-        tokens = reader.several(skipped + drafts, width).tolist()
-        start = one.position
-        assert tokens[: skipped + one.accepted] == row.tokens[start : start + skipped + one.accepted]
-        assert message.bits == width * len(tokens)

@@ -16,10 +16,9 @@ from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
-from validation.decoding.fit_file import fitted_to
-from validation.decoding.methods.planned import Planned
+from validation.decoding.fitting import fitted_to
+from validation.decoding.methods.planned import Planned, models_mark, write_policy
 from validation.decoding.methods.single_draft import TargetOnly
-from validation.decoding.policy_file import models_mark, write_policy
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, flexspec_links, open_study
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -31,20 +30,17 @@ TOKENS = 4
 
 @pytest.fixture(autouse=True)
 def letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Embed texts by their letter counts; the sentence model has its own tests."""
     from validation.decoding import scoring
 
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
 
 
 def embedded(texts: list[str]) -> np.ndarray:
-    """Return one vector per text."""
     return np.array([[1 + text.count(letter) for letter in "aeio"] for text in texts])
 
 
 @pytest.fixture
 def run_folder(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Result]:
-    """A run with a trace, and the command that decodes in it."""
     stored(tmp_path / "run" / "trace")
     lines = [{"id": p.id, "prompt": p.text, "source": p.source, "reference": p.reference} for p in PROMPTS]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -147,14 +143,12 @@ def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
 
 @pytest.fixture
 def decoded(run_folder: Callable[..., Result], tmp_path: Path) -> Path:
-    """The folder of a study of two methods."""
     done = run_folder("hlm", "--method", TargetOnly.name, "--method", "HLM")
     assert done.exit_code == 0, done.output
     return tmp_path / "run" / "decoded" / "hlm"
 
 
 def changed_digit(content: bytes) -> bytes:
-    """Return the text with another last digit: still JSON, with the same length."""
     place = max(i for i, byte in enumerate(content) if chr(byte).isdigit())
     return content[:place] + (b"1" if content[place : place + 1] != b"1" else b"2") + content[place + 1 :]
 
@@ -214,3 +208,25 @@ def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
     file.write_bytes(DAMAGES[damage](content))
     assert fitted_to(trace, file) == fitted
     assert file.read_bytes() == content
+
+
+def test_the_screen_says_the_same_twice_and_what_it_means(run_folder: Callable[..., Result], tmp_path: Path) -> None:
+    words = ("hlm", "--method", "HLM", "--method", "large only", "--quiet", "--json")
+    first, second = run_folder(*words), run_folder(*words)
+    assert first.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    plain = json.loads(first.stdout)
+    times = plain["passes"]
+    (target,) = (line for line in plain["methods"] if line["method"] == "large only")
+    assert target["tokens_per_s"]["value"] == pytest.approx(1 / times["large"]["median_s"])
+    assert target["risk_per_token"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    lines = [json.loads(line) for line in Path(plain["texts"]).read_text(encoding="utf-8").splitlines()]
+    assert [(line["method"], line["id"]) for line in lines] == [
+        (method, prompt) for method in ("large only", "HLM") for prompt in "ab"
+    ]
+    assert all(isinstance(line["text"], str) and line["tokens"] for line in lines)
+    said = " ".join(run_folder("hlm", "--method", "HLM").output.split())
+    assert "measured counts × measured pass times" in said
+    assert "risk/token: the mean over tokens of a bound on the total variation" in said
+    assert f"A text by HLM: {PROMPTS[0].text} → " in said
+    assert f"Texts: {tmp_path / 'run' / 'decoded' / 'hlm' / 'texts.jsonl'}" in said

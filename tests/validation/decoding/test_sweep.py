@@ -9,7 +9,6 @@ import pytest
 
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
-from validation.decoding.loop import DecodingError
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.single_draft import DraftOnly, Hlm, UHlm
 from validation.decoding.records import GenerationRecord
@@ -23,7 +22,6 @@ SETTINGS: dict[str, Any] = {"new_tokens": 4, "batch": 2, "times": (0.01, 0.02), 
 
 
 def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    """Return the records without the measured time."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 
@@ -53,23 +51,6 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(pair: Pair, tmp_path: Path) -> 
     for share in (0.05, 0.3, 0.7, 0.999):
         journal.write_bytes(content[: int(share * len(content))])  # killed while it wrote a line
         assert bare(sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS)) == bare(whole)
-
-
-def test_rows_before_a_failure_are_kept(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation.decoding import sweep as module
-
-    real, calls = module.decode, []
-
-    def fail(*args: Any, **options: Any) -> list[GenerationRecord]:
-        calls.append(1)
-        if len(calls) == 2:
-            raise DecodingError("The target model gives NaN.")
-        return real(*args, **options)
-
-    monkeypatch.setattr(module, "decode", fail)
-    with pytest.raises(DecodingError):
-        sweep(pair, PROMPTS, [FixedLength(2), Hlm()], tmp_path, **SETTINGS)
-    assert len(read_records(tmp_path)) == 3
 
 
 def test_what_would_be_mixed_is_refused(pair: Pair, tmp_path: Path) -> None:

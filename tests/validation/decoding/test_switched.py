@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
-from tests.validation.tiny_texts import PROMPTS, distance, exact_law, table_pair
+from tests.validation.every_decision import Law, Script, ScriptedNoise, every_outcome
+from tests.validation.tiny_texts import distance, exact_law, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding import session
 from validation.decoding.loop import decode
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
-from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
+from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE
 from validation.decoding.session import Outcome
 from validation.errors import UserError
-from validation.models.pair import load_pair
 
 V, TOKENS = 2, 3
 POLICIES = {
@@ -32,97 +30,64 @@ CELLS = {DRAFT: 2, ACCEPT: 2, REPLACE: 4}
 Rule = Callable[[Outcome | None], Chosen]
 
 
-class Tree:
-    """All outcomes of a program's random numbers, one run for each: a number branches when it is first asked for."""
+class Branching(ScriptedNoise):
+    """Each number is in the middle of one of its cells, chosen when it is first asked for; behind the text's end .5."""
 
-    def __init__(self) -> None:
-        self.path: list[list[int]] = []  # of each number its cell and the count of cells
-
-    def runs(self) -> Iterator[None]:
-        """Go through the runs."""
-        while True:
-            self.known: dict[Hashable, int] = {}
-            yield
-            while self.path and self.path[-1][0] + 1 == self.path[-1][1]:
-                self.path.pop()
-            if not self.path:
-                return
-            self.path[-1][0] += 1
-
-    def weight(self) -> Fraction:
-        """Return the probability of this run."""
-        found = Fraction(1)
-        for _, cells in self.path:
-            found /= cells
-        return found
+    def __init__(self, script: Script, names: list[str]) -> None:
+        super().__init__(script, names, TOKENS)
+        self.known: dict[Hashable, int] = {}
 
     def number(self, key: Hashable, cells: int) -> float:
-        """Return a number in the middle of one of its cells."""
         if key not in self.known:
-            if len(self.known) == len(self.path):
-                self.path.append([0, cells])
-            self.known[key] = self.path[len(self.known)][0]
+            self.known[key] = self.script.choose([1 / cells] * cells)
         return (self.known[key] + 0.5) / cells
 
-
-class Branching(Noise):
-    """Random numbers of a tree; those behind the text's end are constants."""
-
-    def __init__(self, tree: Tree, names: list[str]) -> None:
-        super().__init__(0, names, TOKENS)
-        self.tree = tree
-
     def uniform(self, purpose: int, sequences: Any, positions: Any) -> Any:
-        """Return a number for each position."""
         assert purpose < PURPOSES
         places = np.broadcast_to(positions, np.broadcast_shapes(np.shape(sequences), np.shape(positions)))
-        each = [self.tree.number((purpose, x), CELLS[purpose]) if x < TOKENS else 0.5 for x in places.ravel().tolist()]
+        each = [self.number((purpose, x), CELLS[purpose]) if x < TOKENS else 0.5 for x in places.ravel().tolist()]
         return np.array(each).reshape(places.shape)
 
     def drafts(self, sequences: Any, positions: Any, ahead: Any, count: int) -> Any:
-        """Return a number for each position and count of drafts ahead."""
         pairs = zip(positions.tolist(), ahead.tolist(), strict=True)
-        return np.array([[self.tree.number((DRAFT, *pair), CELLS[DRAFT])] for pair in pairs])
+        return np.array([[self.number((DRAFT, *pair), CELLS[DRAFT])] for pair in pairs])
 
 
 class Watching(Switched):
-    """The next choice may follow from all that the device saw in the last round, dropped drafts too."""
-
     def __init__(self, rule: Rule, *, careless: bool = False) -> None:
         super().__init__(POLICIES, lambda: rule(self.seen))
         self.seen: Outcome | None = None
         self.careless = careless
 
     def learn(self, outcome: Outcome) -> None:
-        """Keep what was seen; a careless device forgets where it looked at the stream."""
         super().learn(outcome)
         self.seen = outcome
         if self.careless:
             self.looked = 0
 
 
-def law(rule: Rule, monkeypatch: pytest.MonkeyPatch, *, careless: bool = False) -> dict[tuple[int, ...], float]:
+def law(rule: Rule, monkeypatch: pytest.MonkeyPatch, *, careless: bool = False) -> Law:
     """Return the exact law of the loop's texts; the shared stream is a number that both sides invert."""
-    tree, found = Tree(), dict[tuple[int, ...], Fraction]()
 
-    def race(rows: Any, keys: Any, positions: Any) -> tuple[Any, Any]:
-        places = [int(x) - 1 for x in positions]  # the prompt has one token
-        numbers = [tree.number(("stream", x), 4) if x < TOKENS else 0.5 for x in places]
-        mass = np.cumsum(rows.double().numpy(), axis=1)
-        winners = [np.searchsorted(row, u, side="right") for row, u in zip(mass, numbers, strict=True)]
-        return np.array(winners), mass[:, -1]
+    def run(script: Script) -> tuple[int, ...]:
+        noise = Branching(script, ["a"])
 
-    monkeypatch.setattr(session, "raced", race)
-    for _ in tree.runs():
-        noise = {"noise": lambda seed, names, count: Branching(tree, list(names))}
-        (one,) = decode(PAIR, [Prompt("a", "0", "")], Watching(rule, careless=careless), new_tokens=TOKENS, **noise)
-        found[tuple(one.tokens)] = found.get(tuple(one.tokens), Fraction(0)) + tree.weight()
-    assert sum(found.values()) == 1
-    return {text: float(mass) for text, mass in found.items()}
+        def race(rows: Any, keys: Any, positions: Any) -> tuple[Any, Any]:
+            places = [int(x) - 1 for x in positions]  # the prompt has one token
+            numbers = [noise.number(("stream", x), 4) if x < TOKENS else 0.5 for x in places]
+            mass = np.cumsum(rows.double().numpy(), axis=1)
+            winners = [np.searchsorted(row, u, side="right") for row, u in zip(mass, numbers, strict=True)]
+            return np.array(winners), mass[:, -1]
+
+        monkeypatch.setattr(session, "raced", race)
+        method = Watching(rule, careless=careless)
+        (one,) = decode(PAIR, [Prompt("a", "0", "")], method, new_tokens=TOKENS, noise=lambda *_: noise)
+        return tuple(one.tokens)
+
+    return every_outcome(run)
 
 
 def first_tokens_then(follow: Callable[[int], Chosen]) -> Rule:
-    """Begin with two drafts by the shared seed; then follow the second one."""
     return lambda seen: Chosen("tokens", 2) if seen is None else follow(seen.drafts[-1].token)
 
 
@@ -142,27 +107,6 @@ def test_texts_have_the_targets_law_whatever_a_choice_follows_from(name: str, mo
 def test_a_choice_by_dropped_drafts_changes_the_law_without_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     found = law(STEERED, monkeypatch, careless=True)
     assert distance(found, exact_law(TARGET, TOKENS)) == pytest.approx(1 / 32, abs=1e-12)
-
-
-def test_a_text_is_written_again_from_its_choices() -> None:
-    rng, names = np.random.default_rng(0), list(POLICIES)
-    own = DevicePolicy(4096, 1.0, threshold_rule(4), LatticeRows(50, top_k=32))
-    policies = {"rows": own, "tokens": replace(own, messages=SeededTokens())}
-    wanted = []
-
-    def choose() -> Chosen:
-        wanted.append(Chosen(names[int(rng.integers(2))], int(rng.integers(1, 5))))
-        return wanted[-1]
-
-    first, settings = Switched(policies, choose), {"new_tokens": 24, "seed": 1}
-    (one,) = decode(load_pair("builtin"), PROMPTS[:1], first, **settings)
-    (same,) = decode(load_pair("builtin"), PROMPTS[:1], Switched(policies, iter(first.choices).__next__), **settings)
-    assert one.tokens == same.tokens
-    assert [r.drafted for r in one.rounds] == [r.drafted for r in same.rounds]
-    assert len(first.choices) == len(wanted) == len(one.rounds)
-    held = [now for now, asked in zip(first.choices, wanted, strict=True) if now != asked]
-    assert held
-    assert {now.message for now in held} == {"tokens"}
 
 
 def test_one_text_at_a_time_and_lossless_policies() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
-from tests.validation.audit.tree_defects import TREE_DEFECTS, with_tree_defect
+from tests.validation.audit.tree_defects import TREE_DEFECTS
 from tests.validation.every_decision import Law, tree_law
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
 from validation.audit import NOT_KEPT, UNDECIDED, TableLaw, audit_sampler
@@ -59,8 +61,8 @@ def distances() -> dict[str, float]:
     """How far each defect's enumerated law is from the target's."""
     found = {}
     for name in TREE_DEFECTS:
-        with with_tree_defect(name, method_for(name)) as method:
-            found[name] = distance(found_law(name, method), right_law(name))
+        with patch.object(*TREE_DEFECTS[name]):
+            found[name] = distance(found_law(name, method_for(name)), right_law(name))
     return found
 
 
@@ -80,8 +82,8 @@ def test_the_audit_finds_a_defect_and_acquits_the_same_tree_without_it(
     pair, prompt = toy_pair(defect), prompt_for(defect)
     law = TableLaw(toy()[1][None], [[int(word) for word in prompt.split()]], ())
     setting = {"depth": positions_for(defect), "level": LEVEL, "epsilon": 1e-3, "seed": 3}
-    with with_tree_defect(defect, method_for(defect)) as method:
-        wrong = method_sampler(pair, method, [prompt], temperature=1.0, top_p=1.0)
+    with patch.object(*TREE_DEFECTS[defect]):
+        wrong = method_sampler(pair, method_for(defect), [prompt], temperature=1.0, top_p=1.0)
         report = audit_sampler(law, wrong, draws=20_000, **setting)
     assert report.verdict == NOT_KEPT
     assert 0 < report.at_least <= distances[defect]

@@ -14,11 +14,10 @@ from hlmtheory.verification import top_draft_optimum
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
 from tests.validation.unpacking import Unpacker
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import DraftTree, exact_walk
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -28,7 +27,6 @@ Make = Callable[[], Method]
 
 
 def rows(seed: int, vocabulary: int, depth: int, *, zeros: bool = True) -> np.ndarray:
-    """Rows of a table, of which some have zeros and some are certain."""
     rng = np.random.default_rng(seed)
     found = rng.dirichlet(np.full(vocabulary, 0.7), nodes(vocabulary, depth))
     if zeros:
@@ -98,7 +96,6 @@ def some_tree(rng: np.random.Generator, vocabulary: int, size: int) -> DraftTree
 
 
 def test_a_pass_over_a_tree_is_that_over_its_paths(pair: Pair) -> None:
-    """Logits and hidden states of each node are those of its path alone, also after a path was kept."""
     rng = np.random.default_rng(1)
     known = [[1, 5, 9], [7]]
     model = TreeModel(pair.target, pair.vocabulary, pair.device, 2, 64, pair.context)
@@ -134,25 +131,12 @@ def test_a_model_with_a_sliding_window_is_refused(save_model: Callable[..., Path
         decode(neo_pair, PROMPTS[:1], NgramLookahead(), new_tokens=3)
 
 
-@pytest.mark.parametrize(
-    "method", [DraftTreeSd((3, 2, 1)), SureTreeSd((3, 2, 1)), NgramLookahead(3, 3, 2), NgramLookahead(2, 2, 1)]
-)
-def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, method: Method) -> None:
-    expected = decode(pair, PROMPTS, TargetOnly(), temperature=0.0, new_tokens=12)
-    for batch in (1, 3):
-        found = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=12, batch=batch)
-        assert [row.tokens for row in found] == [row.tokens for row in expected]
-        assert [row.ended for row in found] == [row.ended for row in expected]
-    assert sum(row.total("target_passes") for row in found) < sum(len(row.tokens) for row in found)
-
-
 def test_risks_of_trees_are_refused(pair: Pair) -> None:
     with pytest.raises(UserError, match="no risk"):
         decode(pair, PROMPTS, NgramLookahead(), new_tokens=2, risk=True)
 
 
 def test_a_message_of_a_tree_can_be_read(pair: Pair) -> None:
-    """Tokens, parents and distributions are what the server needs for its walk."""
     method = DraftTreeSd((2, 2))
     sent: list[tuple[DraftTree, bytes, float]] = []
     original = method.tree_message

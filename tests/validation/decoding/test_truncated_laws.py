@@ -37,11 +37,6 @@ Law = dict[tuple[int, ...], float]
 
 
 def tables() -> tuple[np.ndarray, np.ndarray]:
-    """Return draft rows with uneven tails, and targets with mass moved from the likeliest to the least likely token.
-
-    Truncation distorts such rows most: the target exceeds the draft only in the tail. The second and the last token but
-    one lose some mass, so that other drafts may be rejected too, also one that is not among the k.
-    """
     rng = np.random.default_rng(2)
     shapes = [[0.40, 0.27, 0.15, 0.10, 0.05, 0.03], [0.46, 0.22, 0.14, 0.10, 0.05, 0.03]]
     shapes += [[0.36, 0.22, 0.20, 0.13, 0.06, 0.03]]
@@ -56,7 +51,6 @@ def tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 def asked(method: CuHlm, q: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """Return, for each token as the draft, whether it is skipped, and the distribution that the server decodes."""
     rows = torch.from_numpy(np.tile(q, (V, 1)))
     none = np.zeros(V, dtype=np.int64)
     step = Step(none, none, rows.log(), rows, np.ones(V, dtype=bool))
@@ -70,7 +64,6 @@ Branch = tuple[dict[int, float], int, float]
 
 
 def branches(method: CuHlm, q: np.ndarray, p: np.ndarray) -> Iterator[Branch]:
-    """Return the outcomes of one position: random numbers that lead to each, its token, and its probability."""
     skip, known = asked(method, q)
     for d in range(V):
         numbers = {DRAFT: float(q[:d].sum() + q[d] / 2)}
@@ -88,14 +81,12 @@ def branches(method: CuHlm, q: np.ndarray, p: np.ndarray) -> Iterator[Branch]:
 
 
 def begun(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Any:
-    """Return the pair of tables, with a method that has begun on it."""
     pair = table_pair(draft, target)
     method.begin(Session(pair, V, Noise(0, ["0"], POSITIONS), None, 1.0, 1.0, POSITIONS))
     return pair
 
 
 def law_of_tokens(method: CuHlm, q: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Return the law of one position."""
     law = np.zeros(V)
     for _, token, weight in branches(method, q, p):
         law[token] += weight
@@ -103,7 +94,6 @@ def law_of_tokens(method: CuHlm, q: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def law_of_texts(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Law:
-    """Return the law of two positions, from the method's answers alone."""
     begun(method, draft, target)
     first = law_of_tokens(method, draft[0], target[0])
     then = [law_of_tokens(method, draft[1 + token], target[1 + token]) for token in range(V)]
@@ -111,7 +101,6 @@ def law_of_texts(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Law:
 
 
 def law_and_risk(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> tuple[Law, float, float]:
-    """Return the law of the texts that the loop writes, the mean of their risk, and the part of it from skipping."""
     pair = begun(method, draft, target)
     texts = []
     for first, a, weight in list(branches(method, draft[0], target[0])):
@@ -140,7 +129,6 @@ def law_and_risk(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> tuple[
 
 
 def cut(q: np.ndarray, k: int, levels: int | None, draft: int | None = None) -> np.ndarray:
-    """Return (15), with the k values rounded down if ``levels`` is given, and with the exact q_d (Section IV-B)."""
     order = np.argsort(-q, kind="stable")
     row = np.full(V, np.nan)
     row[order[:k]] = np.floor(q[order[:k]] * levels) / levels if levels else q[order[:k]]
@@ -154,7 +142,6 @@ def cut(q: np.ndarray, k: int, levels: int | None, draft: int | None = None) -> 
 
 
 def online_k(q: np.ndarray, d: int, u: float) -> int:
-    """Return k by (24): the smallest k with (23) at most θ."""
     beta = min(max(ONLINE["slope"] * u + ONLINE["intercept"], 0.0), 1.0)
 
     def softplus(z: float) -> float:
@@ -165,12 +152,10 @@ def online_k(q: np.ndarray, d: int, u: float) -> int:
 
 
 def certified_k(q: np.ndarray, bias: float) -> int:
-    """Return the smallest k whose message is within the bias of q, Σ|q - q̂| ≤ ε."""
     return next(k for k in range(V + 1) if np.abs(q - cut(q, k, 2**16 - 1)).sum() <= bias)
 
 
 def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) -> tuple[Law, set[int]]:
-    """Return the law by Algorithm 1 of cu-hlm, and the values of k that occur."""
     levels, sizes = 2 ** (16 if kind == "certified" else 8) - 1, set()
 
     def one(q: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -224,7 +209,6 @@ def test_texts_have_the_papers_law_and_its_distance_is_within_the_risk(kind: str
 
 
 def biases(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> list[float]:
-    """Return Σ|law - p| of one token after each prefix: (17) of cu-hlm."""
     begun(method, draft, target)
     return [float(np.abs(law_of_tokens(method, q, p) - p).sum()) for q, p in zip(draft, target, strict=True)]
 
@@ -273,13 +257,6 @@ class Unsent(Settled):
         return np.asarray(decoded_draft(q, k, bits_per_probability=self.bits))
 
 
-class Unrounded(Settled):
-    """A mutant: the values are not rounded."""
-
-    def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
-        return np.asarray(decoded_draft(q, k, bits_per_probability=52, draft_token=np.int64(token)))
-
-
 class Turned(CuHlm):
     """A mutant: it sends the certain drafts instead of the uncertain ones."""
 
@@ -294,15 +271,8 @@ class Halved(CuHlmOnline):
         super().__init__(threshold, **(settings | {"distortion_tolerance": 2 * settings["distortion_tolerance"]}))
 
 
-class Mirrored(CuHlmOnline):
-    """A mutant: β falls with the uncertainty."""
-
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
-        return super().choose_top_k(draft, tokens, 1.0 - uncertainty)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mutation", [Renormalised, Unsent, Unrounded, Turned])
+@pytest.mark.parametrize("mutation", [Renormalised, Unsent, Turned])
 def test_a_mutant_of_any_kind_is_found_out(mutation: type[CuHlm], kind: str) -> None:
     draft, target = tables()
     for threshold in THRESHOLDS if mutation is not Turned else (0.45,):
@@ -312,9 +282,7 @@ def test_a_mutant_of_any_kind_is_found_out(mutation: type[CuHlm], kind: str) -> 
         assert distance(law_of_texts(method, draft, target), expected) > 1e-6
 
 
-@pytest.mark.parametrize(
-    "method", [Doubled(-1.0, bias_tolerance=BIAS), Halved(-1.0, **ONLINE), Mirrored(-1.0, **ONLINE)]
-)
+@pytest.mark.parametrize("method", [Doubled(-1.0, bias_tolerance=BIAS), Halved(-1.0, **ONLINE)])
 def test_a_mutant_of_a_rule_is_found_out(method: CuHlm) -> None:
     draft, target = tables()
     expected, _ = by_hand("certified" if isinstance(method, CuHlmCertified) else "online", -1.0, draft, target)

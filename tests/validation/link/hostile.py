@@ -13,12 +13,11 @@ from hlmtheory.policy import CertifiedAnswers, CertifiedRows, DevicePolicy, Latt
 from hlmtheory.policy.answers import cut_answer
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import BlockVerification, Dssd, FixedLength
+from validation.decoding.methods.multi_draft import BlockVerification, Dssd, DssdCertified, FixedLength
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CuHlmOffline
-from validation.decoding.methods.split import DssdCertified
 from validation.link.engine import ServedText
 from validation.link.formats import REFUSED, Terms
 from validation.link.wire import (

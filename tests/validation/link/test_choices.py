@@ -27,14 +27,12 @@ from tests.validation.link.served import Relayed, Running, device_of, looped
 from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.audited import Audited
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
-from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.planned import Audited, Planned, write_policy
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.switched import Chosen, Switched
-from validation.decoding.policy_file import write_policy
 from validation.decoding.records import Round
 from validation.link import message_choice, timing
 from validation.link.formats import SERVER_WRITES, Terms

@@ -21,8 +21,8 @@ from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.planned import write_policy
 from validation.decoding.methods.single_draft import CuHlmOnline
-from validation.decoding.policy_file import write_policy
 from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
 from validation.link.remote import Remote

@@ -28,12 +28,18 @@ from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import BlockVerification, Dssd, FixedLength, FlexSpec, PromptLookup
+from validation.decoding.methods.multi_draft import (
+    BlockVerification,
+    Dssd,
+    DssdCertified,
+    FixedLength,
+    FlexSpec,
+    PromptLookup,
+)
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
-from validation.decoding.methods.split import DssdCertified
 from validation.errors import UserError
 from validation.link.device import Device
 from validation.link.device_records import Exchange

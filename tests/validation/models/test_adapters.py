@@ -44,20 +44,17 @@ def make_adapter(base: Path, folder: Path, *, layers: list[int] | None = None, s
 
 
 def edit(file: Path, **values: Any) -> None:
-    """Change values of a JSON file."""
     content = json.loads(file.read_text()) if file.exists() else {}
     file.write_text(json.dumps(content | values))
 
 
 def save_base(folder: Path, seed: int = 1) -> Path:
-    """Write a base model of three blocks with its tokenizer."""
     toy_base(seed).save_pretrained(folder)
     toy_tokenizer(folder)
     return folder
 
 
 def align(base: Path, folder: Path) -> Path:
-    """Write an untrained draft that is aligned to a base model."""
     model = ModelSource(str(base)).load_model("auto")
     tokenizer = toy_tokenizer(folder)
     draft = build_aligned(model, **SHAPES["entry"])
@@ -67,7 +64,6 @@ def align(base: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base model ``large``, another one ``other``, a draft aligned to each, and adapters."""
     folder = tmp_path_factory.mktemp("versions")
     save_base(folder / "large")
     save_base(folder / "other", seed=5)
@@ -143,7 +139,6 @@ def test_the_base_model_may_be_given(own: Callable[[str], Path], tmp_path: Path)
 
 
 def refused(made: Path, target: Path, *said: str, draft: str = "aligned", more: tuple[str | Path, ...] = ()) -> None:
-    """Assert that the command line refuses the pair in one sentence with code 2."""
     one_sentence(run("validate", "--draft", made / draft, "--target", target, *more), *said)
 
 
@@ -156,8 +151,8 @@ def test_a_pickle_is_refused(made: Path, own: Callable[[str], Path]) -> None:
             return (Path.touch, (folder / "exploded",))
 
     (folder / "adapter_model.bin").write_bytes(pickle.dumps(Bomb()))
-    refused(made, folder, "is stored as adapter_model.bin, a pickle, which is never read")
-    with pytest.raises(UserError, match="a pickle"):
+    refused(made, folder, "has no adapter_model.safetensors, and weights in other files or as pickles are never read")
+    with pytest.raises(UserError, match="pickles are never read"):
         ModelSource(str(folder)).load_model("float32")
     assert not (folder / "exploded").exists()
 
@@ -179,12 +174,6 @@ def test_an_adapter_that_leads_out_of_its_folder_is_refused(
     shutil.move(folder / "adapter_model.safetensors", outside)
     (folder / "adapter_model.safetensors").symlink_to(outside)
     refused(made, folder, "is a link that leads out of the folder")
-    index = folder / "adapter_model.safetensors.index.json"
-    for name in ("../outside.safetensors", str(outside), "weights.bin"):
-        index.write_text(json.dumps({"weight_map": {"a": name}}))
-        refused(made, folder, f"names the weights {name!r}", "in the adapter's own folder")
-    index.write_text(json.dumps({"weight_map": {"a": "part-1.safetensors"}}))
-    refused(made, folder, "is split over several files")
 
 
 def test_an_adapter_for_another_base_is_refused(made: Path, own: Callable[[str], Path], tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
-    """Assert that loading raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         load_pair(**arguments)
     assert "\n" not in str(caught.value)
@@ -38,54 +37,13 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return see
 
 
-def test_names_of_devices(gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_devices(gpus: Callable[..., None]) -> None:
     gpus()
     assert str(devices.choose_device("auto")) == "cpu"
     gpus(5e9, 9e9)
     assert str(devices.choose_device("auto")) == "cuda:1"
     assert str(devices.choose_device("cuda:1")) == "cuda:1"
     refused("No such device 'cuda:2': torch sees 2 GPUs; use 'cpu' instead", device="cuda:2")
-    monkeypatch.setattr(devices, "find_spec", lambda name: None)
-    refused("The device 'sharded' needs accelerate; install it", device="sharded")
-    gpus()
-    refused("The device 'sharded' spreads a model over GPUs, and torch sees none", device="sharded")
-
-
-def sharded(
-    folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, places: dict[str, Any]
-) -> tuple[Any, list[dict[str, Any]], list[str]]:
-    """Load a pair as on two GPUs; return the pair, the target model's loading arguments, and the draft's device."""
-    import torch
-
-    gpus(8e9, 8e9)
-    monkeypatch.setattr(devices, "find_spec", lambda name: name)
-    plain, calls, moves = ModelSource.load_model, [], []
-
-    def load_model(source: ModelSource, dtype: str, **options: Any) -> Any:
-        model = plain(source, dtype)
-        monkeypatch.setattr(model, "to", lambda where: moves.append(str(where)) or model)
-        if options:
-            calls.append(options)
-            model.hf_device_map = places
-        return model
-
-    monkeypatch.setattr(ModelSource, "load_model", load_model)
-    pair = load_pair(draft=folders[0], target=folders[1], device="sharded")
-    assert isinstance(pair.device, torch.device)
-    return pair, calls, moves
-
-
-def test_a_sharded_pair(folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    places = {"model.embed_tokens": 0, "model.layers.0": 0, "model.layers.1": 1, "lm_head": "cpu"}
-    pair, calls, moves = sharded(folders, gpus, monkeypatch, places)
-    assert [call["device_map"] for call in calls] == ["auto"]
-    room = calls[0]["max_memory"]
-    assert room[1] == int(0.9 * 8e9)
-    assert 0 < room[1] - room[0] == 2 * pair.draft_parameters  # bfloat16, as stored: room for the draft model
-    assert room["cpu"] > 0
-    assert moves == ["cuda:0"]
-    assert pair.notes == ("The target model is spread over 3 devices.",)
-    assert pair.dtype == "bfloat16"
 
 
 # -------------------------------------------------------------------------------------------------------- memory
@@ -120,9 +78,6 @@ def test_too_little_memory(
         **given,
         device="cuda:0",
     )
-    monkeypatch.setattr(devices, "find_spec", lambda name: name)
-    monkeypatch.setattr(devices, "free_host_memory", lambda: 10**8)
-    refused(r"only 0\.50 GB of memory are free on all GPUs and the host together", **given, device="sharded")
     gpus(9e9)
     monkeypatch.setattr(devices, "free_host_memory", lambda: 1000)
     refused(r"Loading passes the larger model through the host and needs about", **given, device="cuda:0")
@@ -138,18 +93,6 @@ def test_memory_of_a_container(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1000\n")
     assert devices.free_host_memory(tmp_path / "meminfo", tmp_path) == 900
     assert devices.free_host_memory(tmp_path / "nothing", tmp_path) is None
-
-
-def test_running_out_while_loading(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-    import transformers
-
-    def full(*_: Any, **__: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore advice")
-
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", full)
-    message = r"The GPU ran out of memory \(CUDA out of memory\. Tried to allocate 2 GiB\); choose a smaller pair"
-    refused(message, draft=folders[0], target=folders[1])
 
 
 def test_running_out_of_memory_is_told_from_other_errors() -> None:

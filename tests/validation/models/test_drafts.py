@@ -11,12 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from validation.collection.prompts import Prompt
-from validation.decoding.loop import decode
-from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
 from validation.models import drafts, smollm2
-from validation.models.pair import load_pair
 from validation.models.sources import ModelSource
 from validation.training.recipes import Recipe, build_model
 
@@ -25,13 +21,11 @@ IDS = torch.arange(3, 15)[None]
 
 @pytest.fixture
 def place(folders: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A folder with the target model in ``large``."""
     shutil.copytree(folders[1], tmp_path / "large")
     return tmp_path
 
 
 def tied() -> Any:
-    """Return a small model whose head is its embedding."""
     shape = Recipe(hidden=8, feed_forward=16, layers=1, heads=2, context=64, matrix_rate=0.0, other_rate=0.0)
     return build_model(shape, 300).eval()
 
@@ -101,13 +95,6 @@ def test_a_folder_in_4_bits_loads_as_its_dequantised_model(place, folders, share
         assert torch.equal(loaded(IDS).logits, model(IDS).logits)
     assert (loaded.lm_head.weight is loaded.model.embed_tokens.weight) is shares_head
     assert ModelSource(str(folder)).load_model("bfloat16").dtype == torch.bfloat16
-
-
-def test_it_drafts_for_its_target_with_its_tokenizer(place, folders):
-    folder = write_int4(place, ModelSource(str(folders[0])).load_model("float32"))
-    pair = load_pair(draft=folder, target=place / "large")
-    (record,) = decode(pair, [Prompt("a", "one two", "toy")], Hlm(), new_tokens=6)
-    assert record.tokens
 
 
 # ---------------------------------------------------------------------------------------------- folders

@@ -18,7 +18,7 @@ import torch
 from tests.validation.gguf_writing import write_gguf
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
-from validation.decoding.fit_file import of_other_models
+from validation.decoding.fitting import of_other_models
 from validation.errors import UserError
 from validation.models import gguf_files
 from validation.models.gguf_files import read_header
@@ -31,19 +31,16 @@ BUILTIN = PAIRS_FOLDER / "builtin"
 
 @pytest.fixture(scope="session")
 def files(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The draft and the target model of the folders, at F32."""
     place = tmp_path_factory.mktemp("gguf")
     return write_gguf(folders[0], place / "draft.gguf"), write_gguf(folders[1], place / "target.gguf")
 
 
 @pytest.fixture(scope="session")
 def wide(save_model: Callable[..., Path]) -> Path:
-    """The folder of a Llama with rows that blocks of 32 divide."""
     return save_model(seed=3, hidden=64)
 
 
 def logits(draft: Path, target: Path) -> np.ndarray:
-    """The draft model's logits on 40 fixed tokens."""
     pair = load_pair(draft=draft, target=target)
     with torch.inference_mode():
         return pair.draft(torch.arange(40)[None] * 7 % 300).logits[0].numpy()
@@ -67,12 +64,6 @@ def test_a_pair_of_files_is_the_pair_of_folders(files, folders, tmp_path):
         np.testing.assert_array_equal(*found)
 
 
-def test_weights_in_bf16_are_those_of_the_folder(folders, tmp_path):
-    file = write_gguf(folders[1], tmp_path / "target.gguf", "BF16")
-    assert read_header(file).types["blk.0.attn_v.weight"] == "BF16"
-    np.testing.assert_array_equal(logits(file, folders[1]), logits(folders[1], folders[1]))
-
-
 def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
     import gguf
     from transformers import AutoModelForCausalLM
@@ -81,7 +72,6 @@ def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
     plain, apart = logits(wide, wide), []
     for kind in ("F16", "Q8_0", "Q4_0"):
         file = write_gguf(wide, tmp_path / f"{kind}.gguf", kind)
-        assert read_header(file).types["blk.0.attn_v.weight"] == kind
         pair = load_pair(draft=file, target=file)
         for name in ("model.layers.1.self_attn.v_proj.weight", "model.layers.0.mlp.down_proj.weight"):
             packed = gguf.GGMLQuantizationType[kind]
@@ -104,25 +94,9 @@ def test_digits_are_cut_as_the_file_says(tmp_path):
     assert [plain(text).input_ids for text in texts] != [own(text).input_ids for text in texts]
 
 
-def test_an_unknown_pre_tokenizer_needs_the_tokenizer_beside(files, folders, tmp_path):
+def test_an_unknown_pre_tokenizer_is_refused(folders, tmp_path):
     file = write_gguf(folders[0], tmp_path / "draft.gguf", pre="superbpe")
-    with pytest.raises(UserError, match=r"draft\.gguf cuts texts by the pre-tokenizer 'superbpe'.*beside the file"):
-        load_pair(draft=file, target=folders[1])
-    beside = Path(shutil.copy(folders[0] / "tokenizer.json", tmp_path))
-    pair = load_pair(draft=folders[1], target=file)
-    assert (
-        pair.tokenizer("four apples").input_ids
-        == load_pair(draft=folders[0], target=folders[0]).tokenizer("four apples").input_ids
-    )
-    assert pair.end_tokens == (0,)
-    content = json.loads(beside.read_text())
-    vocabulary = content["model"]["vocab"]
-    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
-    beside.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"the vocabulary of .*tokenizer\.json is another one"):
-        load_pair(draft=file, target=folders[1])
-    beside.write_text("{")
-    with pytest.raises(UserError, match=r"tokenizer\.json is not a tokenizer"):
+    with pytest.raises(UserError, match=r"draft\.gguf cuts texts by the pre-tokenizer 'superbpe'.*model's folder"):
         load_pair(draft=file, target=folders[1])
 
 
@@ -196,7 +170,6 @@ def test_a_file_of_another_kind(files, tmp_path):
 
 
 def header_bytes(file: Path) -> int:
-    """The number of bytes before the tensors' data."""
     import gguf
 
     return int(gguf.GGUFReader(file).data_offset)
@@ -233,19 +206,6 @@ def test_every_flipped_byte_of_the_header_is_refused_or_loads(files, folders, tm
     for each in rng.choice(np.array(accepted, dtype=object), 30, replace=False):
         said = refusal(path, each, lambda: load_pair(draft=path, target=path))
         assert said is None or "flipped.gguf" in said or "eos_token_id" in said
-
-
-@pytest.mark.parametrize("key", ["block_count", "embedding_length", "head_count", "feed_forward_length", "vocab_size"])
-def test_an_absurd_setting_allocates_nothing(key, files, tmp_path):
-    whole, path = files[0].read_bytes(), tmp_path / "absurd.gguf"
-    at = whole.index(key.encode()) + len(key) + 4
-    path.write_bytes(whole[:at] + struct.pack("<I", 2**31 - 1) + whole[at + 4 :])
-    tracemalloc.start()
-    with pytest.raises(UserError, match=r"absurd\.gguf|memory"):
-        load_pair(draft=path, target=files[1])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2**26
 
 
 @pytest.mark.parametrize("value", [2**63, 2**40, 2**32 - 1])

@@ -23,7 +23,6 @@ LARGE = PAIRS_FOLDER / "builtin" / "large"
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """A stand-in for the installed wheel, whose file the test writes."""
     file = tmp_path / smollm2.FILE
     file.parent.mkdir()
     monkeypatch.setattr(smollm2, "distribution", lambda name: SimpleNamespace(locate_file=lambda path: tmp_path / path))

@@ -16,7 +16,6 @@ from validation.models.pair import load_pair
 
 
 def changed(folder: Path, to: Path, file: str, **values: Any) -> Path:
-    """Return a copy of a model folder with other values in a JSON file."""
     shutil.copytree(folder, to)
     content = json.loads((to / file).read_text()) if (to / file).exists() else {}
     (to / file).write_text(json.dumps(content | values))
@@ -24,7 +23,6 @@ def changed(folder: Path, to: Path, file: str, **values: Any) -> Path:
 
 
 def loaded(draft: Path, target: Path) -> tuple[tuple[int, ...] | None, str]:
-    """Return the tokens that end a text, or the error message."""
     try:
         return load_pair(draft=draft, target=target).end_tokens, ""
     except UserError as error:

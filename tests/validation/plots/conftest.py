@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import PAPER_TIMES, decode
+from validation.decoding.methods.registry import Fitted
+from validation.decoding.studies import STUDIES, Decoded
+from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 Maker = Callable[..., Trace]
@@ -48,3 +54,22 @@ def make_trace(tmp_path_factory: pytest.TempPathFactory) -> Maker:
 def trace(make_trace: Maker) -> Trace:
     """Five texts of twelve tokens over 50 entries."""
     return make_trace()
+
+
+def decoded_study(
+    name: str, pair: Pair, prompts: Sequence[Prompt], keep: Callable[[str], bool], new_tokens: int = 6
+) -> Decoded:
+    """Return a study without scores, of all methods of ``hlm`` or some of ``design``."""
+    fitted = Fitted(0.5, 0.05, 0.4, 0.1, 0.95, 0.94, 20)
+    methods = [one for one in STUDIES[name].methods(fitted) if name == "hlm" or keep(one.name)]
+    settings: dict[str, Any] = {"new_tokens": new_tokens, "batch": len(prompts), "seed": 3, "times": PAPER_TIMES}
+    rows = [row for method in methods for row in decode(pair, prompts, method, risk=True, **settings)]
+    about = {
+        "pair": pair.describe(),
+        "new_tokens": new_tokens,
+        "seed": 3,
+        "fitted": asdict(fitted),
+        "methods": [method.name for method in methods],
+        "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
+    }
+    return Decoded(name, about, rows, {})

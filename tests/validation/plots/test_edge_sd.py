@@ -11,9 +11,7 @@ import pytest
 from hlmtheory.batching import plan
 from hlmtheory.serving import Task
 from validation.claims.scenarios import cell
-from validation.claims.scenarios.cell import Load, Radio, draw_users, serve, spectral_efficiency, uploads
-from validation.plots import EXHIBITS
-from validation.plots.common.style import house_style
+from validation.claims.scenarios.cell import Load, Radio, draw_users, serve, uploads
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_bandwidth
 from validation.plots.edge_sd.numbers import simulate_sweep as sweep
 
@@ -33,30 +31,6 @@ def numbers_of(number: str) -> dict[str, Any]:
 def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the mean latencies by scheme."""
     return {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one["scheme"] != "printed"}
-
-
-# ---------------------------------------------------------------------------------------------------- the cell
-
-
-def test_users_are_drawn_within_their_bounds_and_the_cell():
-    users = draw_users(1, 2, Load(users=100))
-    assert users.inputs.min() >= 1
-    assert users.inputs.max() <= 512
-    assert users.outputs.min() >= 1
-    assert users.outputs.max() <= 2048
-    assert users.distance.min() >= 0
-    assert users.distance.max() <= 1
-    assert np.mean([draw_users(1, run, Load()).fading.mean() for run in range(30)]) == pytest.approx(1, abs=0.06)
-    assert np.mean([(draw_users(1, run, Load()).distance ** 2).mean() for run in range(30)]) == pytest.approx(
-        0.5, abs=0.02
-    )
-
-
-def test_spectral_efficiency_is_that_of_table_ii():
-    users = replace(draw_users(1, 0, Load(users=2)), distance=np.asarray([1.0, 0.0]), fading=np.asarray([1.0, 1.0]))
-    at_the_edge = 0.2 * 1e-3 / 400**2 / 10**-13.6
-    at_1_metre = 0.2 * 1e-3 / 10**-13.6
-    np.testing.assert_allclose(spectral_efficiency(users, Radio()), np.log2(1 + np.asarray([at_the_edge, at_1_metre])))
 
 
 def test_each_scheme_is_the_library_s_method():
@@ -84,9 +58,6 @@ def test_ours_are_no_slower_than_algorithm_1_and_overlap_gains():
         assert served["proposed"].gap >= 0
 
 
-# -------------------------------------------------------------------------------------------------- the figures
-
-
 def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():
     seven, eight = by_scheme(numbers_of("7c")), by_scheme(numbers_of("8c"))
     assert seven["proposed"].tolist() == eight["proposed"].tolist()
@@ -94,25 +65,6 @@ def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():
     served = [serve(1, run, load, cell.SCHEMES, "together") for run in range(3)]
     totals = [uploads(1, run, load, Radio())[0] + one["max"].seconds for run, one in enumerate(served)]
     assert eight["max"][0] == pytest.approx(np.mean(totals), rel=1e-4)
-
-
-def test_hollow_marks_show_where_the_published_plan_breaks_the_memory():
-    numbers = numbers_of("8a")
-    for limit, names in ((16.0, ["Algorithm 1, (24b)"]), (0.0, ["Algorithm 1, (24b), breaks the memory"])):
-        numbers["statistics"]["memory_limit_gb"] = limit
-        with house_style():
-            left, right = EXHIBITS["edge-sd", "8a"].paint(numbers).axes
-        written = [text.get_text().replace("\n", " ") for text in left.texts]
-        assert [name for name in written if "(24b)" in name] == names
-        assert "printed" in written
-        faces = {
-            line.get_markerfacecolor()
-            for line in left.get_lines()
-            if len(line.get_xdata()) and line.get_marker() == "o"
-        }
-        assert ("white" in faces) is (limit == 0.0)
-        assert left.get_ylim() == right.get_ylim()
-        assert len(right.texts) == len(IN_FIG_8) - 2  # the baselines, and Algorithm 1
 
 
 def test_fig_9_best_shares_are_never_slower_and_more_bandwidth_helps():

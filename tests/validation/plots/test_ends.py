@@ -7,11 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
-from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-from validation.plots.common.ends import apart, label_ends, readable
+from validation.plots.common.ends import label_ends
 from validation.plots.common.style import DARK_PAGE, canvas, house_style, save
 
 
@@ -33,32 +31,6 @@ def test_names_of_curves_that_end_together_are_above_each_other_and_beside_the_p
     assert all(one.y1 <= other.y0 + 1 for one, other in pairwise(middles))
     assert min(box.x0 for box in found.values()) >= axes.get_window_extent().x1
     assert max(box.x1 for box in found.values()) <= figure.bbox.x1
-
-
-def test_curves_with_intervals_are_named_and_gaps_at_their_end_are_skipped():
-    _, (axes,) = canvas((3.4, 2.5))
-    axes.errorbar([0, 1, 2], [1.0, 3.0, np.nan], yerr=0.1, label="measured")
-    axes.plot([0, 2], [0.0, 4.0], label="line")
-    axes.set_ylim(0, 4)
-    label_ends(axes)
-    found = boxes(axes)
-    panel = axes.get_window_extent()
-    place = (sum(found["measured"].intervaly) / 2 - panel.y0) / panel.height
-    assert place == pytest.approx(0.75, abs=0.02)
-
-
-def test_boxes_move_least():
-    assert apart([], []) == []
-    assert apart([5.0, 50.0], [10.0, 10.0]) == [5.0, 50.0]
-    middles = apart([10.0, 10.0, 10.0, 18.0], [8.0] * 4)
-    assert np.diff(middles).tolist() == [8.0, 8.0, 8.0]
-    assert np.mean(middles) == pytest.approx(12.0)
-
-
-def test_a_light_curve_has_a_darker_name():
-    assert readable("black") == (0.0, 0.0, 0.0)
-    assert max(readable("0.8")) == pytest.approx(0.45)
-    assert readable("#16325c") == to_rgb("#16325c")
 
 
 def test_an_svg_has_no_background_and_turns_dark_with_its_page(tmp_path: Path):

@@ -17,12 +17,10 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 import hlmtheory
-from tests.validation.plots.conftest import Maker
+from tests.validation.plots.conftest import Maker, decoded_study
 from validation.collection.prompts import Prompt
-from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods.registry import Fitted
 from validation.decoding.scoring import score_key
-from validation.decoding.studies import STUDIES, Decoded
+from validation.decoding.studies import Decoded
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, FIGURES, Decoding, Exhibit, Figure, Simulation, Tag, draw, find_exhibits
@@ -30,7 +28,7 @@ from validation.plots.common import record
 from validation.plots.common.style import house_style
 from validation.plots.common.values import as_csv
 from validation.plots.edge_sd import numbers as edge_sd
-from validation.plots.flexspec import counted_lines
+from validation.plots.flexspec import counted as counted_lines
 from validation.plots.ours import codec_bits, fading_mean
 from validation.trace.reader import Trace
 
@@ -65,22 +63,9 @@ def studies(pair: Pair) -> dict[str, Decoded]:
 
 
 def study(name: str, pair: Pair) -> Decoded:
-    fitted = Fitted(0.5, 0.05, 0.4, 0.1, 0.95, 0.94, 20)
-    methods = [
-        one for one in STUDIES[name].methods(fitted) if name == "hlm" or one.name[-2:] in ("ly", " 0", ".6", "0)")
-    ]
-    settings: dict[str, Any] = {"new_tokens": 6, "batch": 2, "seed": 3, "times": PAPER_TIMES, "risk": True}
-    rows = [row for method in methods for row in decode(pair, PROMPTS, method, **settings)]
-    about = {
-        "pair": pair.describe(),
-        "new_tokens": 6,
-        "seed": 3,
-        "fitted": asdict(fitted),
-        "methods": [method.name for method in methods],
-        "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in PROMPTS],
-    }
-    scores = {score_key(row): {"similarity_large": 0.1 * len(row.tokens), "nats_total": 2.0} for row in rows}
-    return Decoded(name, about, rows, scores)
+    found = decoded_study(name, pair, PROMPTS, lambda method: method[-2:] in ("ly", " 0", ".6", "0)"))
+    scores = {score_key(row): {"similarity_large": 0.1 * len(row.tokens), "nats_total": 2.0} for row in found.records}
+    return replace(found, scores=scores)
 
 
 def drawn(
@@ -202,9 +187,6 @@ def test_the_limiting_cases_have_numbers(stem: str, limits: list[Trace]) -> None
         if one.paint:
             with house_style():
                 one.paint(numbers)
-
-
-MESSAGE = "{a[0][-1]:.2f}, {a[b]}, {c}."
 
 
 def test_a_sentence_says_what_is_undefined() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,14 @@ import pytest
 from tests.validation.tiny_texts import nodes, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
+from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.studies import flexspec_links
-from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots.flexspec import counted as c
-from validation.plots.flexspec import counted_lines as k
-from validation.plots.flexspec.printed import LATENCIES
 
 rows = importlib.import_module("figures.studies.flexspec_tables.decode_rows")
 
-STUDY = c.counted()
 NEW_TOKENS, DEPTH = 14, 8
 
 
@@ -57,30 +52,10 @@ def test_the_replayed_counts_at_temperature_0_are_those_of_the_loop(seed: int) -
         same(c.replayed(fates, [c.fixed(length)] * 3, vocabulary=3, lossless=False, method=c.NO_AVERAGE), decoded)
     link = flexspec_links()[2]
     costs = {"propagation_s": 2.0 * link.way.propagation_s, "edge_slope_s": 0.4, "header_bits": 0.0}
-    for policy, make, method in (
-        ("exact", c.by_optimum, "consistent"),
-        ("linear", c.by_surrogate, "ema_printed"),
-    ):
+    for policy, make, method in (("exact", c.by_optimum, "consistent"), ("linear", c.by_surrogate, "ema_printed")):
         decoded = columns(decode(pair, prompts, FlexSpec(policy, costs=costs), link=link, **settings))
         rule = make(*c.cost("WiFi", 0.4, 2.0), 8)
         same(c.replayed(fates, [rule] * 3, vocabulary=3, lossless=False, method=method), decoded)
-
-
-def test_lossless_messages_are_those_of_dssd() -> None:
-    """At temperature 1 a round's bytes depend on drafts and rejection alone, so one text of one round tells them."""
-    for accepted in range(4):
-        flags = "1" * accepted + "0" * (3 - accepted)
-        found = c.replayed([c.fate_of(flags, 3)], [c.fixed(3)], vocabulary=3, lossless=True, method=c.NO_AVERAGE)
-        if accepted == 3:
-            assert (found.rounds[0], found.bytes[0], found.down_bytes[0]) == (1, 15, 1)
-    records = decode(tables(1), prompts_of(40), Dssd(3), temperature=1.0, new_tokens=4, times=(0.0, 0.0))
-    first = [record.rounds[0] for record in records]
-    for one in first:
-        flags = "1" * one.accepted + "0" + "1" * 3
-        fate = c.fate_of(flags[:4], 4)
-        found = c.replayed([fate], [c.fixed(3)], vocabulary=3, lossless=True, method=c.NO_AVERAGE)
-        if one.drafted == 3 and found.rounds[0] == 1:
-            assert (found.bytes[0], found.down_bytes[0]) == (one.bytes, one.down_bytes)
 
 
 def test_seconds_by_hand() -> None:
@@ -88,30 +63,3 @@ def test_seconds_by_hand() -> None:
     expected = 4 * (1.220 - 0.1046) + 12 * 0.0085 + 4 * 0.1046 + 8 * 125 / 10e6
     assert one.seconds("WiFi")[0] == pytest.approx(expected)
     assert one.seconds("WiFi", draft_s=0.0, cloud_s=1.0, delay_s=0.0)[0] == pytest.approx(4.0 + 1e-4)
-
-
-def test_flags_of_a_text_that_ended() -> None:
-    assert c.fate_of("0110.", 9) == c.Fate([0, 2, 1, 0], True, 9)
-    assert c.replay(c.Fate([2, 1], True, 9), c.fixed(4), c.NO_AVERAGE) == [(2, 2)]
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
-        c.counted(tmp_path / "rows.json")
-
-
-# ------------------------------------------------------------------------------------------------ what was stored
-
-
-def test_lossless_methods_give_the_same_number_of_tokens_at_temperature_0() -> None:
-    lines = k.Case(STUDY, 0.0).lines["4G"]
-    cloud = lines[k.CLOUD].tokens
-    for name, texts in lines.items():
-        assert np.mean(texts.tokens == cloud) >= 0.97, name
-
-
-def test_cloud_only_takes_as_long_as_printed() -> None:
-    case = k.Case(STUDY, 0.0)
-    for place, (network, lines) in enumerate(case.lines.items()):
-        ms = k.milliseconds(lines[k.CLOUD], k.over(network))
-        assert ms == pytest.approx(LATENCIES["III"][0][0, place, 0], rel=1e-4)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.validation.plots.conftest import decoded_study
 from validation.collection.prompts import Prompt
-from validation.decoding.links import FadingLink
-from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods.registry import Fitted
-from validation.decoding.metrics import compare, summarize
+from validation.decoding.loop import PAPER_TIMES
+from validation.decoding.metrics import summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import fading_links, retime
 from validation.decoding.scoring import score_key
-from validation.decoding.studies import STUDIES, Decoded
+from validation.decoding.studies import Decoded
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, Decoding
-from validation.plots.common.decoded import numbers, printed, tables
+from validation.plots.common.decoded import tables
 from validation.plots.common.decoded import timed_texts as times
 from validation.plots.common.printed import CU, value
 
@@ -29,7 +28,6 @@ PROMPTS = [
     Prompt("c", "it was the best", "others"),
     Prompt("d", "three apples", "others"),
 ]
-FITTED = Fitted(0.5, 0.05, 0.4, 0.1, 0.95, 0.94, 20)
 KINDS = {"median": "tokens_per_s_text_median", "total": "tokens_per_s"}
 SETTINGS: dict[str, Any] = {"resamples": times.RESAMPLES, "seed": 1}
 LIMITS, SIZES = (0, 0.6, 0.8, 0.9, 1), (1, 30, 4096)
@@ -39,24 +37,9 @@ LIMITS, SIZES = (0, 0.6, 0.8, 0.9, 1), (1, 30, 4096)
 def bare(pair: Pair) -> dict[str, Decoded]:
     """Both studies, without scores."""
 
-    def run(name: str) -> Decoded:
-        made = STUDIES[name].methods(FITTED)
-        kept = {"large only", *(f"U-HLM, u_th = {limit:g}" for limit in LIMITS)}
-        kept |= {f"CU-HLM offline (k = {k})" for k in SIZES}
-        chosen = [one for one in made if name == "hlm" or one.name in kept]
-        settings: dict[str, Any] = {"new_tokens": 8, "batch": 4, "seed": 3, "times": PAPER_TIMES, "risk": True}
-        rows = [row for method in chosen for row in decode(pair, PROMPTS, method, **settings)]
-        about = {
-            "pair": pair.describe(),
-            "new_tokens": 8,
-            "seed": 3,
-            "fitted": asdict(FITTED),
-            "methods": [method.name for method in chosen],
-            "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in PROMPTS],
-        }
-        return Decoded(name, about, rows, {})
-
-    return {name: run(name) for name in ("hlm", "design")}
+    kept = {"large only", *(f"U-HLM, u_th = {limit:g}" for limit in LIMITS)}
+    kept |= {f"CU-HLM offline (k = {k})" for k in SIZES}
+    return {name: decoded_study(name, pair, PROMPTS, kept.__contains__, 8) for name in ("hlm", "design")}
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +83,6 @@ def measure(number: str, *studies: Decoded, paper: str = CU, seed: int = 1) -> d
     return one.measure(studies, seed)
 
 
-# ----------------------------------------------------------------------------------------------------- times
-
-
 @pytest.mark.parametrize("k_factor_db", [None, 10.0])
 def test_many_links_at_once_are_each_link_alone(studies: dict[str, Decoded], k_factor_db: float | None) -> None:
     decoded, snr_db = studies["hlm"], (-20.0, 10.0)
@@ -118,72 +98,6 @@ def test_many_links_at_once_are_each_link_alone(studies: dict[str, Decoded], k_f
                 np.testing.assert_allclose(found[word].drawn[:, place], there.draws[metric], rtol=1e-9)
                 (mine, wanted) = found[word].estimates()[place], there[metric]
                 assert (mine.low, mine.high) == (pytest.approx(wanted.low), pytest.approx(wanted.high))
-
-
-def test_other_times_another_width_and_no_fading(studies: dict[str, Decoded]) -> None:
-    decoded = only(studies["hlm"], "HLM", "U-HLM risk-prone", "small only")
-    texts = times.read_study(decoded)
-    link = FadingLink("still", 1e6, 0.5)
-    for name, one in texts.items():
-        settings: dict[str, Any] = {"times": (0.064, 0.2), "bandwidth_hz": 1e6}
-        found = times.speeds(one, times.still(texts), [10 * np.log10(0.5)], seed=1, **settings)
-        there = summarize(retime(rows_of(decoded, name), link, decoded.methods, times=(0.064, 0.2)), **SETTINGS)
-        assert found["total"].value[0] == pytest.approx(there["tokens_per_s"].value)
-
-
-def test_gains_are_paired(studies: dict[str, Decoded]) -> None:
-    decoded = studies["hlm"]
-    found = measure("10a", decoded)["statistics"]
-    (link,) = fading_links([-20.0])
-    one, whole = (
-        summarize(retime(rows_of(decoded, name), link, decoded.methods, times=PAPER_TIMES), **SETTINGS)
-        for name in ("CU-HLM online", "HLM")
-    )
-    for word, metric in KINDS.items():
-        wanted = compare(one, whole, metric)
-        for end in ("value", "low", "high"):
-            assert found["gains"]["CU-HLM online"][word][end] == pytest.approx(getattr(wanted, end), rel=1e-6)
-    assert found["gains_at_snr_db"] == -20
-    assert found["gains"]["HLM"]["total"] == {"value": 1.0, "low": 1.0, "high": 1.0}
-
-
-# ---------------------------------------------------------------------------------------------------- accuracy
-
-
-def test_the_share_of_right_answers_has_its_own_column_and_its_own_words(studies: dict[str, Decoded]) -> None:
-    scores = {
-        key: {**one, "right": float(number % 2)} for number, (key, one) in enumerate(studies["hlm"].scores.items())
-    }
-    decoded = replace(studies["hlm"], scores=scores)
-    found = measure("I", decoded)
-    (table,) = found["tables"]
-    assert table["title"] == "Mean share of right answers"
-    assert table["heads"][-4:] == [f"{source}, printed" for source in printed.SETS]
-    cells = {row[0]: dict(zip(table["heads"], row, strict=True)) for row in table["rows"]}
-    assert cells["HLM"]["Alpaca, printed"] == "0.7825 / 0.7823"
-    assert found["statistics"]["absent"] == []
-    assert "right" not in measure("I", studies["hlm"])["statistics"]["shares"]
-    both = measure("1", decoded)
-    assert [one["y"]["label"] for one in both["axes"]] == ["share of right answers", *["mean cosine similarity"] * 2]
-    assert EXHIBITS[CU, "1"].paint(both) is not None
-    lines = measure(
-        "9a-texts", replace(studies["design"], scores={k: {"right": 1.0} for k in studies["design"].scores})
-    )
-    assert [one["name"] for one in lines["series"]][-1] == "share of right answers"
-    assert lines["axes"][1]["y"]["label"] == "share of right answers"
-
-
-def test_shares_are_of_the_same_texts(studies: dict[str, Decoded]) -> None:
-    decoded = studies["hlm"]
-    found = measure("I", decoded)["statistics"]["shares"]["similarity_large"]["CU-HLM online"]["HLM"]
-    one, whole = (
-        np.mean(decoded.score(rows_of(decoded, name), "similarity_large")) for name in ("CU-HLM online", "HLM")
-    )
-    assert found["value"] == pytest.approx(one / whole)
-    assert numbers.share_of(decoded, rows_of(decoded, "HLM"), [], "similarity_large", 1) is None
-
-
-# --------------------------------------------------------------------------------------------- thresholds, sizes
 
 
 def test_rates_over_the_threshold_are_the_metrics(studies: dict[str, Decoded]) -> None:
@@ -206,19 +120,6 @@ def test_rates_over_the_threshold_are_the_metrics(studies: dict[str, Decoded]) -
     assert found["skipped_if_accepted"]["mean"][-1] == 1
 
 
-def test_u_hlms_true_skip_rate_has_no_value_unless_all_texts_are_judged(studies: dict[str, Decoded]) -> None:
-    name = "U-HLM, u_th = 0.6"
-    rows = rows_of(studies["design"], name)
-    assert numbers.skipped_of_accepted(rows, 1).value is not None
-    for unjudged in (rows[:1], rows):
-        some = [replace(row, risk_computed=False) if row in unjudged else row for row in rows]
-        assert numbers.skipped_of_accepted(some, 1) == numbers.IntervalEstimate(None)
-        assert summarize(some, **SETTINGS)["true_skip_rate"].value is None
-    blind = replace(studies["design"], records=[replace(row, risk_computed=False) for row in studies["design"].records])
-    found = measure("9a-texts", blind)
-    assert next(one for one in found["series"] if one["kind"] == "skipped_if_accepted")["mean"] == [None] * len(LIMITS)
-
-
 def test_payload_is_the_formula_and_the_bytes(studies: dict[str, Decoded]) -> None:
     decoded = studies["design"]
     found = {one["kind"]: one for one in measure("9b-texts", decoded)["series"]}
@@ -227,9 +128,6 @@ def test_payload_is_the_formula_and_the_bytes(studies: dict[str, Decoded]) -> No
     rows = rows_of(decoded, "CU-HLM offline (k = 30)")
     each = [one.bytes for row in rows for one in row.rounds if one.bytes]
     assert found["encoded"]["mean"][1] == pytest.approx(8 * np.mean(each))
-
-
-# ------------------------------------------------------------------------------------------------------ Table II
 
 
 def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:

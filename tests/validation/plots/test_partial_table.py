@@ -36,11 +36,3 @@ def test_the_widths_are_those_of_all_sets(make_trace: Maker) -> None:
     assert found["lists"]["5"]["acceptance width"] == pytest.approx(expected, rel=1e-4)
     assert found["outside"] <= 1e-15
     assert acceptance_rate(p, q).min() < 1
-
-
-def test_with_all_tokens_listed_nothing_is_open(make_trace: Maker) -> None:
-    numbers = measure_table(make_trace(6, 9, texts=1), seed=1)
-    found = numbers["statistics"]["lists"]["9"]
-    assert found["acceptance width"] == pytest.approx(0.0, abs=1e-12)
-    assert (found["decided"], found["known"], found["largest deviation"]) == (1.0, 1.0, 0.0)
-    assert [row[0] for row in numbers["tables"][0]["rows"]] == ["5", "9"]

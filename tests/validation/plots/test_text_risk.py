@@ -10,16 +10,8 @@ import pytest
 from hlmtheory.skipping import calibrate_threshold
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from validation.decoding.trace_drafts import DRAWS, POINTS
-from validation.plots.ours.calibration_splits import (
-    SPLITS,
-    fewest_prompts,
-    mean_of_tests,
-    over_splits,
-    random_splits,
-    share_of_tests,
-)
 from validation.plots.ours.text_losses import losses_of, perturbed_samples
-from validation.plots.ours.text_risk import PROMISED
+from validation.plots.ours.text_risk import SPLITS, mean_of_tests, over_splits, random_splits, share_of_tests
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 LENGTHS = (12, 7)
@@ -52,9 +44,6 @@ def of_samples(samples: np.ndarray, size: int) -> np.ndarray:
     return np.mean(samples[:, None, :] != np.arange(size)[:, None], axis=-1)
 
 
-# ------------------------------------------------------------------------------------------------ the losses
-
-
 def test_the_losses_rise_and_end_where_everything_is_skipped(trace: Trace):
     found = losses_of(trace, 1)
     assert (np.diff(found.overlap(12), axis=-1) >= 0).all()
@@ -75,16 +64,6 @@ def test_the_samples_have_the_expected_uncertainty():
     spread = np.sqrt(samples.size * expected * (1 - expected))
     assert (np.abs(count - samples.size * expected) <= 5 * spread + 1e-9).all()
     assert (np.abs(count - samples.size * expected) <= 2 * spread + 1e-9).mean() > 0.85
-
-
-@pytest.mark.parametrize("size", [1, 2, 64, 65])
-def test_samples_are_in_the_vocabulary(size: int):
-    samples = perturbed_samples(np.zeros((50, size)), np.random.default_rng(1))
-    assert samples.min() >= 0
-    assert np.unique(samples).tolist() == list(range(size))
-
-
-# ------------------------------------------------------------------------------------------------ the splits
 
 
 @pytest.mark.parametrize(("risk", "bound"), [(0.05, 1.0), (0.2, 1.0), (0.3, 5.0), (0.9, 1.0)])
@@ -125,15 +104,3 @@ def test_the_jackknife_leaves_out_one_prompt_at_a_time(trace: Trace):
     spread = np.sqrt(39 / 40 * np.sum((np.array(without) - np.mean(without)) ** 2))
     assert outcome is not None
     assert outcome.mean.high - outcome.mean.value == pytest.approx(2.0226909 * spread, rel=1e-6)  # t with 39 degrees
-
-
-@pytest.mark.parametrize("risk", PROMISED)
-@pytest.mark.parametrize("bound", [1.0, 7.0, 160.0])
-def test_the_fewest_prompts_are_enough_and_one_less_is_not(bound: float, risk: float):
-    count = fewest_prompts(bound, risk)
-    assert bound / (count + 1) <= risk < bound / count
-
-
-def test_texts_that_the_target_model_did_not_write_are_found(trace: Trace, tmp_path: Path):
-    assert losses_of(trace, 1).of_the_target_model
-    assert not losses_of(make(tmp_path, own=False), 1).of_the_target_model

@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory import uncertainty, verification
+from hlmtheory import verification
 from hlmtheory.truncation._search.pairs import SortedPair
-from validation.decoding.trace_drafts import tokens_of
 from validation.plots import FIGURES
-from validation.plots.common.truncation.sample import (
-    SHOWN,
-    SKIP_BELOW,
-    THETA,
-    Sample,
-    sample_of,
-)
+from validation.plots.common.truncation.sample import SHOWN, SKIP_BELOW, THETA, Sample, sample_of
 from validation.trace.reader import Trace, probabilities
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -39,9 +32,6 @@ def rows(trace: Trace) -> Rows:
 def measured(key: tuple[str, str], trace: Trace) -> dict[str, Any]:
     """The numbers of one figure."""
     return FIGURES[key].measure(trace, 1)
-
-
-# ---------------------------------------------------------------------------------------------------- one row
 
 
 def coarse(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -71,9 +61,6 @@ def test_leaps_find_what_the_scan_finds(seed: int):
         )
 
 
-# ------------------------------------------------------------------------------------------------- the sample
-
-
 def test_the_grid_holds_the_theory(sample: Sample, rows: Rows):
     q, p = (one[:, None] for one in rows)
     flat = hlmtheory.truncation.truncate(q, sample.grid)
@@ -88,18 +75,6 @@ def test_the_grid_holds_the_theory(sample: Sample, rows: Rows):
     )
 
 
-def test_drafts_are_drawn_and_estimated_as_in_the_paper(sample: Sample, rows: Rows, trace: Trace):
-    drafts, (q, p) = sample.drafts, rows
-    one = np.arange(len(q)), drafts.token
-    np.testing.assert_array_equal(drafts.drafted, q[one])
-    np.testing.assert_allclose(drafts.rejection, np.maximum(1 - p[one] / q[one], 0), atol=1e-12)
-    tokens = tokens_of(trace, 1)
-    fit = uncertainty.fit_linear(tokens.uncertainty, tokens.rejection, binned=True)
-    assert drafts.line == (fit.slope, fit.intercept)
-    np.testing.assert_allclose(drafts.estimate, np.clip(fit.slope * drafts.uncertainty + fit.intercept, 0, 1))
-    assert set(np.round(20 * drafts.uncertainty)) <= set(range(21))
-
-
 @pytest.mark.parametrize("theta", [0.05, THETA, 0.5])
 def test_offline_sizes_are_those_of_the_theory(theta: float, sample: Sample, rows: Rows):
     q, p = rows
@@ -108,9 +83,6 @@ def test_offline_sizes_are_those_of_the_theory(theta: float, sample: Sample, row
     sent = sample.drafts.uncertainty > SKIP_BELOW
     assert 0 < sent.sum() < len(q)
     assert sample.offline(theta, sent=True) == int(hlmtheory.truncation.offline_size(p[sent], q[sent], theta))
-
-
-# ------------------------------------------------------------------------------------------------ the figures
 
 
 def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, trace: Trace):

@@ -12,27 +12,20 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-import pytest
-
-from validation.trace import remote
-
 KEY = "known"
 PAGE = 3  # keys in one page of a list
 
 Fault = Callable[[str, str], str | None]
-"""From method and key to None, ``"503"``, ``"cut"``, ``"lost"`` (written, but not answered) or ``"gone"`` (neither)."""
+"""From method and key to None, ``"503"``, ``"cut"`` or ``"lost"`` (written, but not answered)."""
 
 
 class Bucket(ThreadingHTTPServer):
-    """Objects by key, how often each was written, every request, and who signed requests for which keys."""
-
     daemon_threads = True
 
     def __init__(self, handler: type[Handler]) -> None:
         super().__init__(("127.0.0.1", 0), handler)
         self.objects: dict[str, bytes] = {}
         self.asked: list[tuple[str, str]] = []
-        self.readers: dict[str, set[str]] = {}
         self.fault: Fault = lambda method, key: None
         self.lock = threading.Lock()
 
@@ -45,8 +38,6 @@ class Bucket(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """S3's interface. A key is known if it is ``KEY``, or that with a number: ``known-1``."""
-
     server: Bucket
     protocol_version = "HTTP/1.1"
 
@@ -64,8 +55,6 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(
                     503, b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
                 )
-            if fault == "gone":
-                return self.leave()
             if refusal := self.denied():
                 return self.answer(*refusal)
             if self.command == "GET" and "list-type" in parts.query:
@@ -94,16 +83,12 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
 
     def denied(self) -> tuple[int, bytes] | None:
-        """Return the refusal of an unknown key; None for a known one, and for a request without one."""
         signed = re.search(r"Credential=([^/]*)/", self.headers.get("authorization") or "")
-        if signed is not None:
-            self.server.readers.setdefault(signed[1], set()).add(self.path.partition("?")[0])
         if signed is None or signed[1].partition("-")[0] == KEY:
             return None
         return 403, b"<Error><Code>InvalidAccessKeyId</Code></Error>"
 
     def is_replaced(self, there: bytes | None) -> bool:
-        """Return whether the condition of a write is not met."""
         wanted = self.headers.get("if-match")
         created = self.headers.get("if-none-match") == "*" and there is not None
         return created or (wanted is not None and (there is None or wanted != tag(there)))
@@ -145,18 +130,15 @@ def tag(content: bytes) -> str:
 
 
 def at(server: Bucket) -> dict[str, bytes]:
-    """Return the objects of the trace at mine/trace, by name."""
     return {key.removeprefix("mine/trace/"): value for key, value in server.objects.items()}
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder, by name."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @contextmanager
 def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
-    """Run a bucket until the block ends."""
     server = Bucket(handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
@@ -169,17 +151,5 @@ def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
 
 
 def access(address: str, key: str = KEY) -> dict[str, str]:
-    """Return the environment that gives a process the address of a bucket and a key."""
     given = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
     return {f"AWS_{name}": value for name, value in given.items()}
-
-
-@contextmanager
-def known_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """Run a bucket whose address and key are in the environment of this process."""
-    with bucket() as server:
-        for name, value in access(server.address).items():
-            monkeypatch.setenv(name, value)
-        remote._store.cache_clear()
-        yield server
-    remote._store.cache_clear()

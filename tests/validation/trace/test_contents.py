@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.stored_traces import VOCABULARY, random_fields
+from tests.validation.stored_traces import VOCABULARY, forged, random_fields
 from validation.errors import UserError
 from validation.trace.journal import JOURNAL, line_of
 from validation.trace.reader import TraceWriter, open_trace
@@ -17,7 +17,6 @@ LENGTH = 600
 
 
 def written(path: Path, **changes: int) -> Path:
-    """Write a trace with one entry of some fields changed."""
     rows = random_fields(LENGTH)
     rows["prompt_index"] %= 2
     for name, value in changes.items():
@@ -38,16 +37,7 @@ def test_an_entry_out_of_its_range_is_named(field: str, value: int, tmp_path: Pa
         trace.arrays[field][np.array([LENGTH // 2])]
 
 
-def forged(path: Path, **changes: object) -> None:
-    """Change values in the journal's last line, with the right checksum."""
-    *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
-    record = json.loads(last)
-    del record["crc"]
-    (path / JOURNAL).write_bytes(b"".join([*lines, line_of(record | changes)]))
-
-
 def unfinished(path: Path) -> Path:
-    """Write a trace that is committed and not finished."""
     with TraceWriter(path, VOCABULARY, settings={}, finish=False) as writer:
         writer.append(**random_fields(LENGTH))
         writer.commit()

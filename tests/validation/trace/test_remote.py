@@ -26,7 +26,6 @@ CLAIMS = ("verification.tokens", "truncation.certificate")
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket, with clients that know it and have few retries."""
     with bucket() as server:
         known_to(monkeypatch, server.address, KEY)
         yield server
@@ -38,9 +37,6 @@ def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(remote, "RETRIES", 2)
     remote._store.cache_clear()
-
-
-# -------------------------------------------------------------------------------------------- the same trace
 
 
 def test_a_store_holds_the_bytes_of_a_folder(served: Bucket, tmp_path: Path) -> None:
@@ -95,9 +91,6 @@ def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
     assert next(lost, None) is None
 
 
-# ------------------------------------------------------------------------------------------------ what fails
-
-
 def test_a_connection_that_breaks_is_repeated_with_a_bound(served: Bucket) -> None:
     stored(PLACE)  # type: ignore[arg-type]
     chunk = "arrays/target_logits/c.0.0"
@@ -149,9 +142,6 @@ def test_wrong_credentials_are_named_and_not_tried_again(
         stored("s3://bucket/other")  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------------- a part is no whole
-
-
 def test_no_part_of_a_trace_is_taken_for_the_whole(served: Bucket) -> None:
     stored(PLACE)  # type: ignore[arg-type]
     whole = dict(served.objects)
@@ -183,9 +173,6 @@ def test_a_journal_cut_after_any_line_is_refused(served: Bucket) -> None:
         served.objects[key] = b"".join(lines[:count])
         with pytest.raises(UserError, match=r"not finished|only begun|There is no trace|is missing"):
             open_trace(PLACE)
-
-
-# ---------------------------------------------------------------------------------------------------- addresses
 
 
 @pytest.mark.parametrize(

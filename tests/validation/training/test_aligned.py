@@ -16,11 +16,7 @@ from validation.models.aligned import anchor_weights, build_aligned, frozen_name
 from validation.models.pair import load_pair
 from validation.training import __main__ as command
 from validation.training import texts
-from validation.training.aligned import (
-    Alignment,
-    add_projection,
-    alignment_loss,
-)
+from validation.training.aligned import Alignment, add_projection, alignment_loss
 from validation.training.loop import fit
 
 __all__ = ["data"]  # a fixture

@@ -22,7 +22,6 @@ RECIPE = Recipe(hidden=16, feed_forward=32, layers=2, heads=2, context=24, matri
 
 @pytest.fixture(scope="module")
 def base() -> Any:
-    """A random model whose likeliest tokens depend on the text."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = build_model(RECIPE, 40).eval().requires_grad_(False)
@@ -88,8 +87,6 @@ def test_training_writes_weights_that_load_and_lowers_the_loss(
     from transformers import AutoTokenizer
 
     class Words:
-        """A tokenizer whose texts are numbers."""
-
         eos_token_id = 0
 
         def __call__(self, some: list[str], **_: bool) -> dict[str, list[list[int]]]:

@@ -18,7 +18,7 @@ from validation.errors import UserError
 from validation.models.aligned import fingerprint
 from validation.training import __main__ as command
 from validation.training import versions
-from validation.training.versions import DOMAINS, Update, code, code_blocks, load_version, prepare, train_version
+from validation.training.versions import DOMAINS, Update, code, code_blocks, load_version, train_version
 
 __all__ = ["data"]  # a fixture
 TOY = Update(domain="math", method="lora2", steps=3, rate=0.01)
@@ -57,14 +57,6 @@ def test_a_version_keeps_what_its_method_says(method, base_folder, data, tmp_pat
     assert any(not torch.equal(weights, halfway[name]) for name, weights in version.state_dict().items())
 
 
-def test_an_adapter_has_two_matrices_for_each_linear_layer_below_the_last_block(base_folder):
-    model = prepare(base_of(base_folder), replace(TOY, method="lora4"))
-    free = [weights for weights in model.parameters() if weights.requires_grad]
-    hidden, feed = LARGE.hidden, LARGE.feed_forward
-    assert sum(weights.numel() for weights in free) == 2 * 4 * (4 * 2 * hidden + 3 * (hidden + feed))
-    assert len(free) == 2 * 7 * 2
-
-
 @pytest.mark.parametrize(
     ("update", "said"),
     [
@@ -83,7 +75,7 @@ def test_too_little_text_and_a_folder_without_weights_are_refused(base_folder, d
         train_version(TOY, base_folder, data, tmp_path, width=1_000_000)
     (tmp_path / "adapter_config.json").write_text("{}")
     (tmp_path / "adapter_model.bin").write_bytes(b"pickle")
-    with pytest.raises(UserError, match="holds no version in safetensors"):
+    with pytest.raises(UserError, match="has no adapter_model"):
         load_version(tmp_path, base_folder)
 
 
@@ -113,37 +105,13 @@ def test_held_out_texts_are_not_trained_on(data):
         assert not set(taught) & set(held)
 
 
-def test_a_stopped_version_goes_on_and_ends_as_one_that_was_not(base_folder, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("validation.training.versions.CHECKPOINT_STEPS", 2)
-    whole = train_version(replace(TOY, steps=4), base_folder, data, tmp_path / "whole", width=24)
-    seen: list[int] = []
-    real = versions.text_loss
-
-    def stopped(*given: Any) -> Any:
-        seen.append(1)
-        if len(seen) == 4:
-            raise KeyboardInterrupt
-        return real(*given)
-
-    monkeypatch.setattr(versions, "text_loss", stopped)
-    settings: Any = {"width": 24, "work": tmp_path / "work"}
-    with pytest.raises(KeyboardInterrupt):
-        train_version(replace(TOY, steps=4), base_folder, data, tmp_path / "parts", **settings)
-    assert not (tmp_path / "parts").exists()
-    monkeypatch.setattr(versions, "text_loss", real)
-    parts = train_version(replace(TOY, steps=4), base_folder, data, tmp_path / "parts", **settings)
-    assert len(seen) == 4  # the first two steps were not made again
-    assert parts["losses"] == whole["losses"]
-    assert parts["fingerprint"] == whole["fingerprint"]
-    with pytest.raises(UserError, match="checkpoint of another recipe"):
-        train_version(replace(TOY, steps=4, rate=0.02), base_folder, data, tmp_path / "parts", **settings)
-
-
 def test_the_command_tunes_a_base_model_by_name(base_folder, data, tmp_path, monkeypatch):
     """Its name stands in the adapter; a tiny model is in the place of the real one."""
     real = versions.ModelSource.parse
     monkeypatch.setattr(
-        versions.ModelSource, "parse", lambda name: real(str(base_folder) if name == "smollm2" else name)
+        versions.ModelSource,
+        "parse",
+        lambda name, base="": real(str(base_folder) if name == "smollm2" else name, base),
     )
     words = ["--data", data, "--out", tmp_path, "--work", tmp_path, "--method", "lora4", "--domain", "math"]
     words += ["--base", "smollm2", "--steps"]

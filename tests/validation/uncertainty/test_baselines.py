@@ -14,18 +14,13 @@ from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 from validation.trace.reader import Trace, open_trace, probabilities
-from validation.uncertainty.baselines import (
-    DROPOUT,
-    baseline_measures,
-    dropout_uncertainty,
-)
+from validation.uncertainty.baselines import DROPOUT, baseline_measures, dropout_uncertainty
 
 TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best of times"]
 
 
 @pytest.fixture(scope="module")
 def sharp(save_model: Callable[..., Path]) -> Pair:
-    """Models that are wider than those of ``pair``, so that their likeliest token has a large share."""
     place = save_model(hidden=64)
     return load_pair(draft=place, target=place)
 
@@ -41,7 +36,6 @@ def rng(seed: int = 1) -> np.random.Generator:
 
 
 def refused(message: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Assert that the call raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         call(*arguments, **options)
     assert "\n" not in str(caught.value)
@@ -106,26 +100,6 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
     expected = [1 - probability(sharp.draft, *place) for place in zip(ids, at, likely, strict=True)]
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
-
-
-def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation.uncertainty import baselines
-
-    monkeypatch.setattr(baselines, "SCORED_VALUES", 1)  # less than one text; each is then read alone
-    seen, real = [], baselines._count
-    monkeypatch.setattr(baselines, "_count", lambda *a: seen.append(len(a[2])) or real(*a))
-    dropout_uncertainty(pair.draft, [[5, 9]] * 3, [[1]] * 3, [[9]] * 3, rates=[0.1], rng=rng())
-    assert seen == [1, 1, 1]
-
-
-def test_a_model_without_known_blocks_is_refused() -> None:
-    import torch
-
-    class Plain(torch.nn.Module):
-        device = torch.device("cpu")
-        config = type("Config", (), {"vocab_size": 4, "get_text_config": lambda self: self})()
-
-    refused("Plain has neither dropout", dropout_uncertainty, Plain(), [[0, 1]], [[1]], [[1]], rng=rng())
 
 
 # -------------------------------------------------------------------------------------------------- a trace

@@ -100,9 +100,6 @@ def uploads(seed: int, run: int, load: Load, radio: Radio) -> tuple[float, float
     return upload_times(bits, spectral_efficiency(users, radio), radio.bandwidth_hz)
 
 
-# ------------------------------------------------------------------------------------------------ serving
-
-
 SCHEMES = (
     "proposed",
     "sequential",
@@ -153,8 +150,6 @@ def serve(
 
 
 class _Cell:
-    """The tasks of one run, with the plan by Algorithm 1."""
-
     def __init__(self, users: Users, load: Load, memory_rule: str) -> None:
         lengths = list(zip(users.inputs.tolist(), users.outputs.tolist(), strict=True))
         self.service, self.rule = load.service, memory_rule

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from validation.decoding.methods import heads, multi_draft, planned, quantized, shared_seed, single_draft, split, trees
+from validation.decoding.methods import heads, multi_draft, planned, quantized, shared_seed, single_draft, trees
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import REGISTERED, Family, Fitted, MethodInfo, Setup
 
-MODULES = (single_draft, quantized, multi_draft, split, shared_seed, planned, trees, heads)
+MODULES = (single_draft, quantized, multi_draft, shared_seed, planned, trees, heads)
 METHODS: dict[str, MethodInfo] = {
     info.name: info
     for module in MODULES
@@ -30,19 +30,7 @@ def default_methods(
     max_draft_length: int = 4,
     delay_s: float = 0.0,
 ) -> list[Method]:
-    """Return every method of some families with its default parameters, of distinct names, in the order of ``METHODS``.
-
-    Parameters
-    ----------
-    fitted : Fitted
-        From :func:`validation.decoding.fitting.fit`.
-    study : str, optional
-        The study that will run them. Its own entries come last; entries for other studies only are left out.
-    max_draft_length : int
-        Number of drafts of a round, for methods with a fixed number.
-    delay_s : float
-        Link delay of a round, both ways, without the time of its bits; flexspec's choice of a length includes it.
-    """
+    """Return every method of some families with its defaults, those of the study last; ``delay_s`` is both ways."""
     setup = Setup(fitted, max_draft_length, delay_s)
     chosen = [info for info in METHODS.values() if info.family in families]
     common = [info for info in chosen if info.studies is None]

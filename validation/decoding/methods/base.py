@@ -1,9 +1,8 @@
 """The interface of a decoding method to the generation loop; the base class implements speculative decoding.
 
-The loop (:mod:`validation.decoding.loop`) calls the functions of :class:`Method` in the order in which they stand, each
-for all sequences together. A new method overrides the functions that differ. Nothing here draws a token or runs a
-model. A method without a draft model implements :meth:`Method.guess` in place of ``propose``, ``skip`` and
-``server_distributions``.
+The loop calls the functions of :class:`Method` in the order in which they stand, each for all sequences together.
+Nothing here draws a token or runs a model. A method without a draft model implements :meth:`Method.guess` in place of
+``propose``, ``skip`` and ``server_distributions``.
 """
 
 from __future__ import annotations
@@ -69,10 +68,7 @@ class Method:
     def server_distributions(
         self, step: Step, tokens: Array, skip: Array
     ) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
-        """Return n distributions that the server will know and n notes for messages; None: the proposed ones.
-
-        For methods whose message depends on the drafted tokens.
-        """
+        """Return n distributions that the server will know and n notes for messages; None: the proposed ones."""
         return None
 
     def message(self, drafts: list[Draft]) -> Message:

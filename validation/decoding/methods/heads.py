@@ -1,10 +1,8 @@
 """Methods that draft from the target model's last hidden states: Medusa-1 and EAGLE.
 
-The heads stand on the device, as flexspec says of its "synced" baselines. So the server's answer of a round carries the
-hidden states that the next drafts need, in 16 bits a number: for Medusa that of the position whose distribution the
-server's token was drawn from, for EAGLE those of all new positions. Before the first round the device needs those of
-the prompt: EAGLE all of them, Medusa the last; they are counted with the first answer. With ``on_server`` the heads
-stand on the server, and a round sends a request up and the new tokens down. The texts are the same.
+The heads stand on the device, as flexspec says of its "synced" baselines. So the server's answer carries the hidden
+states that the next drafts need, in 16 bits a number; those of the prompt are counted with the first answer. With
+``on_server`` the heads stand on the server, and the texts are the same.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.registry import BLUE, LIGHT_BLUE, Family, entry, register
 from validation.decoding.methods.trees import LevelTree, TreeMethod
 from validation.decoding.session import Session
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
 from validation.models.heads import EAGLE, MEDUSA, load_heads, read_settings, weights_mark
 
@@ -27,8 +25,6 @@ Array = NDArray[Any]
 
 
 class _FromFeatures(TreeMethod):
-    """What the methods share: the weights, the hidden states on the device, and their bytes."""
-
     kind = ""
     wants_features = True
 
@@ -48,7 +44,6 @@ class _FromFeatures(TreeMethod):
         self._prompt_bytes: dict[int, int] = {}
 
     def _sent(self, features: Any) -> Any:
-        """Return hidden states as the device gets them: in 16 bits."""
         return features.half().to(features.dtype)
 
     def _feature_bytes(self, count: int) -> int:
@@ -72,15 +67,7 @@ class _FromFeatures(TreeMethod):
 
 
 def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the tree of Medusa with this many nodes and the largest expected number of accepted drafts, parents first.
-
-    A node is the sequence of its ranks: (0, 2) is the third likeliest token of head 2 after the likeliest of head 1.
-    ``hits`` say how often the i-th likeliest token of head k is right; a node's chance is the product of its shares
-    (cai2024medusa Section 2.3.3), at most its parent's, so the likeliest nodes form a tree.
-
-    >>> best_ranks([[0.5, 0.25], [0.5, 0.25]], 4)
-    ((0,), (1,), (0, 0), (0, 1))
-    """
+    """Return the tree of Medusa with this many nodes and the most expected accepted drafts, parents first."""
     chosen: list[tuple[int, ...]] = []
     chances: dict[tuple[int, ...], float] = {(i,): share for i, share in enumerate(hits[0])}
     while len(chosen) < nodes and chances:
@@ -94,20 +81,7 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
 
 @register(entry("Medusa-1", Family.SPECULATIVE, LIGHT_BLUE, "s", "dashed", published="Medusa-1"))
 class Medusa(_FromFeatures):
-    """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on.
-
-    The drafts are a fixed tree of ranks, chosen by the heads' shares of hits on training texts. Their tokens are
-    certain drafts, so the exact walk keeps the target's law at any temperature. No head knows the tokens of its branch.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Of the weights, from ``python -m validation.training.heads medusa``.
-    nodes : int
-        Drafts of a round.
-    on_server, any_base : bool
-        Whether the heads stand on the server, and whether they may have been trained for another target model.
-    """
+    """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on."""
 
     kind = MEDUSA
 
@@ -119,7 +93,6 @@ class Medusa(_FromFeatures):
         self.name = f"Medusa-1 (nodes = {nodes}{', server' if on_server else ''})"
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
-        """Return the tree of ranks, filled with the heads' tokens."""
         import torch
 
         trees = [DraftTree([int(request.tokens[-1])]) for request in requests]
@@ -138,7 +111,6 @@ class Medusa(_FromFeatures):
         return trees
 
     def _fill(self, tree: DraftTree, best: Array, left: int) -> None:
-        """Add the drafts of a tree; ``best`` (K, width) are the heads' likeliest tokens."""
         ends = self.session.pair.end_tokens
         places: dict[tuple[int, ...], int] = {(): 0}
         for ranks in self.ranks:
@@ -152,12 +124,7 @@ class Medusa(_FromFeatures):
 
 @register(entry("EAGLE-2", Family.SPECULATIVE, BLUE, "s", "dashed", published="EAGLE-2"))
 class Eagle2(_FromFeatures, LevelTree):
-    """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence.
-
-    A node's value is the product of the draft's probabilities along its path. Each of ``depth`` levels expands its
-    ``top_k`` nodes of largest value to their ``top_k`` likeliest tokens; of all nodes the ``nodes`` of largest value
-    are sent. The tokens are certain drafts, as in the authors' code, so the exact walk keeps the target's law.
-    """
+    """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence."""
 
     kind = EAGLE
 
@@ -177,12 +144,10 @@ class Eagle2(_FromFeatures, LevelTree):
         self.name = f"EAGLE-2 (depth = {depth}, k = {top_k}, nodes = {nodes}{', server' if on_server else ''})"
 
     def begin(self, session: Session) -> None:
-        """Start without values."""
         super().begin(session)
         self.values: dict[int, list[float]] = {}
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        """Add the likeliest tokens after these nodes, and return the new nodes of largest value."""
         values = self.values.setdefault(request.sequence, [])
         if depth == 0:
             values[:] = [1.0]
@@ -206,12 +171,10 @@ class Eagle2(_FromFeatures, LevelTree):
         return found
 
     def own_model(self, slots: int, capacity: int) -> TreeModel:
-        """Return EAGLE's layer, which has a cache of its own."""
         pair = self.session.pair
         return TreeModel(self.part, self.session.vocabulary, pair.device, slots, capacity, pair.context)
 
     def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
-        """Let the layer read the tokens whose preceding hidden states are new."""
         fresh = []
         self.states: dict[tuple[int, int], Any] = {}  # by sequence and node: the predicted hidden state
         for request, first in zip(requests, model.cached.tolist(), strict=True):
@@ -244,7 +207,6 @@ class Eagle2(_FromFeatures, LevelTree):
     def note_states(
         self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]
     ) -> None:
-        """Store the layer's hidden states, which its next inputs are."""
         for slot, (request, some, where) in enumerate(zip(requests, nodes, places, strict=True)):
             for node, place in zip(some, where, strict=False):
                 self.states[request.sequence, node] = states[slot, place]

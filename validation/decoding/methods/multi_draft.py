@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs, surrogate_draft_length
+from hlmtheory.policy.answers import cut_answer, received_answer
+from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method, tokens_message
+from validation.decoding.methods.quantized import short_form
 from validation.decoding.methods.registry import (
     BLACK,
     BLUE,
@@ -25,13 +28,15 @@ from validation.decoding.methods.registry import (
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.session import Draft, Message, Outcome, Session
 from validation.decoding.wire import float_bits, index_bits, pack
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[Any]
 SD = Family.SPECULATIVE
-FLEXSPEC_DRAFT_S = 0.0085
-"""Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
-SLOWEST_BPS = 1.0
-"""The rate for which a draft length is chosen while the link's rate is 0."""
+FLEXSPEC_DRAFT_S = 0.0085  # seconds of a draft on a Jetson AGX Orin: flexspec Table V
+SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link's rate is 0
 
 
 @register(entry("fixed K", Family.SPECULATIVE, BLACK, "o", default=BY_LENGTH, published="Std. SD"))
@@ -53,18 +58,15 @@ class BlockVerification(FixedLength):
 
 @register(entry("DSSD", Family.SPECULATIVE, LIGHT_BLUE, "o", default=BY_LENGTH, published="DSSD"))
 class Dssd(FixedLength):
-    """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec, as in public code of it.
+    """Distributed split speculative decoding (ning2025dssd), as in public code of it.
 
-    Uplink: the tokens and their probabilities q_d, with which the server decides on acceptance. Downlink: the index of
-    the first rejected draft, and p there; the device knows q and draws from (p - q)⁺. If no draft was rejected, the
-    downlink carries one more token. The law is that of speculative decoding. A probability has 32 bits, both ways, and
-    a token ⌈log₂ V⌉. At temperature 0 q_d = 1 is not sent, and the downlink carries a token instead of p.
+    Up go the tokens and their q_d; down the index of the first rejected draft and p there, from which the device draws
+    (p - q)⁺. A probability has 32 bits. At temperature 0 q_d = 1 is not sent, and the answer is a token.
     """
 
     label = "DSSD (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens and their probabilities."""
         if self.session.temperature == 0:
             return tokens_message(drafts, self.session.vocabulary)
         width = index_bits(self.session.vocabulary)
@@ -80,8 +82,6 @@ class Dssd(FixedLength):
 
 
 def _flexspec(policy: str, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
-    """Return a function that makes a variant of flexspec for a link's delay, with the paper's time of a draft."""
-
     def make(setup: Setup) -> FlexSpec:
         costs = {"propagation_s": setup.delay_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
         return FlexSpec(policy, printed_acceptance=printed_acceptance, costs=costs)
@@ -103,21 +103,10 @@ _PRINTED = ", printed acceptance"
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens per second at the link's current rate (Algorithm 2).
 
-    Drafting stops at an end-of-text token; K in τ/K is then the number of drafts made. The paper prints no K_max, μ and
-    O_header; the values here are ours.
-
-    Parameters
-    ----------
-    policy : {"linear", "exact"}
-        "linear" takes the argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; "exact" that of the geometric
-        E(K)/T(K), with a consistent estimate in place of the printed average.
-    printed_acceptance : bool
-        As printed, a draft is accepted if it is the argmax of p, and the next token is drawn from p; only tokens are
-        sent. At temperature 1 that is not the target model's law. Otherwise acceptance and messages are DSSD's.
-    step : float
-        μ of the tracker.
-    costs : mapping
-        Times of the parts of a round, for :func:`hlmtheory.draft_length.round_costs`.
+    ``linear`` takes the argmax of (1 + γ̂K)/T(K), as printed; ``exact`` that of the geometric E(K)/T(K) with a
+    consistent estimate. With ``printed_acceptance`` a draft is accepted if it is the argmax of p, and the next token
+    drawn from p: at temperature 1 not the target's law. The paper prints no K_max, μ (``step``) and O_header; the
+    values are ours.
     """
 
     follows_rate = True
@@ -138,7 +127,6 @@ class FlexSpec(Dssd):
         self.name = f"flexspec {policy}" + (", printed acceptance" if printed_acceptance else "")
 
     def begin(self, session: Session) -> None:
-        """Start every sequence with γ̂ = 0.8."""
         super().begin(session)
         kind = "ema_printed" if self.policy == "linear" else "consistent"
         self.trackers = [AcceptanceTracker(step=self.step, method=kind) for _ in range(session.sequences)]
@@ -153,15 +141,12 @@ class FlexSpec(Dssd):
         return np.asarray(choose(gamma, fixed, marginal, self.max_draft_length))
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens, with their probabilities if acceptance needs them."""
         return tokens_message(drafts, self.session.vocabulary) if self.by_argmax else super().message(drafts)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the number of bytes of DSSD's reply, or of the number of accepted drafts and a token."""
         return Method.reply(self, drafts, accepted) if self.by_argmax else super().reply(drafts, accepted)
 
     def learn(self, outcome: Outcome) -> None:
-        """Update γ̂."""
         if outcome.drafts:
             tracker = self.trackers[outcome.sequence]
             self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
@@ -169,12 +154,7 @@ class FlexSpec(Dssd):
 
 @register(entry("prompt lookup", Family.SPECULATIVE, GREY, "+", default=BY_LENGTH))
 class PromptLookup(Method):
-    """Prompt lookup: the drafts are the tokens that followed the last occurrence of the newest n tokens, or fewer.
-
-    A draft is certain, q̂ = 1: it is accepted with probability p_d, and otherwise replaced by a token from p without d.
-    This gives the target model's law at any temperature. Of several earlier occurrences the newest is used; flexspec
-    does not say which.
-    """
+    """Prompt lookup: certain drafts, the tokens that followed the last occurrence of the newest n tokens, or fewer."""
 
     runs_draft = False
 
@@ -183,7 +163,6 @@ class PromptLookup(Method):
         self.name = f"prompt lookup (n = {ngram}, K = {max_draft_length})"
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """Return the tokens that followed the newest earlier occurrence."""
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
             found = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
@@ -193,18 +172,12 @@ class PromptLookup(Method):
         return ()
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
 @register(entry("Lookahead", Family.SPECULATIVE, GREY, "x", default=BY_LENGTH, published="Lookahead"))
 class Lookahead(CloudOnly):
-    """Jacobi iteration on the server: the drafts are the target model's likeliest tokens in the last pass.
-
-    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". The first
-    drafts repeat the last token. Drafts are certain, as in :class:`PromptLookup`, so the method is lossless. The pool
-    of n-grams is left out here (:class:`validation.decoding.methods.trees.NgramLookahead`).
-    """
+    """Jacobi iteration on the server: certain drafts, the target's likeliest tokens in the last pass (flexspec V)."""
 
     wants_likeliest = True
 
@@ -212,23 +185,71 @@ class Lookahead(CloudOnly):
         self.max_draft_length, self.name = max_draft_length, f"Lookahead (K = {max_draft_length})"
 
     def begin(self, session: Session) -> None:
-        """Start without guesses."""
         super().begin(session)
         self.guesses: list[list[int]] = [[] for _ in range(session.sequences)]
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return the same length for all."""
         return np.full(len(sequences), self.max_draft_length)
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """Return the guesses of the last pass, filled up with the last token."""
         return [*self.guesses[sequence], *[int(tokens[-1])] * self.max_draft_length][: self.max_draft_length]
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the number of bytes of the new tokens."""
         return -(-(accepted + 1) * index_bits(self.session.vocabulary) // 8)
 
     def learn(self, outcome: Outcome) -> None:
-        """Store the tokens that the target model predicts after the token that it has just added."""
         if outcome.likeliest is not None:
             self.guesses[outcome.sequence] = outcome.likeliest[outcome.accepted + 1 :].tolist()
+
+
+def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
+    """Return p̂ (V,) as the device decodes it after this draft was rejected; the draft keeps the bytes."""
+    import torch
+
+    draft.answer = cut_answer(target.double().cpu().numpy(), draft.token, limit)
+    return torch.from_numpy(received_answer(draft.answer, len(target))).to(target.device)
+
+
+@register(
+    entry(
+        "DSSD certified",
+        Family.SPECULATIVE,
+        LIGHT_BLUE,
+        "o",
+        "dotted",
+        default=lambda setup: DssdCertified(0.01, setup.max_draft_length),
+        studies=(),
+    )
+)
+class DssdCertified(Dssd):
+    """DSSD whose server sends the fewest probabilities p̂ of p with TV(p, p̂) ≤ ε = ``limit``, after a rejection.
+
+    The device draws from (p̂ - q)⁺, so each token's law is within ε of the target's (``channel.downlink_truncated``).
+    """
+
+    cuts_answer = True
+
+    def __init__(self, limit: float = 0.01, max_draft_length: int = 4) -> None:
+        if not 0.0 < limit < 1.0:
+            raise UserError(f"The limit of DSSD's answer must be above 0 and below 1, not {limit!r}; use Dssd for 0.")
+        super().__init__(max_draft_length)
+        self.limit, self.name = limit, f"DSSD certified (ε = {short_form(limit)}, K = {max_draft_length})"
+
+    def begin(self, session: Session) -> None:
+        least = session.vocabulary * 2.0**-ANSWER_BITS
+        if self.limit < least:
+            raise UserError(
+                f"The limit of DSSD's answer must be at least {least:.2g} for {session.vocabulary:,} tokens, since a "
+                f"probability has {ANSWER_BITS} bits, not {self.limit!r}; use Dssd for an exact answer."
+            )
+        super().begin(session)
+
+    def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
+        if self.session.temperature == 0 or not bool(target.isfinite().all()):
+            return target  # broken logits are refused by the loop
+        return cut(draft, target, self.limit)
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """Return the number of bytes of the count of accepted drafts, and p̂ at the rejected draft, or a token."""
+        sends_p = accepted < len(drafts) and self.session.temperature > 0
+        return 2 + len(drafts[accepted].answer) if sends_p else Method.reply(self, drafts, accepted)

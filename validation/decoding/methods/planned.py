@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,27 +21,27 @@ from hlmtheory.policy import (
     StreamedTokens,
 )
 from hlmtheory.policy.answers import answer_length
+from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import cut
 from validation.decoding.methods.registry import BLACK, Family, entry, register
-from validation.decoding.methods.split import cut
-from validation.decoding.random_streams import Columns
+from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.errors import UserError
+from validation.trace.journal import write_atomically
 
 if TYPE_CHECKING:
     import torch
 
+    from validation.models.pair import Pair
+
 Array = NDArray[Any]
+FILE = "policy.json"
 
 
 @register(entry("Planned", Family.PLANNED, BLACK, "*", width=2.0, order=5))
 class Planned(Method):
-    """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends.
-
-    Drafts are drawn from the float64 distribution that the device computes from the logits; under a shared seed by the
-    stream of the run's seed and the prompt's id. The name ends with a short hash of the policy. The bits are those of
-    the bytes.
-    """
+    """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends."""
 
     def __init__(self, policy: DevicePolicy) -> None:
         self.policy, self.text = policy, policy.to_json()
@@ -53,7 +55,6 @@ class Planned(Method):
         self.cuts_answer = isinstance(policy.messages, CertifiedAnswers)
 
     def begin(self, session: Session) -> None:
-        """Refuse another vocabulary, temperature or top-p than those of the plan."""
         policy = self.policy
         if session.vocabulary != policy.vocabulary:
             raise UserError(
@@ -65,7 +66,6 @@ class Planned(Method):
         super().begin(session)
 
     def propose(self, step: Step) -> Proposal:
-        """Return the distributions that the device computes."""
         import torch
 
         self.logits = step.logits.double().cpu().numpy()
@@ -73,7 +73,6 @@ class Planned(Method):
         return Proposal(torch.from_numpy(rows).to(step.distributions.device))
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Decide each draft, and return which skip verification."""
         for sequence, first in zip(step.sequences.tolist(), step.first_of_round.tolist(), strict=True):
             self.places[sequence] = 1 if first else self.places[sequence] + 1
         rows = zip(self.logits, tokens.tolist(), step.sequences.tolist(), strict=True)
@@ -98,7 +97,6 @@ class Planned(Method):
         return Message(8.0 * len(payload), payload)
 
     def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
-        """Return p̂, if the server sends as little of p as the policy allows; else p."""
         messages = self.policy.messages
         if not isinstance(messages, CertifiedAnswers) or not bool(target.isfinite().all()):
             return target
@@ -121,9 +119,114 @@ class Planned(Method):
 
 
 def refuse_other_sampling(policy: DevicePolicy, temperature: float, top_p: float) -> None:
-    """Raise a UserError if a run samples otherwise than the plan assumed."""
     if temperature != policy.temperature or top_p != 1.0:
         raise UserError(
             f"The policy is for temperature {policy.temperature:g} and top-p 1, and the run has {temperature:g} and "
             f"{top_p:g}; plan for these, or decode at those."
         )
+
+
+class Audited(Planned):
+    """A policy that audits its skips: a draft that would be kept is sent with ``probability``, by a coin of its own.
+
+    The server rejects it with the probability β_d, the risk of keeping it (:mod:`hlmtheory.skipping.audit`).
+    """
+
+    def __init__(
+        self,
+        policy: DevicePolicy,
+        probability: float,
+        *,
+        keeps: Callable[[float], bool] | None = None,
+        on_kept: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(policy)
+        _check_audit(policy, probability, own_threshold=keeps is not None)
+        self.probability, self.keeps, self.on_kept = probability, keeps, on_kept
+        self.sends = replace(policy, rule=replace(policy.rule, skips=False))
+        self.name = f"{self.name}, audited ({probability:g})"
+
+    def begin(self, session: Session) -> None:
+        super().begin(session)
+        self.audits: set[int] = set()
+
+    def skip(self, step: Step, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found = super().skip(step, tokens)
+        coins = self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.probability
+        for n, (sequence, first) in enumerate(zip(step.sequences.tolist(), step.first_of_round.tolist(), strict=True)):
+            if not first:
+                continue
+            self.audits.discard(sequence)
+            if self.keeps is not None:
+                found[n] = self.keeps(self.decided[n].rejection or 0.0)
+            if found[n] and coins[n]:
+                self.audits.add(sequence)
+                found[n] = False
+            if found[n]:
+                self.decided[n] = replace(self.decided[n], skip=True, coded=None, bias=None)
+                if self.on_kept is not None:
+                    self.on_kept()
+            elif self.decided[n].skip:
+                rng = self._numbers(step, n)
+                self.decided[n] = self.sends.decide(self.logits[n], int(tokens[n]), rng=rng)
+        return found
+
+    def audited(self, sequence: int) -> bool:
+        return sequence in self.audits
+
+
+def _check_audit(policy: DevicePolicy, probability: float, *, own_threshold: bool) -> None:
+    rule = policy.rule
+    if not rule.skips:
+        raise UserError("The policy skips no verification, so there is nothing to audit; leave the audit out.")
+    if not 0 < probability <= 1:
+        raise UserError(f"The audit's probability is {probability:g}; it must be above 0 and at most 1, such as 0.1.")
+    if own_threshold and (isinstance(policy.messages, CertifiedRows) or rule.bit_price or rule.skip_slope != 1):
+        raise UserError("The policy's rule has prices, so it has no threshold that could change; leave that out.")
+
+
+def write_policy(policy: DevicePolicy, path: str | Path) -> Path:
+    file = Path(path)
+    file = file / FILE if file.is_dir() else file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, policy.to_json())
+    return file
+
+
+def read_policy(path: str | Path) -> DevicePolicy:
+    file = Path(path)
+    file = file / FILE if file.is_dir() else file
+    try:
+        return DevicePolicy.from_json(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"There is no policy at {file}; make one with `python3 hlm plan`.") from error
+    except ValueError as error:  # of the policy, or of UTF-8
+        raise UserError(f"{file} holds no policy: {error}.") from error
+
+
+def models_mark(settings: Mapping[str, Any] | None) -> str | None:
+    """Return the mark of two models by which a policy knows them; None if their weights are not known."""
+    names = ("vocabulary", "small_weights", "large_weights")
+    if not settings or any(name not in settings for name in names):
+        return None
+    return " ".join(str(settings[name]) for name in names)
+
+
+def planned_methods(path: str | Path | None, temperature: float, top_p: float) -> list[Planned]:
+    """Return the decoding method of a policy's file, in a list; none without a file."""
+    if path is None:
+        return []
+    method = Planned(read_policy(path))
+    refuse_other_sampling(method.policy, temperature, top_p)
+    return [method]
+
+
+def refuse_other_models(methods: Sequence[Planned], pair: Pair) -> None:
+    """Raise a UserError if a policy was planned for models of other weights; without its mark nothing is compared."""
+    for policy in (method.policy for method in methods if method.policy.planned_for is not None):
+        mark = models_mark(fingerprints(pair, [], []))
+        if mark != policy.planned_for:
+            raise UserError(
+                f"The policy was planned for other models ({policy.planned_for!r}) than these ({mark!r}); plan for "
+                "these models, or give those."
+            )

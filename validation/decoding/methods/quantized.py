@@ -49,7 +49,6 @@ def short_form(value: float) -> str:
 
 
 def _unusual(symbol: str, value: float, usual: float) -> list[str]:
-    """Return a setting for a name, if it differs from the paper's."""
     return [] if value == usual else [f"{symbol} = {short_form(value)}"]
 
 
@@ -64,20 +63,15 @@ class Lattice:
     rounding: float
 
     def drawn(self, token: int) -> LatticeDraft:
-        """Return the distribution with a drawn token, in the codec's form."""
         return LatticeDraft(self.tokens, self.counts, token)
 
 
 class Sqs(Method):
     """Quantise and sample: the draft is drawn from q̂ = b/ℓ and verified with q̂, which leaves the target model's law.
 
-    Drafting stops before the draft that would exceed ``budget_bits`` of a round; with ``sends_last`` it is sent and
-    ends the round, in c-sqs its pass is lost. With ``by_bytes`` budget and link count the encoded bytes, not the
-    formula's bits. The name holds the main parameter and every setting that differs from the paper's, so that names are
-    distinct.
-
-    The bytes are those of :mod:`hlmtheory.codec`. They list only the tokens with a positive count, which gives the same
-    distribution. Their length does not depend on which token was drawn, so the budget does not bias the draft.
+    Drafting stops before the draft that would exceed ``budget_bits``; with ``sends_last`` it is sent and ends the
+    round. With ``by_bytes`` budget and link count the encoded bytes, whose length does not depend on which token was
+    drawn. The name holds the main parameter and every setting that differs from the paper's.
     """
 
     adaptive = False
@@ -142,7 +136,6 @@ class Sqs(Method):
         return Proposal(counts / counts.sum(dim=-1, keepdim=True), notes=notes, **ends)
 
     def _spend(self, sequence: int, fresh: bool, draft: Lattice) -> bool:
-        """Count a draft, and return whether it no longer fits the round."""
         if not self.real_bytes:
             self.spent[sequence] = draft.bits + (0.0 if fresh else self.spent[sequence])
         else:
@@ -190,13 +183,11 @@ class KSqs(Sqs):
         self.k = k
 
     def begin(self, session: Session) -> None:
-        """Refuse K outside the vocabulary."""
         if not 1 <= self.k <= session.vocabulary:
             raise UserError(f"K is {self.k}; it must be 1 to {session.vocabulary:,}, the tokens of the vocabulary.")
         super().begin(session)
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return the K largest, or fewer if fewer are positive."""
         size = (step.distributions > 0).sum(dim=-1).clamp_max(self.k)
         return top_support(step.distributions, size), self.resolution
 
@@ -206,10 +197,7 @@ class KSqs(Sqs):
 
 
 class AdaptiveSqs(Sqs):
-    """A support of its own size at each position, from a threshold, from a budget, or from the larger of the two.
-
-    The most probable token is always kept, so that no support is empty. Both are rolled back to the last kept position.
-    """
+    """A support of its own size at each position, from a threshold, from a budget, or from the larger of the two."""
 
     adaptive = True
     first: float | None = None  # τ₁; None without a threshold
@@ -224,7 +212,6 @@ class AdaptiveSqs(Sqs):
         self.budgets = [MassBudgetController(self.epsilon) for _ in range(count if self.budgeted else 0)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return {q ≥ τ} or the smallest support within the allowance, and the most probable token."""
         import torch
 
         def for_each(values: list[float]) -> torch.Tensor:
@@ -249,7 +236,6 @@ class AdaptiveSqs(Sqs):
                 self.controllers[sequence].step(row)
 
     def learn(self, outcome: Outcome) -> float | None:
-        """Roll back to the last kept position, and return the threshold."""
         if outcome.drafts and self.budgets:
             self.budgets[outcome.sequence].roll_back(outcome.accepted)
         if not self.controllers:
@@ -269,9 +255,7 @@ class AdaptiveSqs(Sqs):
 class CSqs(AdaptiveSqs):
     """C-SQS: the tokens with q at or above a threshold that is adapted online (c-sqs Algorithm 1).
 
-    ``threshold`` is τ₁, ``learning_rate`` η (0 leaves the threshold where it is), ``epsilon`` the target of the dropped
-    mass; with ``printed`` the rejected position's own update is lost, as in line 12 (claim ``conformal.resampled``).
-    Section 3 rounds the support's bits up, (5) does not, and here they are not: less than one bit a draft.
+    With ``printed`` the rejected position's own update is lost, as in line 12 (claim ``conformal.resampled``).
     """
 
     def __init__(
@@ -291,11 +275,7 @@ class CSqs(AdaptiveSqs):
 
 @register(entry("Budgeted SQS", Family.SQS, BLACK, "P", default=PLAIN))
 class BudgetedSqs(AdaptiveSqs):
-    """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold.
-
-    ε limits the mean dropped mass of the accepted and resampled drafts
-    (:class:`~hlmtheory.conformal.MassBudgetController`).
-    """
+    """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold."""
 
     budgeted = True
 
@@ -329,6 +309,5 @@ class AllocatedSqs(Sqs):
         self.draft_bits = draft_bits
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return the support and resolution of :func:`hlmtheory.lattice.allocate`."""
         found = allocate(step.distributions, self.draft_bits)
         return top_support(step.distributions, found.k), found.resolution.clamp_max(FINEST)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,11 +50,10 @@ class PlotStyle:
     color: str
     marker: str
     line: str = "solid"
-    width: float | None = None
-    order: int | None = None
+    width: float | None = field(default=None, kw_only=True)
+    order: int | None = field(default=None, kw_only=True)
 
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of ``axes.plot``, without those that are not set."""
         line = None if self.line == "solid" else _LINES[self.line]
         every = {"color": self.color, "marker": self.marker, "linestyle": line}
         every |= {"linewidth": self.width, "zorder": self.order}
@@ -85,11 +84,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """A method's entry in the registry, for studies, commands and figures.
-
-    ``default`` makes the method from a :class:`Setup`, None if no study uses it; ``studies`` are those that do, None
-    for every study of the family; ``published`` is the papers' name; :func:`register` fills in the class.
-    """
+    """A method's entry in the registry, for studies, commands and figures."""
 
     name: str
     family: Family
@@ -101,22 +96,12 @@ class MethodInfo:
 
 
 def entry(
-    name: str,
-    family: Family,
-    color: str,
-    marker: str,
-    line: str = "solid",
-    *,
-    width: float | None = None,
-    order: int | None = None,
-    **more: Any,
+    name: str, family: Family, *style: str, width: float | None = None, order: int | None = None, **more: Any
 ) -> MethodInfo:
-    """Return a :class:`MethodInfo` from its name, its family and the parts of its style."""
-    return MethodInfo(name, family, PlotStyle(color, marker, line, width, order), **more)
+    return MethodInfo(name, family, PlotStyle(*style, width=width, order=order), **more)
 
 
-REGISTERED: dict[str, MethodInfo] = {}
-"""Every entry by name, in the order in which the modules were imported."""
+REGISTERED: dict[str, MethodInfo] = {}  # every entry by name, in the order in which the modules were imported
 
 
 def _from_fit(make: Callable[..., Method], names: tuple[str, ...]) -> Callable[[Setup], Method]:
@@ -144,11 +129,7 @@ def register(*infos: MethodInfo) -> Callable[[Class], Class]:
 
 
 def info_of(name: str) -> MethodInfo:
-    """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has.
-
-    >>> info_of("CU-HLM offline (k = 30)").family
-    <Family.CU_HLM: 'CU-HLM'>
-    """
+    """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has."""
     whole = name.rpartition(" (")[0]  # a registered name may have a comma
     found = REGISTERED.get(name) or REGISTERED.get(whole) or REGISTERED.get(_PARAMETERS.sub("", name))
     if found is None:

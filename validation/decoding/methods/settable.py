@@ -10,23 +10,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FlexSpec, PromptLookup
-from validation.decoding.methods.quantized import (
-    FINEST,
-    AllocatedSqs,
-    BudgetedCSqs,
-    BudgetedSqs,
-    CSqs,
-    DenseQs,
-    KSqs,
-    short_form,
-)
-from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, RandHlm, UHlm
-from validation.decoding.methods.split import DssdCertified
+from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FlexSpec
+from validation.decoding.methods.quantized import FINEST, short_form
 from validation.errors import UserError, nearest
 
 
@@ -66,51 +55,45 @@ LENGTHS = {
 }
 
 
-def _flexspec(
-    policy: str, printed_acceptance: bool, *, max_draft_length: int = 8, step: float = 0.1, **costs: float
-) -> FlexSpec:
-    """Return a variant of flexspec, with the paper's time of a draft unless another is given."""
-    options: dict[str, Any] = {"printed_acceptance": printed_acceptance, "costs": {"edge_slope_s": FLEXSPEC_DRAFT_S}}
-    options["costs"] |= costs
-    return FlexSpec(policy, max_draft_length=max_draft_length, step=step, **options)
-
-
-SETTABLE: dict[str, tuple[Callable[..., Method], Mapping[str, Range]]] = {
-    "Rand-HLM": (RandHlm, {"share": UNIT}),
-    "U-HLM": (UHlm, SKIPS),
-    "CU-HLM offline": (CuHlmOffline, SKIPS | {"k": COUNT}),
-    "CU-HLM online": (
-        CuHlmOnline,
-        SKIPS | {"slope": ANY, "intercept": ANY, "distortion_tolerance": Range(0), "sharpness": Range(1e-6)},
-    ),
-    "CU-HLM certified": (CuHlmCertified, SKIPS | {"bias_tolerance": OPEN_UNIT}),
-    "QS dense": (DenseQs, ROWS),
-    "K-SQS": (KSqs, {"k": COUNT, **ROWS}),
-    "C-SQS": (CSqs, {"threshold": UNIT, "learning_rate": UNIT, "epsilon": OPEN_UNIT, **ROWS}),
-    "Budgeted SQS": (BudgetedSqs, {"epsilon": OPEN_UNIT, **ROWS}),
-    "Budgeted C-SQS": (BudgetedCSqs, {"threshold": UNIT, "learning_rate": POSITIVE, "epsilon": OPEN_UNIT, **ROWS}),
-    "SQS allocated": (AllocatedSqs, {"draft_bits": Range(64), **ROWS}),
-    **{
-        f"flexspec {policy}{', printed acceptance' if printed else ''}": (partial(_flexspec, policy, printed), LENGTHS)
-        for policy in ("linear", "exact")
-        for printed in (True, False)
-    },
-    "DSSD certified": (DssdCertified, {"limit": OPEN_UNIT}),
-    "prompt lookup": (PromptLookup, {"ngram": Range(1, 64, whole=True)}),
+SETTABLE: dict[str, Mapping[str, Range]] = {
+    "Rand-HLM": {"share": UNIT},
+    "U-HLM": SKIPS,
+    "CU-HLM offline": SKIPS | {"k": COUNT},
+    "CU-HLM online": SKIPS
+    | {"slope": ANY, "intercept": ANY, "distortion_tolerance": Range(0), "sharpness": Range(1e-6)},
+    "CU-HLM certified": SKIPS | {"bias_tolerance": OPEN_UNIT},
+    "QS dense": ROWS,
+    "K-SQS": {"k": COUNT, **ROWS},
+    "C-SQS": {"threshold": UNIT, "learning_rate": UNIT, "epsilon": OPEN_UNIT, **ROWS},
+    "Budgeted SQS": {"epsilon": OPEN_UNIT, **ROWS},
+    "Budgeted C-SQS": {"threshold": UNIT, "learning_rate": POSITIVE, "epsilon": OPEN_UNIT, **ROWS},
+    "SQS allocated": {"draft_bits": Range(64), **ROWS},
+    **dict.fromkeys((name for name in METHODS if name.startswith("flexspec")), LENGTHS),
+    "DSSD certified": {"limit": OPEN_UNIT},
+    "prompt lookup": {"ngram": Range(1, 64, whole=True)},
 }
-"""Each method that has such numbers: what makes it, and their ranges, by its registered name."""
+"""The ranges of the numbers of each method that has such, by its registered name."""
+
+
+def maker_of(name: str) -> Callable[..., Method]:
+    """Return what makes a method from its numbers; flexspec with the paper's time of a draft unless one is given."""
+    if not name.startswith("flexspec"):
+        return METHODS[name].method or Method
+
+    def make(*, max_draft_length: int = 8, step: float = 0.1, **costs: float) -> FlexSpec:
+        options: dict[str, Any] = {"max_draft_length": max_draft_length, "step": step}
+        costs = {"edge_slope_s": FLEXSPEC_DRAFT_S} | costs
+        return FlexSpec(name.split()[1].strip(","), printed_acceptance="printed" in name, costs=costs, **options)
+
+    return make
 
 
 def method_with(name: str, given: Iterable[str]) -> Method:
-    """Return the method of a registered name with numbers ``NAME=VALUE``; its stored name holds them.
-
-    >>> method_with("U-HLM", ["threshold=0.8"]).name
-    'U-HLM (threshold = 0.8)'
-    """
+    """Return the method of a registered name with numbers ``NAME=VALUE``; its stored name holds them."""
     if name not in SETTABLE:
         near = nearest(name, SETTABLE) or list(SETTABLE)
         raise UserError(f"The method {name!r} has no numbers to set; these have some: {'; '.join(near)}.")
-    make, ranges = SETTABLE[name]
+    ranges = SETTABLE[name]
     values: dict[str, float] = {}
     for one in given:
         word, equals, text = one.partition("=")
@@ -124,17 +107,15 @@ def method_with(name: str, given: Iterable[str]) -> Method:
     missing = [word for word in needed(name) if word not in values]
     if missing:
         raise UserError(f"{name} needs --set {missing[0]}=VALUE; {_told(ranges)}.")
-    method = make(**values)
+    method = maker_of(name)(**values)
     shown = [f"{word} = {short_form(values[word])}" for word in ranges if word in values]
     method.name = f"{name} ({', '.join(shown)})" if shown else method.name
     return method
 
 
 def needed(name: str) -> list[str]:
-    """Return the numbers without which a method cannot be made."""
-    make, ranges = SETTABLE[name]
-    arguments = inspect.signature(make).parameters
-    return [word for word in ranges if word in arguments and arguments[word].default is inspect.Parameter.empty]
+    arguments = inspect.signature(maker_of(name)).parameters
+    return [word for word in SETTABLE[name] if word in arguments and arguments[word].default is inspect.Parameter.empty]
 
 
 def _told(ranges: Mapping[str, Range]) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import race_list, race_winner
-from hlmtheory.uncertainty import DRAWS
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.registry import BY_LENGTH, GREEN, PLAIN, Family, entry, register
-from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
-from validation.decoding.session import Draft, Message, Session, Step
+from validation.decoding.session import Draft, Message
 from validation.decoding.trees import ROOT, DraftTree, TreeRequest
 from validation.decoding.wire import index_bits, pack
 
@@ -28,26 +24,19 @@ Array = NDArray[Any]
 class SharedSeed(FixedLength):
     """K drafts, each the winner of the draft model's race in a stream that the server has too (daliri2025coupling).
 
-    The server's tokens are winners of the target model's race in the same stream, and they are emitted whether a draft
-    matches or not. So the text is that of the target model alone with this seed: no draft model, K, link or update
-    changes a token. The stream of a prompt is keyed by the seed and the prompt's id.
+    The server emits the winners of the target's race, so the text is that of the target model alone with this seed.
     """
 
     shared_seed = True
     label = "shared seed (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens: ⌈log₂ V⌉ bits each."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
 @register(entry("shared seed streamed", Family.SHARED_SEED, GREEN, "d", "dotted", default=PLAIN, studies=()))
 class SharedSeedStreamed(SharedSeed):
-    """Drafts by a shared seed that never stop: the device drafts on while the server verifies.
-
-    Each draft is a message of its own. The text is that of :class:`SharedSeed`. The loop's rounds only find which
-    drafts match; rounds and times are those of :func:`validation.decoding.streamed.stream`.
-    """
+    """Drafts by a shared seed that never stop: the device drafts on while the server verifies."""
 
     streamed, bonus = True, False  # without a token of the server alone, every position has a draft
     label = "shared seed streamed"
@@ -66,55 +55,9 @@ class SharedSeedStreamed(SharedSeed):
         return -(-(17 + index_bits(self.session.vocabulary)) // 8)
 
 
-@register(
-    entry(
-        "shared seed skipping", Family.SHARED_SEED, GREEN, "d", "dashed", width=2.0, default=("risk_prone",), studies=()
-    )
-)
-class SharedSeedSkipping(UHlm):
-    """Drafts by a shared seed, of which the first of a round skips the server if its uncertainty is at most u_th.
-
-    The rule is u-hlm's; with u_th = -inf the text is that of :class:`SharedSeed`. A skipped token is the winner of the
-    draft model's race, so it is the target model's token if the two agree. The law of the text is the target model's no
-    more: a position costs at most Σ_v s_v (q_v - t_v), which is more than with rejection sampling
-    (:func:`hlmtheory.shared_seed.skip_mismatch`).
-    """
-
-    shared_seed = bonus = True
-
-    def __init__(self, threshold: float, max_draft_length: int = 1, *, draws: int | None = DRAWS) -> None:
-        super().__init__(threshold, f"shared seed skipping (K = {max_draft_length}, u ≤ {threshold:.4g})", draws=draws)
-        self.max_draft_length = max_draft_length
-
-    def begin(self, session: Session) -> None:
-        """Prepare for a batch of sequences, of which none has skipped a token."""
-        super().begin(session)
-        self.kept: list[list[int]] = [[] for _ in range(session.sequences)]
-
-    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return q, which is not sent, and with the first draft of a round the tokens that were skipped before it."""
-        notes: list[Any] = [None] * len(tokens)
-        for i, (sequence, token) in enumerate(zip(step.sequences.tolist(), tokens.tolist(), strict=True)):
-            if skip[i]:
-                self.kept[sequence].append(token)
-            elif step.first_of_round[i]:
-                notes[i], self.kept[sequence] = self.kept[sequence], []
-        return step.distributions.unbind(), notes
-
-    def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the tokens, the skipped ones first: ⌈log₂ V⌉ bits each."""
-        skipped, width = drafts[0].note, index_bits(self.session.vocabulary)
-        tokens = np.array([*skipped, *(draft.token for draft in drafts)], dtype=np.int64)
-        return Message(float(width * len(tokens)), pack([(len(skipped), 16), (len(drafts), 16), (tokens, width)]))
-
-
 @register(entry("shared seed tree", Family.SHARED_SEED, GREEN, "d", "dashed", default=PLAIN, studies=()))
 class SharedSeedTree(SampledTree):
-    """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race.
-
-    The text is that of :class:`SharedSeed`. A draft is a token and its parent; no distribution is sent. ``widths`` are
-    the candidates of each node, by depth. Tokens of probability 0 are left out.
-    """
+    """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race."""
 
     runs_draft = shared_seed = True
 
@@ -123,7 +66,6 @@ class SharedSeedTree(SampledTree):
         self.name = f"shared seed tree ({'-'.join(map(str, widths))})"
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        """Add the first tokens of the race at each of these nodes; nothing follows an end-of-text token."""
         key, first = int(self.session.stream_keys[request.sequence]), len(request.tokens)
         tree.note, found = (key, first), list[int]()
         for node, logits in zip(nodes, rows, strict=False):

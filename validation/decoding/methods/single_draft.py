@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-BITS = 8
-"""b_prob of cu-hlm Section V."""
+BITS = 8  # b_prob of cu-hlm Section V
 CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
@@ -47,7 +46,6 @@ class DraftOnly(Method):
     name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return True for all drafts: no draft is verified."""
         return np.ones(len(tokens), dtype=bool)
 
 
@@ -58,15 +56,12 @@ class TargetOnly(Method):
     name, runs_draft = "large only", False
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return length 0 for all sequences: there are no drafts."""
         return np.zeros(len(sequences), dtype=np.int64)
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return an empty message."""
         return Message(0.0, b"")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return 0 bytes."""
         return 0
 
 
@@ -77,25 +72,19 @@ class CloudOnly(TargetOnly):
     name = "cloud only"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the message of a request for the next token."""
         return Message(8.0, b"\0")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the number of bytes of the token."""
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
 @register(entry("HLM", Family.HLM, BLACK, "s", default=PLAIN, published="HLM"))
 class Hlm(Method):
-    """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II).
-
-    The formula counts cu-hlm's 8 bits and index for each probability (4). The bytes are the distribution in float32.
-    """
+    """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
     name, bonus = "HLM", False
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the token and its distribution."""
         bits = float(vocabulary_payload_bits(self.session.vocabulary, BITS))
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
@@ -110,12 +99,10 @@ class RandHlm(Hlm):
         self.share, self.name = share, f"Rand-HLM ({share:g})"
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return a random choice for each draft, from the random number of its position."""
         return np.asarray(self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.share)
 
 
-CHOSEN_THRESHOLD = 0.8
-"""The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
+CHOSEN_THRESHOLD = 0.8  # the threshold that cu-hlm chooses (Section V-B), whatever the pair
 U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN_THRESHOLD:g}", f"CU-HLM online at {CHOSEN_THRESHOLD:g}"
 AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 
@@ -137,23 +124,14 @@ AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold skips verification (cu-hlm (10), u-hlm (8)).
 
-    The draft model's logits are perturbed as they are, whatever the run's temperature and top-p; a masked logit, -inf,
-    is a token of probability 0. A sent draft is sent as in HLM. The server needs the skipped tokens as well: both
-    papers neglect them, and no message here counts them.
-
-    Parameters
-    ----------
-    threshold : float
-        u_th, such as those of :func:`hlmtheory.skipping.skip_thresholds`.
-    draws : int or None
-        M, the number of perturbed samples; None takes their mean by quadrature.
+    The uncertainty is that of ``draws`` perturbed samples, or their mean by quadrature if None. The server needs the
+    skipped tokens as well: both papers neglect them, and no message here counts them.
     """
 
     def __init__(self, threshold: float, name: str = "U-HLM", *, draws: int | None = DRAWS) -> None:
         self.threshold, self.name, self.draws = threshold, name, draws
 
     def uncertainty(self, step: Step, tokens: Array) -> Array:
-        """Return the uncertainty of each draft, (n,)."""
         import torch
 
         logits = step.logits
@@ -167,7 +145,6 @@ class UHlm(Hlm):
         return np.asarray(found.double().cpu())
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return whether u ≤ u_th for each draft."""
         self.u = self.uncertainty(step, tokens)
         return self.u <= self.threshold
 
@@ -182,10 +159,8 @@ class Cut(NamedTuple):
 class CuHlm(UHlm, ABC):
     """CU-HLM: U-HLM that sends only the k largest probabilities of a distribution, in 8 bits (cu-hlm Section IV).
 
-    The draft's own probability is sent unrounded, so acceptance is not distorted; a rejected draft is replaced from the
-    residual of what the server decodes. The paper does not say how a value is rounded: here down, and the lost mass is
-    spread over the tail (:mod:`hlmtheory.truncation`). The formula counts k values and their indices, as the paper
-    does; the bytes count the draft and its probability as well.
+    q_d is sent unrounded, so acceptance is not distorted. The paper does not say how a value is rounded: here down, and
+    the lost mass is spread over the tail (:mod:`hlmtheory.truncation`).
     """
 
     truncates = True
@@ -196,7 +171,6 @@ class CuHlm(UHlm, ABC):
         """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all."""
 
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the decoded distributions, and for each the :class:`Cut` that is sent."""
         import torch
 
         known: list[Any] = [None] * len(tokens)
@@ -215,7 +189,6 @@ class CuHlm(UHlm, ABC):
         return known, cuts
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of the token, q_d, and k tokens with rounded probabilities, by :mod:`hlmtheory.codec`."""
         (draft,) = drafts
         row, cut = draft.distribution.double().cpu().numpy(), draft.note
         coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
@@ -233,13 +206,10 @@ class CuHlmOffline(CuHlm):
         self.k = k
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return the same k for all."""
         return min(self.k, self.session.vocabulary), self.bits
 
 
 def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Setup], CuHlmOnline]:
-    """Return what makes CU-HLM online with the fitted line, and the fitted threshold unless one is given."""
-
     def make(setup: Setup) -> CuHlmOnline:
         fit = setup.fitted
         limit = fit.risk_prone if threshold is None else threshold
@@ -255,11 +225,7 @@ def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Set
     ),
 )
 class CuHlmOnline(CuHlm):
-    """CU-HLM with k chosen by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24)).
-
-    a, b are ``slope`` and ``intercept`` of the line β = a u + b, θ is ``distortion_tolerance``, and ``sharpness`` is η
-    of the softplus, whose value the paper does not print.
-    """
+    """CU-HLM with k chosen by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24))."""
 
     def __init__(
         self,
@@ -276,7 +242,6 @@ class CuHlmOnline(CuHlm):
         self.line, self.distortion_tolerance, self.sharpness = (slope, intercept), distortion_tolerance, sharpness
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return k for the line's rejection probability, clipped to [0, 1]."""
         import torch
 
         estimate = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
@@ -286,12 +251,7 @@ class CuHlmOnline(CuHlm):
 
 @register(entry("CU-HLM certified", Family.CU_HLM, ORANGE, "*", width=2.0, order=4, default=("calibrated",)))
 class CuHlmCertified(CuHlm):
-    """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε.
-
-    Δ_k is the deviation of the distribution that the server decodes (claim ``truncation.message``). A probability has
-    16 bits: with 8, a flat distribution is further from q than any useful ε. If 16 are too few as well, it has 24: only
-    for a heavy tail and a vocabulary of more than 2¹⁷ ε tokens.
-    """
+    """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε."""
 
     bits = CERTIFIED_BITS[0]
 
@@ -300,7 +260,6 @@ class CuHlmCertified(CuHlm):
         self.bias_tolerance = bias_tolerance
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return the certified k, which depends on q only."""
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
         except ValueError:  # the bits are too few for some distribution
@@ -308,7 +267,6 @@ class CuHlmCertified(CuHlm):
             return found[:, 0], found[:, 1]
 
     def _finer(self, row: torch.Tensor) -> tuple[int, int]:
-        """Return k and bits of one distribution, with more bits if it needs them."""
         usual, most = CERTIFIED_BITS
         try:
             return int(certified_size(row, self.bias_tolerance, bits_per_probability=usual)), usual

@@ -1,16 +1,9 @@
 """Several lossless messages, of which one is chosen before each round of a text.
 
-A lossless message leaves the target's law at every position, and so does a mixture, if a choice knows nothing of the
-random numbers of the positions to come. Under a shared seed a device does know some: a rejected draft drops the drafts
-behind it, which were winners of races in the stream that the next round uses. A choice that follows from such a draft
-changes the law (``tests/validation/decoding/test_switched.py`` has one whose law moves by 1/32).
-
-So a text stays under the shared seed until it is past every position that was drafted under it, and its rounds are then
-no longer than that. Proof that this suffices: let τ be the place at which another message is next allowed. Everything
-that a choice may know at τ follows from the stream before τ, from numbers that no later round uses
-(:mod:`validation.decoding.random_streams`), and from times. Whether τ is behind a place also follows from the stream
-before that place. So at every place the numbers that decide the next token are independent of all choices so far, and
-the token has the target's law given the text.
+A choice must know nothing of the random numbers of the positions to come. Under a shared seed a device does know some:
+a rejected draft drops drafts that were winners of races in the stream that the next round uses. So a text stays under
+the shared seed until it is past every position that was drafted under it. Then the numbers that decide the next token
+are independent of all choices so far, and it has the target's law given the text.
 """
 
 from __future__ import annotations
@@ -50,11 +43,7 @@ def lossless_part(policy: DevicePolicy, most: int) -> DevicePolicy:
 
 
 class Switched(Method):
-    """Lossless policies, each from :func:`lossless_part`, one of which is chosen before each round; one text at a time.
-
-    ``choose`` returns the :class:`Chosen` of the next round. ``choices`` are those of the rounds so far: with
-    ``iter(choices).__next__`` as ``choose`` the text is written again.
-    """
+    """Lossless policies (:func:`lossless_part`), of which ``choose`` takes one before each round of a text."""
 
     def __init__(self, policies: Mapping[str, DevicePolicy], choose: Callable[[], Chosen]) -> None:
         self.parts, self.choose = {name: Planned(policy) for name, policy in policies.items()}, choose
@@ -63,11 +52,9 @@ class Switched(Method):
 
     @property
     def number(self) -> int:
-        """Which of the parts is in use."""
         return list(self.parts.values()).index(self.now)
 
     def begin(self, session: Session) -> None:
-        """Begin a text."""
         if session.sequences != 1:
             raise UserError(f"Messages change in one text at a time, and the batch has {session.sequences}; use 1.")
         for part in self.parts.values():
@@ -86,7 +73,6 @@ class Switched(Method):
         return np.full(len(sequences), chosen.length)
 
     def propose(self, step: Step) -> Proposal:
-        """Return the distributions of the message in use."""
         if step.first_of_round[0]:
             self.place = int(step.positions[0])
         if self.shared_seed:
@@ -94,23 +80,18 @@ class Switched(Method):
         return self.now.propose(step)
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Decide each draft; none is skipped."""
         return self.now.skip(step, tokens)
 
     def server_distributions(
         self, step: Step, tokens: Array, skip: Array
     ) -> tuple[Sequence[Any], Sequence[DeviceDraft]]:
-        """Return what the server decodes of the message in use."""
         return self.now.server_distributions(step, tokens, skip)
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the message in use."""
         return self.now.message(drafts)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of the answer to it."""
         return self.now.reply(drafts, accepted)
 
     def learn(self, outcome: Outcome) -> None:
-        """Note where the next round begins."""
         self.place += outcome.accepted + 1

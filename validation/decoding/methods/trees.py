@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Family, entry, register
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
-from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import (
     BrokenLogitsError,
     DraftTree,
@@ -31,12 +30,7 @@ Array = NDArray[Any]
 
 
 class TreeMethod(Method, ABC):
-    """A method that drafts trees; the loop calls these functions in the order in which they stand.
-
-    ``walk`` is :func:`validation.decoding.trees.exact_walk`, unless the method is lossy. With ``wants_features`` the
-    method is given the target model's last hidden states; with ``on_server`` the trees grow there, and no draft crosses
-    the link.
-    """
+    """A method that drafts trees; the loop calls these functions in the order in which they stand."""
 
     runs_draft = wants_features = on_server = False
     walk: Walk = staticmethod(exact_walk)
@@ -77,11 +71,7 @@ class TreeMethod(Method, ABC):
 
 
 class LevelTree(TreeMethod):
-    """A method that grows its trees level by level, with one pass of a draft model each.
-
-    ``max_draft_length`` is the greatest depth. The draft model's cache holds the kept tokens; what it read of a tree is
-    dropped at the end of the round.
-    """
+    """A method that grows its trees level by level, with one pass of a draft model each."""
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
         """Return a tree for each sequence."""
@@ -103,17 +93,13 @@ class LevelTree(TreeMethod):
         return [self.finish(request, tree) for request, tree in zip(requests, trees, strict=True)]
 
     def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
-        """Let the draft model read the new kept tokens, and return its logits (1, V) after the last, by sequence.
-
-        A sequence for which there are none yet gets (0, V).
-        """
+        """Let the draft model read the new kept tokens, and return its logits (1, V) after the last, by sequence."""
         fresh = [request.tokens[first:].copy() for request, first in zip(requests, model.cached.tolist(), strict=True)]
         return self._read_chain(requests, trees, fresh, model)
 
     def _read_chain(
         self, requests: Sequence[TreeRequest], trees: list[DraftTree], fresh: list[Array], model: TreeModel
     ) -> list[Any]:
-        """Let the draft model read new tokens of each sequence into its cache."""
         offsets, sees = [np.arange(len(one)) for one in fresh], [np.tri(len(one), dtype=bool) for one in fresh]
         inputs = self.inputs(requests, trees, [])
         logits, states = model.read_nodes(fresh, offsets, sees, features=self.wants_features, inputs=inputs)
@@ -132,7 +118,6 @@ class LevelTree(TreeMethod):
         read: list[dict[int, int]],
         model: TreeModel,
     ) -> list[Any]:
-        """Let the draft model read a level of each tree, and return its rows of logits."""
         tokens, offsets, sees = [], [], []
         for tree, nodes, places in zip(trees, frontier, read, strict=True):
             start = len(places)
@@ -177,18 +162,13 @@ class LevelTree(TreeMethod):
 
 
 class SampledTree(LevelTree):
-    """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth.
-
-    At temperature 0 the children are the likeliest tokens, and certain. The server needs the distributions that
-    children were drawn from, in float32.
-    """
+    """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth."""
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         self.widths, self.max_draft_length = tuple(widths), len(widths)
         self.tree_nodes = 1 + int(np.cumprod(widths).sum())
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        """Draw the children of these nodes; nothing follows an end-of-text token."""
         found, width, temperature = list[int](), self.widths[depth], self.session.temperature
         for node, logits in zip(nodes, rows, strict=False):
             if temperature == 0:
@@ -200,7 +180,6 @@ class SampledTree(LevelTree):
         return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
 
     def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
-        """Draw the children of a node from q (V,), and return them."""
         return draw_children(tree, node, q, width, chance)
 
 
@@ -217,11 +196,7 @@ class DraftTreeSd(SampledTree):
 
 @register(entry("draft tree, sure", Family.SPECULATIVE, BLUE, "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
-    """A tree whose nodes have one drawn child; the others are the likeliest tokens (hu2025multidraft, greedy drafts).
-
-    Of n children the n - 1 likeliest are sure, and one is drawn from q without them. It is tried first; no exact rule
-    accepts one of these children more often (``verification.top_drafts_tried``).
-    """
+    """A tree whose nodes have one drawn child, tried first, and else the likeliest tokens (hu2025multidraft)."""
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         super().__init__(widths)
@@ -237,35 +212,11 @@ class SureTreeSd(DraftTreeSd):
 
 
 def up_to_end(tokens: tuple[int, ...], ends: Collection[int]) -> tuple[int, ...]:
-    """Return the tokens up to an end-of-text token."""
     return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
 
 
-class NgramPool:
-    """The last n-grams of a text by their first token, at most ``most`` for each."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._known: dict[int, OrderedDict[tuple[int, ...], None]] = {}
-
-    def add(self, first: int, following: tuple[int, ...]) -> None:
-        """Take an n-gram as the newest, and forget the oldest one too many."""
-        known = self._known.setdefault(first, OrderedDict())
-        known.pop(following, None)
-        known[following] = None
-        while len(known) > self.most:
-            known.popitem(last=False)
-
-    def newest_first(self, first: int) -> Iterator[tuple[int, ...]]:
-        """Return what followed this token in each n-gram."""
-        return reversed(self._known.get(first, OrderedDict()))
-
-
 def add_window(tree: DraftTree, rows: Array) -> None:
-    """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root.
-
-    A token sees the first row up to its column, and its own column above it.
-    """
+    """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root."""
     count, width = len(tree.tokens), rows.shape[1]
 
     def place(level: int, column: int) -> int:
@@ -284,12 +235,9 @@ def add_window(tree: DraftTree, rows: Array) -> None:
 class NgramLookahead(TreeMethod):
     """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
 
-    The reference [40] of flexspec is another method of that name (zhao2024lookahead); its words, "Jacobi iteration ...
-    refine multiple candidate sequences in parallel through multi-step verification", describe this one. In each pass
-    the target model reads, beside the last token, a window of N - 1 rows of W guesses, and up to G n-grams of the pool
-    that begin with the last token. Column j of the window and its newest guess are an n-gram, which enters the pool.
-    Guesses are likeliest tokens, as in the authors' code. n-grams are certain drafts, so the texts have the target's
-    law at any temperature. The window is on the server: a round sends a request up and the new tokens down.
+    In each pass the target reads a window of N - 1 rows of W guesses and up to G n-grams that begin with the last
+    token. Column j of the window and its newest guess are an n-gram. They are certain drafts, so the law is the
+    target's.
     """
 
     on_server = True
@@ -301,37 +249,35 @@ class NgramLookahead(TreeMethod):
         self.name = f"n-gram Lookahead (W = {window}, N = {ngram}, G = {guesses})"
 
     def begin(self, session: Session) -> None:
-        """Start with an empty pool and no window."""
         super().begin(session)
-        self.pools = [NgramPool(self.guesses) for _ in range(session.sequences)]
+        # for each sequence the last n-grams by their first token, the newest last
+        self.pools: list[dict[int, dict[tuple[int, ...], None]]] = [{} for _ in range(session.sequences)]
         self.windows: dict[int, Array] = {}
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
-        """Return the verification branch and the window of each sequence."""
         trees = []
         for request in requests:
             tree = DraftTree([int(request.tokens[-1])])
-            for tokens in self.pools[request.sequence].newest_first(tree.tokens[0]):
+            for tokens in reversed(self.pools[request.sequence].get(tree.tokens[0], {})):
                 tree.add_path(up_to_end(tokens[: request.left], self.session.pair.end_tokens))
-            self._add_window(tree, request)
+            if request.sequence not in self.windows:  # guesses from the known tokens
+                size = (self.ngram - 1) * self.window
+                self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)
+            self.windows[request.sequence][0, 0] = tree.tokens[0]
+            add_window(tree, self.windows[request.sequence])
             trees.append(tree)
         return trees
 
-    def _add_window(self, tree: DraftTree, request: TreeRequest) -> None:
-        if request.sequence not in self.windows:  # guesses from the known tokens
-            size = (self.ngram - 1) * self.window
-            self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)
-        rows = self.windows[request.sequence]
-        rows[0, 0] = tree.tokens[0]
-        add_window(tree, rows)
-
     def learn_tree(self, outcome: TreeOutcome) -> None:
-        """Put the window's n-grams into the pool, and move the window on."""
         rows = self.windows[outcome.sequence]
         last = outcome.likeliest[len(outcome.likeliest) - self.window :]  # after the last row, column by column
         if self.ngram == 2:  # the last row is the first: its first token is the last kept one
             last = np.concatenate([outcome.likeliest[:1], last[1:]])
         for column in range(self.window):
             following = (*(int(token) for token in rows[1:, column]), int(last[column]))
-            self.pools[outcome.sequence].add(int(rows[0, column]), following)
+            known = self.pools[outcome.sequence].setdefault(int(rows[0, column]), {})
+            known.pop(following, None)
+            known[following] = None
+            if len(known) > self.guesses:
+                del known[next(iter(known))]
         self.windows[outcome.sequence] = np.concatenate([rows[1:], last[None]])

@@ -1,69 +1,57 @@
 """Compute the numbers of the figures of c-sqs: ratios over the texts with intervals, bounds, and crossing curves.
 
-All intervals are 95% intervals from a bootstrap over the prompts. All methods generate from the same prompts, so a
-difference between two methods uses the same resamples for both. The percentiles are slightly outside 2.5 and 97.5
-(Hesterberg's expanded percentiles), so that the interval of a mean is about as wide as Student's.
+All methods generate from the same prompts, so a difference uses the same resamples for both. The percentiles are
+slightly outside 2.5 and 97.5 (Hesterberg's), so that the interval of a mean is about as wide as Student's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
-from validation.decoding.methods.quantized import (
-    BUDGET_BITS,
-    EPSILON,
-    LEARNING_RATE,
-    RESOLUTION,
-    AllocatedSqs,
-    BudgetedCSqs,
-    BudgetedSqs,
-    CSqs,
-    DenseQs,
-    KSqs,
-)
-from validation.plots.c_sqs.runs import (
+from validation.decoding.methods import quantized
+from validation.plots.c_sqs.texts import (
     DRAFT_BITS,
-    METHODS,
     MIDDLE_SIZE,
     MIDDLE_THRESHOLD,
     SIZES,
     THRESHOLDS,
     Cell,
-    CSqsStudy,
+    Texts,
     Times,
+    Values,
+    texts,
 )
-from validation.plots.c_sqs.texts_file import study
-from validation.plots.common.record import Numbers, plain
+from validation.plots.common.record import Numbers, plain, table, table_of
+from validation.plots.common.style import axis
 
-Values = NDArray[np.float64]
 Ratio = tuple[Values, Values]
 """Numerator and denominator, with one number for each text."""
 
 RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its value
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
 RESAMPLES = 4000
-DENSE, ALLOCATED = DenseQs().name, AllocatedSqs(DRAFT_BITS).name
-BY_SIZE = {k: KSqs(k).name for k in SIZES}
-ADAPTIVE = {t: CSqs(t).name for t in THRESHOLDS}
-FIXED = {t: CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
-PRINTED = CSqs(MIDDLE_THRESHOLD, printed=True).name
-BUDGETED, GUARDED = BudgetedSqs().name, BudgetedCSqs(MIDDLE_THRESHOLD).name
+DENSE, ALLOCATED = quantized.DenseQs().name, quantized.AllocatedSqs(DRAFT_BITS).name
+BY_SIZE = {k: quantized.KSqs(k).name for k in SIZES}
+ADAPTIVE = {t: quantized.CSqs(t).name for t in THRESHOLDS}
+FIXED = {t: quantized.CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
+PRINTED = quantized.CSqs(MIDDLE_THRESHOLD, printed=True).name
+BUDGETED, GUARDED = quantized.BudgetedSqs().name, quantized.BudgetedCSqs(MIDDLE_THRESHOLD).name
 MAIN = (DENSE, BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD], FIXED[MIDDLE_THRESHOLD], ALLOCATED)
-BYTES = tuple(name for name, make in METHODS.items() if make().real_bytes)
-TEMPERATURE = {"label": "temperature", "unit": "", "scale": "linear"}
-LATENCY = {"label": "latency for each token", "unit": "ms", "scale": "linear"}
-RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
-
-
-# ----------------------------------------------------------------------------------------------------- intervals
+IN_BYTES = {"by_bytes": True}
+BYTES = (
+    quantized.DenseQs(**IN_BYTES).name,
+    quantized.KSqs(MIDDLE_SIZE, **IN_BYTES).name,
+    quantized.CSqs(MIDDLE_THRESHOLD, **IN_BYTES).name,
+    quantized.AllocatedSqs(DRAFT_BITS, **IN_BYTES).name,
+)
+METRICS = {"latency": axis("latency for each token", "ms"), "resampling": axis("resampling rate")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +73,9 @@ class Interval:
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
     def told(self, spec: str) -> str:
-        """Return the number and its interval as text."""
         return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
 
     def plain(self) -> list[float | None]:
-        """Return the interval as plain values for JSON."""
         return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
 
 
@@ -122,121 +108,93 @@ def latency(cell: Cell, times: Times, rate_bps: float) -> Ratio:
 
 def resampling(cell: Cell) -> Ratio:
     """Return resampled drafts and rounds of each text: their ratio is the resampling rate of c-sqs Section 4."""
-    return cell.totals("resampled"), cell.rounds
+    return cell.sums["resampled"], cell.rounds
 
 
-def _series(found: CSqsStudy, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
-    """Return one curve over the temperature for each method."""
-    series = []
-    for name in names:
-        cells = [found.cells[name, temperature] for temperature in found.scale.temperatures]
-        values = [interval([_metric(found, cell, metric)]) for cell in cells]
-        low, high = zip(*(one.ends for one in values), strict=True)
-        curve = {"mean": plain([one.value for one in values]), "low": plain(low), "high": plain(high)}
-        series.append({"name": name, "panel": panel, "metric": metric, "x": list(found.scale.temperatures)} | curve)
-    return series
-
-
-def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
+def _metric(found: Texts, cell: Cell, metric: str) -> Ratio:
     return resampling(cell) if metric == "resampling" else latency(cell, found.times, RATE_BPS)
 
 
-def basis(found: CSqsStudy, passes: str | None = None, texts: str | None = None) -> dict[str, Any]:
-    """Return the text that says how the numbers were obtained: pair, prompts, parameters and times.
-
-    ``passes`` replaces the clause on the measured times of passes, for numbers that do not depend on them; ``texts``
-    the one on the length of the texts.
-    """
-    scale, times = found.scale, found.times
+def basis(found: Texts, passes: str | None = None, texts: str | None = None) -> dict[str, Any]:
+    """Return how the numbers were obtained, as text; ``passes`` and ``texts`` replace its clauses on these."""
+    scale, times = found.about["scale"], found.times
     measured = (
         f"a pass takes {1e3 * times.draft_s:.2f} ms of the draft model and {1e3 * times.target_s:.2f} + "
         f"{1e3 * times.token_s:.2f} n ms of the target model over n tokens, the quickest of several here"
     )
-    shared = f"of {scale.new_tokens} new tokens at each temperature and method"
+    shared = f"of {scale['new_tokens']} new tokens at each temperature and method"
     return {
         "basis": (
-            f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts {texts or shared}, "
-            f"B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
-            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; {passes or measured}; the link has {RATE_BPS / 1e6:g} Mbit/s; "
-            "intervals: 95%, bootstrap over prompts"
+            f"on the pair {found.about['pair']}, V = {found.about['vocabulary']:,}, {scale['prompts']} prompts "
+            f"{texts or shared}, B = {quantized.BUDGET_BITS:,.0f} bits, ℓ = {quantized.RESOLUTION}, "
+            f"η = {quantized.LEARNING_RATE:g}, ε = {quantized.EPSILON:g}; {passes or measured}; "
+            f"the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, bootstrap over prompts"
         ),
         **found.record,
     }
 
 
-# ------------------------------------------------------------------------------------------------------ the curves
-
-
-def curves_of(found: CSqsStudy, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
-    """Compute the curves of each panel over the temperature: latency or resampling rate."""
-    names = {"latency": LATENCY, "resampling": RESAMPLING}
-    return {
-        "axes": [{"x": TEMPERATURE, "y": names[metric]} for metric, _ in panels],
-        "series": [one for k, (metric, kept) in enumerate(panels) for one in _series(found, kept, k, metric)],
-    }
-
-
 def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
-    """Compute the curves of each panel, and what is said of them."""
-    found = study(seed)
+    """Compute the curves of each panel over the temperature, latency or resampling rate; the seed is the study's."""
+    found = texts()
+    series = []
+    for panel, (metric, names) in enumerate(panels):
+        for name in names:
+            cells = [found.cells[name, temperature] for temperature in found.temperatures]
+            each = [interval([_metric(found, cell, metric)]) for cell in cells]
+            low, high = zip(*(one.ends for one in each), strict=True)
+            curve = {"mean": plain([one.value for one in each]), "low": plain(low), "high": plain(high)}
+            series.append({"name": name, "panel": panel, "metric": metric, "x": found.temperatures} | curve)
     return {
-        **curves_of(found, panels),
+        "axes": [{"x": axis("temperature"), "y": METRICS[metric]} for metric, _ in panels],
+        "series": series,
         "statistics": {
             "adaptive_less_fixed": _adaptation(found),
             "crossovers": crossovers(found),
-            "gap": _gaps(found),
+            "gap": {
+                metric: [
+                    _gap(found, metric, (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE]), t).plain()
+                    for t in found.temperatures
+                ]
+                for metric in METRICS
+            },
         },
         **basis(found),
     }
 
 
-def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
-    """Return C-SQS minus K-SQS with the middle parameters at each temperature, paired by prompt, with its interval."""
-    names = (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE])
-    return {
-        metric: [
-            interval([_metric(found, found.cells[name, t], metric) for name in names]).plain()
-            for t in found.scale.temperatures
-        ]
-        for metric in ("latency", "resampling")
-    }
+def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) -> Interval:
+    """Return the first method's metric minus the second's, paired by prompt."""
+    return interval([_metric(found, found.cells[name, temperature], metric) for name in names])
 
 
-def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
+def _adaptation(found: Texts) -> list[dict[str, Any]]:
     """Return the effect of the adaptation at the highest temperature for each τ_1, with its interval."""
-    top, lines = found.scale.temperatures[-1], []
-    for threshold in THRESHOLDS:
-        line: dict[str, Any] = {"threshold": threshold}
-        for metric in ("latency", "resampling"):
-            cells = (found.cells[names[threshold], top] for names in (ADAPTIVE, FIXED))
-            line[metric] = interval([_metric(found, cell, metric) for cell in cells]).plain()
-        lines.append(line)
-    return lines
+    top = found.temperatures[-1]
+    return [
+        {"threshold": t} | {metric: _gap(found, metric, (ADAPTIVE[t], FIXED[t]), top).plain() for metric in METRICS}
+        for t in THRESHOLDS
+    ]
 
 
-def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
+def crossovers(found: Texts) -> list[dict[str, Any]]:
     """Return the pairs (K, τ_1) that cross as in the paper, for each metric.
 
     ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest. ``clear``: a crossing pair for
     which the intervals of both differences exclude 0. ``reverse``: the opposite crossing. ``k``, ``c``: K-SQS or C-SQS
     is better at both temperatures. All other pairs are equal at one of the two temperatures.
     """
-    return [{"metric": metric} | _count(found, metric) for metric in ("latency", "resampling")]
+    return [{"metric": metric} | _count(found, metric) for metric in METRICS]
 
 
-def _count(found: CSqsStudy, metric: str) -> dict[str, Any]:
-    """Count the decoded pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
-    ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
+def _count(found: Texts, metric: str) -> dict[str, Any]:
+    ends = (found.temperatures[0], found.temperatures[-1])
     tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
     for size, by_size in BY_SIZE.items():
         for threshold, by_mass in ADAPTIVE.items():
             if any((name, end) not in found.cells for name in (by_mass, by_size) for end in ends):
                 continue
-            gaps = []
-            for end in ends:
-                cells = [found.cells[name, end] for name in (by_mass, by_size)]
-                gaps.append(interval([_metric(found, cell, metric) for cell in cells]))
-            first, last = gaps  # C-SQS minus K-SQS
+            first, last = (_gap(found, metric, (by_mass, by_size), end) for end in ends)  # C-SQS minus K-SQS
             kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
                 (int(np.sign(first.value)), int(np.sign(last.value)))
             )
@@ -248,50 +206,128 @@ def _count(found: CSqsStudy, metric: str) -> dict[str, Any]:
     return tally
 
 
-# ------------------------------------------------------------------------------------------------- bounds and paths
-
-
 def paths(cell: Cell) -> list[dict[str, list[float]]]:
     """Return for each text the running mean of the dropped mass at verified positions and the thresholds by round."""
     found = []
-    for row in cell.rows:
-        asked = [one for one in row.rounds if one.accepted + one.resampled]
-        count = np.cumsum([one.accepted + one.resampled for one in asked])
-        mass = np.cumsum([one.dropped for one in asked])
-        thresholds = [one.threshold for one in asked if one.threshold is not None]
+    for path in cell.paths:
+        asked = [step for step in path if step[0] + step[1]]
+        count = np.cumsum([accepted + resampled for accepted, resampled, *_ in asked])
+        mass = np.cumsum([dropped for *_, dropped, _ in asked])
+        thresholds = [threshold for *_, threshold in asked if threshold is not None]
         found.append({"x": count.tolist(), "mean": plain(mass / count), "threshold": plain(thresholds)})
     return found
 
 
 def simulate_regret(seed: int) -> Numbers:
     """Compute both bounds and the mean dropped mass of the longer texts, for Algorithm 1 corrected and as printed."""
-    found = study(seed)
+    found = texts()
     panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
-    longest = max(one["x"][-1] for panel in panels for one in panel if one["x"])
-    steps = np.arange(1, longest + 1)
-    setting = (EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, steps)
-    axes = {
-        "x": {"label": "drafts accepted or resampled, T", "unit": "", "scale": "log"},
-        "y": {"label": "mean dropped mass", "unit": "", "scale": "log"},
-    }
-    texts = f"of {found.scale.long_tokens} new tokens at temperature {found.scale.temperatures[-1]:g}"
-    bounds = {"published": plain(regret_bound(*setting)), "sharp": plain(regret_bound_sharp(*setting))}
+    steps = np.arange(1, max(one["x"][-1] for panel in panels for one in panel if one["x"]) + 1)
+    setting = (quantized.EPSILON, quantized.LEARNING_RATE, MIDDLE_THRESHOLD, steps)
+    axes = {"x": axis("drafts accepted or resampled, T", scale="log"), "y": axis("mean dropped mass", scale="log")}
+    tokens, top = found.about["scale"]["long_tokens"], found.temperatures[-1]
+    sharp = plain(regret_bound_sharp(*setting))
     return {
         "axes": [axes, axes],
         "series": [
             {"name": name, "texts": panel} for name, panel in zip(("mended", "as printed"), panels, strict=True)
         ],
-        "bounds": {"x": steps.tolist()} | bounds,
+        "bounds": {"x": steps.tolist(), "published": plain(regret_bound(*setting)), "sharp": sharp},
         "statistics": {
-            "temperature": found.scale.temperatures[-1],
-            "new_tokens": found.scale.long_tokens,
+            "temperature": top,
+            "new_tokens": tokens,
             "last": [[one["mean"][-1] for one in panel if one["mean"]] for panel in panels],
-            "above_sharp": [_above(panel, bounds["sharp"]) for panel in panels],
+            "above_sharp": [
+                sum(
+                    any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True))
+                    for one in panel
+                )
+                for panel in panels
+            ],
         },
-        **basis(found, texts=texts),
+        **basis(found, texts=f"of {tokens} new tokens at temperature {top:g}"),
     }
 
 
-def _above(panel: list[dict[str, list[float]]], sharp: list[float]) -> int:
-    """Count the texts whose mean is above the sharp bound after at least one round."""
-    return sum(any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True)) for one in panel)
+def simulate_theorem(seed: int) -> Numbers:
+    """Compute Table III of ours: the rejections of each text beside Theorem 1 with both rounding terms."""
+    found, lines = texts(), []
+    for name in MAIN:
+        for temperature in found.temperatures:
+            cell = found.cells[name, temperature]
+            sums, ones = cell.sums, np.ones(len(cell.tokens))
+            bound = sums["mismatch"] + sums["dropped"] + sums["rounding"]  # the right side of (3), sharp
+            excess = interval([(sums["resampled"] - bound, ones)])
+            rounding = {"sharp": plain(sums["rounding"].mean(), 4), "published": plain(cell.rounding.mean(), 4)}
+            lines.append(
+                {
+                    "method": name,
+                    "temperature": temperature,
+                    "rejected": interval([(sums["resampled"], ones)]).plain(),
+                    "positions": float(cell.looked_at.mean()),
+                    "rounding": rounding,
+                    "excess": excess.plain(),
+                    "above": excess.sign > 0,
+                    **{key: plain(sums[key].mean(), 4) for key in ("mismatch", "dropped")},
+                }
+            )
+    columns: dict[str, str | Callable[[Any], str]] = {
+        "method": "{method}",
+        "temperature": "{temperature:g}",
+        "drafts looked at": "{positions:.1f}",
+        "rejected": lambda one: Interval(*one["rejected"]).told(".1f"),
+        "Σ TV(q, p)": "{mismatch:.2f}",
+        "Σ dropped": "{dropped:.2f}",
+        "Σ i(K − i)/(Kℓ)": "{rounding[sharp]:.2f}",
+        "Σ K/(4ℓ)": "{rounding[published]:.2f}",
+        "bound, sharp": lambda one: f"{one['mismatch'] + one['dropped'] + one['rounding']['sharp']:.1f}",
+        "bound, published": lambda one: f"{one['mismatch'] + one['dropped'] + one['rounding']['published']:.1f}",
+    }
+    made = table_of("Theorem 1 for each text", columns, lines)
+    return {"statistics": {"theorem": lines}, "tables": [made], **basis(found)}
+
+
+HEADS = {
+    "dropped": ("mean dropped mass", ".5f"),
+    "draft_bits": ("bits a draft", ",.0f"),
+    "token_bits": ("bits a token", ",.0f"),
+    "drafts": ("drafts a round", ".1f"),
+    "latency": ("latency a token, ms", ".2f"),
+    "rejected": ("rejected, of verified drafts", ".3f"),
+    "resampling": ("resampling rate", ".3f"),
+}
+"""Metrics of Table VIII of ours, each with the head of its column and its format."""
+
+
+def simulate_budget(seed: int) -> Numbers:
+    """Compute Table VIII of ours: C-SQS beside the budget of dropped mass, on the same prompts."""
+    found = texts()
+    names = (ADAPTIVE[MIDDLE_THRESHOLD], BUDGETED, GUARDED)
+    places = {f"{t:g}": {name: found.cells[name, t] for name in names} for t in found.temperatures}
+    long = f"{found.temperatures[-1]:g}, {found.about['scale']['long_tokens']} tokens"
+    places[long] = {name: found.long[name] for name in (*names, quantized.CSqs(0.0).name)}
+    values: list[dict[str, Any]] = []
+    for where, cells in places.items():
+        for name, cell in cells.items():
+            ratios: dict[str, Ratio] = {
+                "dropped": (cell.sums["dropped"], cell.looked_at),
+                "draft_bits": (cell.bits, cell.sums["drafted"]),
+                "token_bits": (cell.bits, cell.tokens),
+                "drafts": (cell.sums["drafted"], cell.rounds),
+                "latency": latency(cell, LARGER_MODELS, RATE_BPS),
+                "rejected": (cell.sums["resampled"], cell.looked_at),
+                "resampling": resampling(cell),
+            }
+            values.append(
+                {"where": where, "method": name} | {key: interval([one]).plain() for key, one in ratios.items()}
+            )
+    heads = ("temperature", "method", *(head for head, _ in HEADS.values()))
+    rows = tuple(
+        (one["where"], one["method"], *(Interval(*one[key]).told(spec) for key, (_, spec) in HEADS.items()))
+        for one in values
+    )
+    return {
+        "statistics": {"epsilon": quantized.EPSILON, "values": values},
+        "tables": [table(f"ε = {quantized.EPSILON:g}", heads, rows)],
+        **basis(found, f"passes of {1e3 * LARGER_MODELS.draft_s:g} and {1e3 * LARGER_MODELS.target_s:g} ms"),
+    }

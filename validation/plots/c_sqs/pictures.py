@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.c_sqs.numbers import (
-    ADAPTIVE,
-    BY_SIZE,
-    BYTES,
-    FIXED,
-    PRINTED,
-)
+from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, BYTES, FIXED, PRINTED
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, canvas, name_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 _MARKS = ("o", "s", "^")
@@ -27,11 +18,6 @@ _BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
 def _look(name: str) -> dict[str, Any]:
-    """Return the style of a curve.
-
-    The colour shows the method and the marker the parameter. The line shows how bits are counted, or whether the
-    threshold adapts.
-    """
     bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
     families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
     for names, colors, line in zip(families, (_BLUES, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
@@ -59,7 +45,6 @@ def _rows(names: Sequence[str]) -> list[list[str]]:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw a column for each pair of axes and a row for each comparison: curves with their intervals."""
     columns = len(numbers["axes"])
     kinds = [list(dict.fromkeys(one["name"] for one in numbers["series"] if one["panel"] == c)) for c in range(columns)]
     rows = [_rows(names) for names in kinds]
@@ -88,7 +73,6 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def paint_regret(numbers: Numbers) -> Canvas:
-    """Draw each text's mean dropped mass over its tokens, with both bounds; one panel for each form of line 12."""
     figure, panels = canvas(PAGE, panels=2)
     bounds = numbers["bounds"]
     for axes, names, one in zip(panels, numbers["axes"], numbers["series"], strict=True):
@@ -101,6 +85,5 @@ def paint_regret(numbers: Numbers) -> Canvas:
         name_axes(axes, names)
         axes.set_title(f"line 12 {one['name']}")
     panels[1].set_ylabel("")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

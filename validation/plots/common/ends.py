@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from validation.plots.common.style import SMALLEST
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from validation.plots.common.style import SMALLEST, Axes
 
 _LINE = 1.25
 """Height of a line of text over its size."""
@@ -22,20 +19,7 @@ _GAP = 6.0
 def label_ends(
     axes: Axes, names: Mapping[str, str] | None = None, *, wrap: int = 18, order: Sequence[str] = ()
 ) -> None:
-    """Write the name of each labelled curve beside its last point, in its colour; the names do not overlap.
-
-    Call it once the limits are set.
-
-    Parameters
-    ----------
-    axes : Axes
-    names : mapping of str to str, optional
-        Names to write in place of the labels, by label; an empty name is not written.
-    wrap : int
-        Characters of a line.
-    order : sequence of str
-        Labels from top to bottom, for curves that end at one height.
-    """
+    """Write the name of each labelled curve beside its last point, in its colour; the names do not overlap."""
     ends = []
     for place, (label, line) in enumerate(_curves(axes)):
         name = (names or {}).get(label, label)

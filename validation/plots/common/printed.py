@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.channel import vocabulary_payload_bits
 from validation.plots.common.record import Printed
 
 CU, U = "cu-hlm", "u-hlm"
@@ -17,9 +23,72 @@ NUMBERS: dict[str, Printed] = {
 
 
 def value(paper: str, name: str) -> float:
-    """Return one number that a paper prints.
-
-    >>> value("u-hlm", "slope")
-    0.82
-    """
+    """Return one number that a paper prints."""
     return NUMBERS[f"{paper} {name}"].value
+
+
+_HLM = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))["hlm"]
+
+SETS: tuple[str, ...] = tuple(_HLM["sets"])
+HLM_LATENCIES: dict[str, dict[str, tuple[float, float, float]]] = _HLM["latency"]
+"""cu-hlm Table II: ms per token of link and target model, and tokens per second, by method and pair."""
+HLM_NAMES = {
+    "large only": "LLM",
+    "small only": "SLM",
+    "HLM": "HLM",
+    "Rand-HLM": "Rand-HLM",
+    "U-HLM risk-prone": "U-HLM",
+    "CU-HLM offline": "CU-HLM (Offline)",
+    "CU-HLM online": "CU-HLM (Online)",
+}
+"""Our method names, without the bracketed part, and the papers' names."""
+LARGER_DRAFT_S = 0.064
+"""Time of one pass of the 7B draft model, cu-hlm Table II."""
+VOCABULARY, BITS = 32_000, 8
+SNR_DB = 10.0
+U_TIMES = (0.0246, 0.1046)
+"""Seconds of one pass of each model, u-hlm Section I; cu-hlm prints 25.6 ms for the draft model."""
+
+
+def accuracy_of(paper: str) -> dict[str, Any]:
+    """Return Table I of a paper: by pair and method, in the order of ``SETS``."""
+    found: dict[str, Any] = _HLM[paper]
+    return found
+
+
+def printed_name(method: str) -> str | None:
+    """Return the papers' name of a method, or None."""
+    return HLM_NAMES.get(method.split(" (")[0])
+
+
+def row_bits(vocabulary: int = VOCABULARY) -> float:
+    """Return the bits of a full distribution by cu-hlm (4)."""
+    return float(vocabulary_payload_bits(vocabulary, BITS))
+
+
+_FLEXSPEC = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))["flexspec"]
+
+NETWORKS, DATASETS, METHODS, DEVICE_DATASETS = (
+    tuple(_FLEXSPEC[key]) for key in ("networks", "datasets", "methods", "device_datasets")
+)
+SYNCHRONISATION: list[tuple[str, float, float, float]] = _FLEXSPEC["synchronisation"]
+"""Table I: network, rate in bit/s, minutes, unit of their last digit."""
+DRAFT_BYTES: float = _FLEXSPEC["draft_bytes"]
+"""Size of the draft model of Table I, as Section III-B prints it."""
+ACCEPTANCE: list[tuple[str, str, float]] = _FLEXSPEC["acceptance"]
+"""Table II: version of Llama-2-70B, domain, acceptance rate of Llama-2-7B."""
+DEVICES: list[tuple[str, float, list[float]]] = _FLEXSPEC["devices"]
+"""Table V: device, ms of a draft, speed-up over 4G by dataset."""
+TARGETS: list[tuple[str, list[float], list[float]]] = _FLEXSPEC["targets"]
+"""Table VI: target model, ms of Cloud-Only over 5G and 4G, speed-up over each."""
+
+
+def _table(table: str, what: str) -> NDArray[np.float64]:
+    values = np.asarray(_FLEXSPEC[table][what], dtype=np.float64)
+    return values.reshape(len(DATASETS), len(NETWORKS), len(METHODS))
+
+
+LATENCIES: dict[str, Any] = {
+    table: (_table(table, "milliseconds"), _table(table, "speed_ups")) for table in ("III", "IV")
+}
+"""Tables III and IV: latencies in ms and speed-ups, shapes (datasets, networks, methods)."""

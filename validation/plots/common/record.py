@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from string import Formatter
@@ -12,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from validation.decoding.studies import Decoded
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
@@ -31,10 +31,7 @@ number of runs; one that is drawn from a stored experiment adds ``experiment``
 
 
 class Tag(StrEnum):
-    """Where the numbers of an exhibit come from; an exhibit with several kinds has the last of them.
-
-    A caption ends with the tag, and a sidecar stores it as ``kind``.
-    """
+    """Where the numbers of an exhibit come from; an exhibit with several kinds has the last of them."""
 
     MEASURED = "measured"
     ASSUMED = "measured counts × assumed times"
@@ -43,11 +40,6 @@ class Tag(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """Return the last sentence of a caption.
-
-        >>> Tag.ASSUMED.sentence, Tag.DERIVED.sentence
-        ('Measured counts × assumed times.', 'Derived from printed numbers.')
-        """
         return f"{self.capitalize()}{' numbers' if self is Tag.DERIVED else ''}."
 
 
@@ -62,26 +54,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """Describe one figure or table of a paper; ``exhibits.toml`` holds its texts.
-
-    Attributes
-    ----------
-    paper, number : str
-        Names on the command line, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
-    source : str
-        Key of ``references.bib``.
-    title : str
-    tag : Tag
-        Where its numbers come from.
-    message : str
-        The caption: one sentence that holds for every pair, with statistics of the numbers in braces.
-    method : str
-        Settings: further lines, the paper's link, how intervals are made.
-    printed : tuple of Printed
-        Numbers that the paper prints in its text; no number is read off its curves.
-    paint : callable or None
-        Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
-    """
+    """Describe one figure or table of a paper; ``exhibits.toml`` holds its texts."""
 
     paper: str
     number: str
@@ -108,7 +81,6 @@ class Exhibit:
 
     @property
     def place(self) -> str:
-        """Return the place in the paper: ``Fig. 5a`` or ``Table II``."""
         return f"{'Fig.' if self.number[0].isdigit() else 'Table'} {self.number}"
 
     @property
@@ -173,17 +145,20 @@ def printed_words(about: Mapping[str, Any]) -> str:
     return f"Printed: {'; '.join(each)}." if each else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Hold rows of text under heads; ``Numbers["tables"]`` holds the tables of a figure as plain values."""
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """Return rows of text under heads, as ``Numbers["tables"]`` holds them."""
+    return {"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}
 
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
-    def plain(self) -> dict[str, Any]:
-        """Return the table as plain values for JSON."""
-        return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
+def table_of(title: str, columns: Mapping[str, str | Callable[[Any], str]], rows: Iterable[Any]) -> dict[str, Any]:
+    """Return a table of records: each column has a head, and a format string or a function of the record.
+
+    >>> table_of("t", {"k": "{k:,}", "share": lambda one: "all"}, [{"k": 1000}])["rows"]
+    [['1,000', 'all']]
+    """
+    forms = columns.values()
+    cells = [[form.format_map(row) if isinstance(form, str) else form(row) for form in forms] for row in rows]
+    return table(title, tuple(columns), cells)
 
 
 def sampled_positions(trace: Trace, count: int, seed: int) -> NDArray[np.int64]:
@@ -195,17 +170,7 @@ def sampled_positions(trace: Trace, count: int, seed: int) -> NDArray[np.int64]:
 def sampled(
     trace: Trace, count: int, seed: int, *, per_position: int = 1
 ) -> Iterator[tuple[NDArray[np.float16], NDArray[np.float16]]]:
-    """Yield draft and target logits of ``count`` random positions in chunks, in the order of the trace.
-
-    Parameters
-    ----------
-    trace : Trace
-    count : int
-        All positions are taken if there are no more.
-    seed : int
-    per_position : int
-        Number of rows of V that the caller makes per position; larger values give smaller chunks.
-    """
+    """Yield draft and target logits of ``count`` random positions in chunks, in the order of the trace."""
     chosen = sampled_positions(trace, count, seed)
     start = 0
     for chunk in trace.chunks(max(1, CHUNK_VALUES // (trace.vocabulary * per_position))):
@@ -217,11 +182,7 @@ def sampled(
 
 
 def spread(last: int, count: int) -> NDArray[np.int64]:
-    """Return at most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis.
-
-    >>> spread(4096, 5).tolist()
-    [1, 8, 64, 512, 4096]
-    """
+    """Return at most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis."""
     return np.unique(np.round(np.geomspace(1, last, count)).astype(np.int64))
 
 
@@ -235,3 +196,27 @@ def plain(values: ArrayLike, digits: int = 9) -> Any:
     if values.ndim == 0:
         return float(f"{values:.{digits}g}")
     return [plain(value, digits) for value in values]
+
+
+NONE = "–"
+
+
+def told(number: float | None, form: str = ".4f") -> str:
+    """Format a number with a true minus sign; None and NaN become a dash."""
+    return NONE if number is None or math.isnan(number) else format(number, form).replace("-", "−")
+
+
+def cell(found: Any, form: str = ".4f") -> str:
+    """Format an estimate, whose ``value``, ``low`` and ``high`` are attributes or keys; None becomes a dash.
+
+    >>> cell({"value": 0.5, "low": 0.25, "high": 0.75}, ".2f"), cell({"value": 0.5, "low": None, "high": None}, ".2f")
+    ('0.50 [0.25, 0.75]', '0.50')
+    """
+    if found is None:
+        return NONE
+    value, low, high = (found[key] if isinstance(found, dict) else getattr(found, key) for key in ENDS)
+    ends = [told(low, form), told(high, form)]
+    return told(value, form) if NONE in ends else f"{told(value, form)} [{', '.join(ends)}]"
+
+
+ENDS = ("value", "low", "high")

@@ -1,10 +1,4 @@
-"""Name the stored experiments that figures are drawn from: each has one file, one commit, one date.
-
-An experiment decodes, trains or times models once, by a script of ``figures/studies``. It stores what it measured
-in one file, and ``experiments.json`` beside the papers' folders holds its record: the file with its checksum, the
-commit of the code, the date, the command, the models and the data. A figure that is drawn from the file holds the same
-record, so that all figures of an experiment are of one run; a test draws each again and compares.
-"""
+"""Name the stored experiments that figures are drawn from: each has one file, one commit, one date."""
 
 from __future__ import annotations
 
@@ -37,13 +31,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def digest(file: Path) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of a stored file.
-
-    Raises
-    ------
-    UserError
-        The file is missing.
-    """
+    """Return 16 hexadecimal digits of the SHA-256 of a stored file."""
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
     except FileNotFoundError as error:
@@ -51,13 +39,7 @@ def digest(file: Path) -> str:
 
 
 def stored(name: str) -> tuple[Any, dict[str, Any]]:
-    """Return what an experiment stored, and the part of its record that its figures hold.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, or has changed since it was recorded.
-    """
+    """Return what an experiment stored, and the part of its record that its figures hold."""
     file = ROOT / records()[name]["file"]
     shown = from_experiment(name)
     return json.loads(file.read_text(encoding="utf-8")), shown
@@ -94,23 +76,7 @@ def origin(experiment: dict[str, Any]) -> str:
 def record(
     name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
 ) -> None:
-    """Write the record of an experiment that has just stored its file.
-
-    Parameters
-    ----------
-    name : str
-        Of the experiment: usually that of its folder in ``figures/studies``.
-    file : Path
-        What it stored.
-    command, models, data : str
-        The command that measured; the models and the texts, in words.
-    commit : str
-        Commit of the code that measured.
-    date : str
-        ISO date of the measurement; today if empty.
-    more : str
-        Fingerprints that the experiment used, such as ``trace`` and ``fit``.
-    """
+    """Write the record of an experiment that has just stored its file."""
     about = {
         "file": file.resolve().relative_to(ROOT).as_posix(),
         "digest": digest(file),

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+Axes: TypeAlias = Any  # of matplotlib, which is imported to draw only
+Canvas: TypeAlias = Any  # its Figure
 
 COLUMN = (3.4, 2.55)  # inches: one panel
 PAGE = (7.0, 3.0)  # two panels
@@ -68,7 +67,7 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[Canvas, list[Axes]]:
     """Return a figure with rows of panels, row by row, made without pyplot and its global state."""
     from matplotlib.figure import Figure
 
@@ -85,19 +84,14 @@ def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
     axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
 
 
-def _canvas(axes: Axes) -> Figure:
-    """Return the whole figure of a panel."""
+def _canvas(axes: Axes) -> Canvas:
     figure = axes.get_figure(root=True)
     assert figure is not None, "the panel has been removed from its figure"
     return figure
 
 
 def label(text: str) -> str:
-    r"""Return text with r̂ and q̂ as mathematics, because they need a typesetter.
-
-    >>> label("TV(r, r̂)")
-    'TV(r, $\\hat{r}$)'
-    """
+    """Return text with r̂ and q̂ as mathematics, because they need a typesetter."""
     for letter in "rq":
         text = text.replace(f"{letter}\u0302", rf"$\hat{{{letter}}}$")
     return text
@@ -114,6 +108,11 @@ def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""
         axes.set(**{f"{side}label": label(name["label"]) + unit, f"{side}scale": name["scale"]})
+
+
+def name_panels(panels: Sequence[Axes], names: Sequence[dict[str, dict[str, str]]]) -> None:
+    for axes, both in zip(panels, names, strict=True):
+        name_axes(axes, both)
 
 
 def values(row: Sequence[float | None]) -> NDArray[np.float64]:
@@ -140,11 +139,8 @@ DARK_PAGE = (
 """Turns light and dark around on a dark page and keeps the hues; ``:root`` leaves a picture inside of HTML alone."""
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing.
-
-    An SVG has no background, and its colours follow the page.
-    """
+def save(figure: Canvas, path: Path) -> None:
+    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
     kind = path.suffix.removeprefix(".")
     figure.savefig(path, format=kind, metadata=PICTURES[kind], transparent=kind == "svg")
     if kind == "svg":

@@ -13,20 +13,6 @@ HEADS = ("part", "name", "field", "index", "value")
 def as_csv(numbers: Mapping[str, Any]) -> str:
     """Return the drawn numbers as CSV, with the ``statistics`` and the cells of the tables.
 
-    Parameters
-    ----------
-    numbers : mapping
-        What a figure measures (:data:`validation.plots.common.record.Numbers`).
-
-    Returns
-    -------
-    str
-        Columns: ``part`` (``series``, ``statistics``, ``tables``, ...), ``name`` of the series or the title of the
-        table, ``field`` (``x``, ``mean``, a table's head; dots for nested values), ``index`` from 0 in a
-        list, dots for nested lists, and ``value``.
-
-    Examples
-    --------
     >>> print(as_csv({"series": [{"name": "ours", "x": [1, 2]}]}), end="")
     part,name,field,index,value
     series,ours,x,0,1
@@ -54,7 +40,6 @@ def _cells(tables: list[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _leaves(value: Any, field: str = "", index: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield field, index and value of every leaf of a nested value."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, f"{field}.{key}" if field else str(key), index)

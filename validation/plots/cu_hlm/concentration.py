@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,9 @@ from hlmtheory.truncation import resampling_bias, resampling_distortion, tail_de
 from hlmtheory.verification import total_variation
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, sampled, spread
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.common.truncation.values import axis
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, Axes, Canvas, canvas, name_axes
+from validation.plots.common.truncation.looks import axis
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 RANKED_VALUES = 10**8  # number of sorted probabilities for one figure: 24,000 positions at V = 4,096
 RANKS = 120  # points of a curve
@@ -29,7 +25,6 @@ BAND_NAME = "10–90% of positions"
 
 
 def _ranked(trace: Trace, seed: int) -> Any:
-    """Yield distributions q in ascending order, in chunks."""
     for draft, _ in sampled(trace, max(1, RANKED_VALUES // trace.vocabulary), seed):
         rows = probabilities(draft)
         rows.sort(axis=-1)
@@ -37,14 +32,10 @@ def _ranked(trace: Trace, seed: int) -> Any:
 
 
 def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> dict[str, Any]:
-    """Return mean, median and band over the positions at each x."""
     values = np.concatenate(rows)
     low, high = np.quantile(values, BAND, axis=0)
     curve = {"mean": values.mean(axis=0), "median": np.median(values, axis=0), "low": low, "high": high}
     return {"name": name, "band": BAND, "x": x.tolist(), **{key: plain(line) for key, line in curve.items()}}
-
-
-# ------------------------------------------------------------------------------------------------- Fig. 5
 
 
 def measure_ranks(trace: Trace, seed: int) -> Numbers:
@@ -70,10 +61,7 @@ def measure_tails(trace: Trace, seed: int) -> Numbers:
         deviations.append(tail_deviation(ordered)[:, sizes])
     return {
         "axes": [{"x": axis("tokens kept k"), "y": axis("probability", scale="linear")}],
-        "series": [
-            _curve("1 − Σ_{i≤k} q_i", sizes, remains),
-            _curve("Δ_k = TV(q, q̂)", sizes, deviations),
-        ],
+        "series": [_curve("1 − Σ_{i≤k} q_i", sizes, remains), _curve("Δ_k = TV(q, q̂)", sizes, deviations)],
         "statistics": {},
         "positions_drawn": sum(map(len, remains)),
     }
@@ -84,7 +72,6 @@ def _band(axes: Axes, series: dict[str, Any]) -> None:
 
 
 def paint_ranks(numbers: Numbers) -> Canvas:
-    """Paint the probability over the rank of the token."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
     _band(axes, series)
@@ -98,7 +85,6 @@ def paint_ranks(numbers: Numbers) -> Canvas:
 
 
 def paint_tails(numbers: Numbers) -> Canvas:
-    """Paint the residual probability and Δ_k over k."""
     figure, (axes,) = canvas(COLUMN)
     remains, deviation = numbers["series"]
     _band(axes, remains)
@@ -108,9 +94,6 @@ def paint_tails(numbers: Numbers) -> Canvas:
     axes.set(xlim=(1, max(2, remains["x"][-1])), ylim=(0, None))
     axes.legend(loc="upper right")
     return figure
-
-
-# ------------------------------------------------------------------------------------------------- Fig. 6
 
 
 def measure_bias(trace: Trace, seed: int) -> Numbers:
@@ -142,7 +125,6 @@ def measure_bias(trace: Trace, seed: int) -> Numbers:
 
 
 def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
-    """Return Pearson's coefficient; None if one side is constant."""
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(plain(np.corrcoef(x, y)[0, 1]))
@@ -158,7 +140,6 @@ def _bound(value: float) -> str:
 
 
 def paint_bias(numbers: Numbers) -> Canvas:
-    """Paint the Bias against TV(r, r̂) and against its closed form."""
     from matplotlib.colors import LinearSegmentedColormap
 
     figure, (left, right) = canvas(PAGE, panels=2)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, name_axes, name_panels
+from validation.plots.common.truncation import looks
+from validation.plots.common.truncation.looks import average, axis, curve, defined
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -19,24 +21,7 @@ from validation.plots.common.truncation.sample import (
     denominator,
     sample_of,
 )
-from validation.plots.common.truncation.values import (
-    LOOKS,
-    OFFLINE,
-    average,
-    axis,
-    curve,
-    decades,
-    defined,
-    entry_bits,
-    full_bits,
-)
 from validation.trace.reader import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-
-# ------------------------------------------------------------------------------------------------- Fig. 8
 
 
 def _bounds(sample: Sample) -> dict[str, Row]:
@@ -78,39 +63,34 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    """Paint TV(r, r̂) with its bounds on the left, the Bias with its certificates on the right."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     true = {"color": "black", "linewidth": 2}
-    looks = {
+    styles = {
         "TV(r, r̂)": true,
-        "sharp bound": LOOKS["certified"],
+        "sharp bound": looks.LOOKS["certified"],
         "published (20)": {"color": MIDDLE},
-        f"online (23), η = {SHOWN[0]:g}": LOOKS[f"online {SHOWN[0]:g}"],
+        f"online (23), η = {SHOWN[0]:g}": looks.LOOKS[f"online {SHOWN[0]:g}"],
         "Δ_k/(q_d β_d)": {"color": "0.6"},
         "Bias": true,
         "2 min(T, Δ_k)": {"color": "0.6"},
-        "2Δ_k": LOOKS["certified"],
+        "2Δ_k": looks.LOOKS["certified"],
     }  # the online bound with a larger η is above 1 at almost every k: it is in the numbers
     for place, axes in enumerate(panels):
         name_axes(axes, numbers["axes"][place])
-        shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in looks]
+        shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in styles]
         for one in shown:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
-            curve(axes, one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **looks[one["name"]])
-        axes.set_ylim(decades([one["y"] for one in shown], 1e-4))
+            curve(axes, one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **styles[one["name"]])
+        axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
         axes.legend(loc="lower left")
     panels[0].axhline(1.0, color="0.4", linewidth=0.6)
     return figure
-
-
-# ------------------------------------------------------------------------------------------------- Fig. 9b
 
 
 ONLINE_RULES = [f"online η = {eta:g}" for eta in SHOWN]
 
 
 def _sent(sample: Sample) -> dict[str, float | None]:
-    """Return the mean k of each rule."""
     certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
     found: dict[str, float | None] = {
         "offline (21)": sample.offline(THETA),
@@ -125,7 +105,7 @@ def _sent(sample: Sample) -> dict[str, float | None]:
 def measure_payload(trace: Trace, seed: int) -> Numbers:
     """Measure Fig. 9b: payload over k, and the remaining distortion and Bias."""
     sample = sample_of(trace, seed)
-    width = entry_bits(sample.vocabulary)
+    width = looks.entry_bits(sample.vocabulary)
     grid = sample.grid
     distortion, bias = average(sample.distortion[sample.rejected], 0), sample.bias(sample.distortion).mean(axis=0)
     sent = _sent(sample)
@@ -141,7 +121,7 @@ def measure_payload(trace: Trace, seed: int) -> Numbers:
         ],
         "statistics": {
             "bits_per_entry": width,
-            "full_bits": full_bits(sample.vocabulary),
+            "full_bits": looks.full_bits(sample.vocabulary),
             "vocabulary": sample.vocabulary,
             "mean_k": {name: None if k is None else defined(k) for name, k in sent.items()},
         },
@@ -150,14 +130,12 @@ def measure_payload(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_payload(numbers: Numbers) -> Canvas:
-    """Paint payload over k with each rule named at its mean k, then the remaining distortion over the payload."""
     figure, panels = canvas(PAGE, panels=2)
     left, right = panels
     payload, distortion, bias = numbers["series"]
     statistics = numbers["statistics"]
     width, full = statistics["bits_per_entry"], statistics["full_bits"]
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels(panels, numbers["axes"])
     curve(left, payload["x"], payload["y"], color="0.6", label="k (b + ⌈log₂ V⌉)")
     left.axhline(full, color="0.4", linewidth=0.8, linestyle=(0, (4, 2)), label="all entries, (4)")
     marks = {name: k for name, k in statistics["mean_k"].items() if k}
@@ -165,7 +143,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
     left.plot(
         list(marks.values()), [k * width for k in marks.values()], "o", color=DARK, label="mean k of a rule", **hollow
     )
-    left.plot([OFFLINE], [OFFLINE * width], "*", color="black", markersize=8, label="k* that cu-hlm prints")
+    left.plot([looks.OFFLINE], [looks.OFFLINE * width], "*", color="black", markersize=8, label="k* that cu-hlm prints")
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)

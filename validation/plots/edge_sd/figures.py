@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, draw_band, name_axes
+from validation.plots.common.stored import stored
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, draw_band, name_axes
 from validation.plots.edge_sd.numbers import NAMES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 LOOKS: dict[str, dict[str, Any]] = {
     "paper": {"color": DARK, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
@@ -32,8 +32,6 @@ ALL_BEST = "best shares, by all plans"
 _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
 """Marker of a printed saving."""
 
-# -------------------------------------------------------------------------------------------------- pictures
-
 
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
     """Draw a curve whose marks are filled where the caches fit, and hollow where they break the memory."""
@@ -45,14 +43,12 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
 
 
 def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
-    """Mark a printed saving with a star, and its name below it."""
     for one in printed:
         axes.plot(one["x"], one["mean"], **_MARK)
         axes.annotate("printed", (one["x"][0], one["mean"][0]), (0, -12), textcoords="offset points", ha="center")
 
 
 def paint_schemes(numbers: Numbers) -> Canvas:
-    """Paint Algorithm 1 and ours on the left, the baselines beside Algorithm 1 on the right."""
     figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
     broken = [gigabytes > limit for gigabytes in memory]
@@ -76,7 +72,6 @@ def paint_schemes(numbers: Numbers) -> Canvas:
 
 
 def paint_pairs(numbers: Numbers) -> Canvas:
-    """Paint the smallest and the largest pair of models."""
     pairs = sorted({one["pair"] for one in numbers["series"]})
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
@@ -105,7 +100,6 @@ def _told(broken: bool) -> dict[str, str]:
 
 
 def paint_shares(numbers: Numbers) -> Canvas:
-    """Paint a panel for each number of tasks; curves that coincide are one curve, named with all of their names."""
     looks: dict[str, dict[str, Any]] = {
         "equal": {"color": "0.5", "marker": "s"},
         "best": LOOKS["paper"],
@@ -138,10 +132,41 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
 
 
 def _share_height(panels: Sequence[Any], numbers: Numbers) -> None:
-    """Label panels side by side, with one height for all."""
     highest = max(axes.get_ylim()[1] for axes in panels)
     for axes in panels:
         name_axes(axes, numbers["axes"][0])
         axes.set_ylim(0, highest)
     for axes in panels[1:]:
         axes.set_ylabel("")
+
+
+def simulate_stages(seed: int) -> Numbers:
+    """Return the stored times of Fig. 5; the seed is that of the measurement."""
+    numbers, made_of = stored("forward_times")
+    return {**numbers, **made_of}
+
+
+def paint_stages(numbers: Numbers) -> Canvas:
+    figure, (left, right) = canvas(PAGE, panels=2)
+    last = numbers["series"][-1]  # the target model follows the draft model
+    shades = (("0.65", "v"), ("0.45", "^"), (MIDDLE, "s"), (DARK, "o"))
+    for tokens, (shade, mark) in zip(sorted(set(last["input_tokens"])), shades, strict=False):
+        here = np.asarray(last["input_tokens"]) == tokens
+        columns = (np.asarray(last[key])[here] for key in ("batch_size", "mean", "fitted"))
+        batch, mean, fitted = columns
+        left.plot(batch, fitted, color=shade)
+        left.plot(batch, mean, color=shade, linestyle="", marker=mark, markersize=4, label=f"{tokens} tokens")
+    left.set_title(f"{last['name']}: measured, and c₁Fb + c₂ (lines)")
+    for series, shade, mark in zip(
+        numbers["series"], (MIDDLE, DARK, "0.65", "0.45"), ("s", "o", "v", "^"), strict=False
+    ):
+        order = np.argsort(series["x"])
+        x, fitted = (np.asarray(series[key])[order] for key in ("x", "fitted"))
+        right.plot(x, np.where(fitted > 0, fitted, np.nan), color=shade)
+        right.plot(
+            series["x"], series["mean"], color=shade, linestyle="", marker=mark, markersize=4, label=series["name"]
+        )
+    for axes, names in zip((left, right), numbers["axes"], strict=True):
+        name_axes(axes, names)
+        axes.legend(loc="upper left")
+    return figure

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, serve, uploads
-from validation.plots.common.cells import cell
 from validation.plots.common.printed import value as printed_value
-from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.record import Numbers, cell, plain, table
 from validation.plots.common.style import axis
 
 Row = np.ndarray[Any, Any]
@@ -38,8 +37,6 @@ NAMES = {
     "paper": "Algorithm 1, (24b)",
     "proposed": "Algorithm 1, waves",
     "free": "ours: free, waves",
-    "johnson": "Johnson's order",
-    "known": "Johnson's order, answers known",
     "sequential": "no pipeline",
     "none": "no batching",
     "fixed-length": "7 drafts",
@@ -48,15 +45,11 @@ NAMES = {
     "max": "max batching",
     "heuristic": "heuristic batching",
 }
-_LATENCY = {"label": "total latency T", "unit": "s", "scale": "linear"}
+_LATENCY = axis("total latency T", "s")
 
 
 def interval(values: Row) -> tuple[float, float, float]:
-    """Return the mean over the last axis and its 95% interval by Student's t.
-
-    >>> interval(np.array([1.0, 3.0]))
-    (2.0, -10.706, 14.706)
-    """
+    """Return the mean over the last axis and its 95% interval by Student's t."""
     from scipy.special import stdtrit
 
     count = values.shape[-1]
@@ -83,9 +76,6 @@ def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> 
 
 def _basis(runs: int, extra: str = "") -> str:
     return f"{runs} seeds, constants of Tables I and II{extra}; bands are 95% intervals of the mean"
-
-
-# --------------------------------------------------------------------------------------------- total latencies
 
 
 def _totals(
@@ -140,26 +130,7 @@ def simulate_sweep(
     base: Load | None = None,
     values: tuple[int, ...] | None = None,
 ) -> Numbers:
-    """Compute Figs. 7 and 8: total latency of the schemes over the tasks (a), the prompts (b) or the answers (c).
-
-    Parameters
-    ----------
-    part : str
-        "a", "b" or "c".
-    shown : tuple of str
-        :data:`IN_FIG_7` or :data:`IN_FIG_8`.
-    seed : int
-    runs : int
-        Number of draws of the users.
-    base : Load, optional
-        Table II by default.
-    values : tuple of int, optional
-        Values of the varied field; those of the figure by default.
-
-    Returns
-    -------
-    dict
-    """
+    """Compute Figs. 7 and 8: total latency of the schemes over the tasks (a), the prompts (b) or the answers (c)."""
     load, (across, field, usual) = base or Load(), _SWEEPS[part]
     loads = [replace(load, **{field: value}) for value in (values or usual)]
     printed = [_totals(seed, runs, one, UNDER_EACH, EACH) for one in loads]  # Figs. 7 and 8 share the runs
@@ -184,10 +155,7 @@ def simulate_sweep(
     drawn |= {name: [one[name] for one in totals] for name in shown if name != "paper"}
     return {
         "axes": [{"x": across, "y": _LATENCY}],
-        "series": [
-            *(_series(NAMES[name], x, drawn[name], scheme=name) for name in shown),
-            *marks,
-        ],
+        "series": [*(_series(NAMES[name], x, drawn[name], scheme=name) for name in shown), *marks],
         "statistics": statistics,
         "tables": [_savings_table(x, totals, shown)],
         "basis": _basis(runs, ", models of 1.1B and 7B, α = 0.8"),
@@ -208,10 +176,7 @@ def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[
                 label = f"{name} against {'Algorithm 1' if baseline == 'proposed' else NAMES[baseline]}"
                 rows.append((label, *(_percent(_saved(row, baseline, one)) for row in totals)))
     title = "Savings of the total latency in percent, the memory shared, in waves"
-    return Table(title, ("at", *map(str, x)), tuple(rows)).plain()
-
-
-# ----------------------------------------------------------------------------------------------- Figs. 6 and 9
+    return table(title, ("at", *map(str, x)), tuple(rows))
 
 
 def simulate_acceptance(
@@ -249,37 +214,15 @@ def simulate_acceptance(
         "axes": [{"x": axis("acceptance rate α"), "y": _LATENCY}],
         "series": series,
         "statistics": statistics,
-        "tables": [Table("Savings against no drafts in percent", ("α", *map(str, values)), tuple(saved)).plain()],
+        "tables": [table("Savings against no drafts in percent", ("α", *map(str, values)), tuple(saved))],
         "basis": _basis(runs),
     }
 
 
 def simulate_bandwidth(
-    pair: int,
-    seed: int,
-    *,
-    runs: int = RUNS,
-    base: Load | None = None,
-    shared_by: tuple[int, ...] = SHARED_BY,
+    pair: int, seed: int, *, runs: int = RUNS, base: Load | None = None, shared_by: tuple[int, ...] = SHARED_BY
 ) -> Numbers:
-    """Compute Fig. 9: total latency over the bandwidth, with the best and with equal shares.
-
-    Parameters
-    ----------
-    pair : int
-        Index of the models: 0, 1, 2 for Figs. 9a, 9b, 9c.
-    seed : int
-    runs : int
-        Number of draws of the users.
-    base : Load, optional
-        Table II by default.
-    shared_by : tuple of int
-        Numbers of tasks K; the printed percentage is compared at the last.
-
-    Returns
-    -------
-    dict
-    """
+    """Compute Fig. 9: total latency over the bandwidth, with the best and with equal shares."""
     loads = [replace(base or Load(), pair=pair, users=count) for count in shared_by]
     rows = [_over_bandwidths(seed, runs, load) for load in loads]
     series = [
@@ -298,13 +241,12 @@ def simulate_bandwidth(
         "axes": [{"x": axis("bandwidth", "MHz"), "y": _LATENCY}],
         "series": [*series, {"name": name, "x": [PRINTED_AT_MHZ], "mean": [height], "scheme": "printed"}],
         "statistics": {"printed_percent": saving, "ours_percent": spread(savings[at])},
-        "tables": [Table(title, ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,)).plain()],
+        "tables": [table(title, ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,))],
         "basis": _basis(runs, f", models of {PAIR_NAMES[pair].replace(', ', ' and ')}, α = 0.8"),
     }
 
 
 def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Row]]:
-    """Return T at each bandwidth, by :data:`SHARES`."""
     paper = _served(seed, runs, load, IN_FIG_9, EACH, "seconds", "proposed")
     waves, free = (_served(seed, runs, load, IN_WAVES, TOGETHER, "seconds", name) for name in IN_WAVES)
     rows: dict[str, list[Row]] = {key: [] for key in SHARES}

@@ -1,35 +1,24 @@
-"""Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules.
-
-The counts are of texts that were decoded; the times are assumed. A round over a network takes
-
-    delay + drafts · draft time + passes · pass time + 8 · (bytes up + bytes down)/R.
-
-A rule that uses only the past is replayed on the texts of HLM, which verify one draft at every position. What HLM
-accepts and emits there depends only on the text before it. So the result has the distribution of a lossless method with
-that rule; at temperature 0 it is that method's own text.
-"""
+"""Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import (
-    AcceptanceTracker,
-    optimal_draft_length,
-    surrogate_draft_length,
-)
+from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, surrogate_draft_length
+from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, IntervalEstimate, draw_texts, estimate
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
+from validation.decoding.methods.registry import info_of
 from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
-from validation.errors import UserError
+from validation.plots.common.printed import DATASETS, NETWORKS
 from validation.plots.common.stored import from_experiment
 
 Column = NDArray[np.float64]
@@ -42,13 +31,7 @@ STEP = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Hold the counts of a method's texts, one entry for each prompt.
-
-    Attributes
-    ----------
-    tokens, rounds, drafted, accepted, resampled, draft_passes, target_passes, bytes, down_bytes : array
-        Shape (prompts,).
-    """
+    """Hold the counts of a method's texts, one entry for each prompt."""
 
     tokens: Column
     rounds: Column
@@ -61,13 +44,11 @@ class Texts:
     down_bytes: Column
 
     def of(self, chosen: NDArray[Any]) -> Texts:
-        """Return the texts of some prompts."""
         return Texts(*(getattr(self, name)[chosen] for name in Texts.__slots__))
 
     def seconds(
         self, network: str, *, draft_s: float = FLEXSPEC_DRAFT_S, cloud_s: float = CLOUD_S, delay_s: float | None = None
     ) -> Column:
-        """Return the seconds of each text over a network."""
         delay = DELAYS_S[network] if delay_s is None else delay_s
         sent = 8.0 * (self.bytes + self.down_bytes) / RATES_BPS[network]
         return delay * self.rounds + draft_s * self.draft_passes + cloud_s * self.target_passes + sent
@@ -75,16 +56,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Hold the target model's verification of a text, position by position.
-
-    Attributes
-    ----------
-    runs : list of int
-        Number of consecutive accepted drafts from each position on.
-    ended : bool
-        Whether the text ended by itself, before ``most`` tokens.
-    most : int
-    """
+    """Hold the target model's verification of a text, position by position."""
 
     runs: list[int]
     ended: bool
@@ -93,44 +65,23 @@ class Fate:
 
 @dataclass(frozen=True)
 class Counted:
-    """Hold what the study stored.
-
-    Attributes
-    ----------
-    about : dict
-        Settings and prompts.
-    rows : dict
-        Texts by version, temperature, draft, method and link.
-    flags : dict
-        For each version, temperature and draft, the fates of HLM's texts.
-    record : dict
-        ``{"experiment": …}`` if the counts are those of the repository.
-    """
+    """Hold what the study stored."""
 
     about: dict[str, Any]
     rows: dict[tuple[str, float, str, str, str], Texts]
     flags: dict[tuple[str, float, str], list[Fate]]
-    record: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any]
 
     @property
     def sources(self) -> NDArray[np.str_]:
-        """Return the prompt set of each prompt."""
         return np.array([prompt["source"] for prompt in self.about["prompts"]])
 
 
 @cache
-def counted(file: Path = STORED) -> Counted:
-    """Read the stored counts.
-
-    Raises
-    ------
-    UserError
-        The file is missing.
-    """
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"There are no counted rounds at {file}; restore the file from the repository.") from error
+def counted() -> Counted:
+    """Read the stored counts."""
+    record = from_experiment("flexspec_tables")
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
     rows = {
         (one["version"], one["temperature"], one["draft"], one["method"], one["link"]): Texts(
             *np.asarray(one["texts"], dtype=np.float64).T
@@ -142,7 +93,7 @@ def counted(file: Path = STORED) -> Counted:
         (one["version"], one["temperature"], one["draft"]): [fate_of(text, most) for text in one["texts"]]
         for one in stored["flags"]
     }
-    return Counted(stored["about"], rows, flags, from_experiment("flexspec_tables") if file == STORED else {})
+    return Counted(stored["about"], rows, flags, record)
 
 
 def fate_of(flags: str, most: int) -> Fate:
@@ -158,8 +109,6 @@ def fate_of(flags: str, most: int) -> Fate:
         runs[place] = run
     return Fate(runs, flags != digits, most)
 
-
-# ------------------------------------------------------------------------------------------------------- replay
 
 Rule = Callable[[float], int]
 """Maps a moving average to the next draft length."""
@@ -188,11 +137,7 @@ def replay(fate: Fate, rule: Rule, method: str = "consistent") -> list[tuple[int
 
 
 def replayed(fates: Sequence[Fate], rules: Sequence[Rule], *, vocabulary: int, lossless: bool, method: str) -> Texts:
-    """Return the counts of texts by one rule each.
-
-    With lossless acceptance at temperature 1 a draft carries its probability, and a rejection brings p down, as in
-    DSSD; otherwise tokens travel alone.
-    """
+    """Return the counts of texts by one rule each."""
     width = index_bits(vocabulary)
     columns = []
     for fate, rule in zip(fates, rules, strict=True):
@@ -231,3 +176,142 @@ def by_optimum(fixed_s: float, marginal_s: float, most: int) -> Rule:
 @cache
 def _optimum(average: float, fixed_s: float, marginal_s: float, most: int) -> int:
     return int(optimal_draft_length(average, fixed_s, marginal_s, most))
+
+
+BASE, PLAIN, ALIGNED = "version 0", "plain", "aligned"
+CLOUD, STANDARD, MEDUSA, EAGLE, DSSD = "Cloud-Only", "Std. SD", "Medusa-1", "EAGLE-2", "DSSD"
+FLEXSPEC = "FlexSpec"
+EXACT, RULE_ALONE = "aligned draft with K*", "FlexSpec's rule, plain draft"
+LENGTHS = tuple(range(1, 9))
+"""Fixed draft lengths of the replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Describe a line of the tables."""
+
+    name: str
+    column: str | None
+    draft: str
+    method: str
+
+
+RULE, OPTIMUM = "flexspec linear, printed acceptance", "K*"
+LINES = (
+    Line(CLOUD, CLOUD, PLAIN, "cloud only"),
+    Line("Lookahead", "Lookahead", PLAIN, "n-gram Lookahead"),
+    Line("prompt lookup (PLD)", None, PLAIN, "prompt lookup"),
+    Line(STANDARD, STANDARD, PLAIN, "fixed K"),
+    Line(MEDUSA, MEDUSA, PLAIN, "Medusa-1"),
+    Line(EAGLE, EAGLE, PLAIN, "EAGLE-2"),
+    Line(DSSD, DSSD, PLAIN, "DSSD"),
+    Line(FLEXSPEC, FLEXSPEC, ALIGNED, RULE),
+    Line(EXACT, None, ALIGNED, OPTIMUM),
+    Line(RULE_ALONE, None, PLAIN, RULE),
+)
+"""Methods in the order of the tables. FlexSpec is the aligned draft with Algorithm 2 as printed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The first version of the target model at a temperature."""
+
+    study: Counted
+    temperature: float
+
+    @property
+    def lossless_bits(self) -> int:
+        return index_bits(self.study.about["vocabulary"]) + (32 if self.temperature else 0)
+
+    @cached_property
+    def lines(self) -> dict[str, dict[str, Texts]]:
+        return {network: {line.name: self._texts(line, network) for line in LINES} for network in NETWORKS}
+
+    def _texts(self, line: Line, network: str) -> Texts:
+        """Return the texts of a line; replayed rules take the times of that network."""
+        if line.method == OPTIMUM:
+            return self.replay(line.draft, network, by_optimum)
+        found = {
+            link: texts
+            for (version, temperature, draft, method, link), texts in self.study.rows.items()
+            if (version, temperature, draft) == (BASE, self.temperature, line.draft)
+            and info_of(method).name == line.method
+        }
+        # a rule whose lengths are the same over all networks is decoded over one of them
+        return found.get(network) or next(iter(found.values()))
+
+    def replay(
+        self,
+        draft: str,
+        network: str,
+        make: Callable[[float, float, int], Rule],
+        *,
+        draft_s: float = FLEXSPEC_DRAFT_S,
+        round_s: float | None = None,
+        method: str = "consistent",
+    ) -> Texts:
+        """Return the texts of a rule of the past; ``make`` maps F, M and K_max to the rule."""
+        fixed, marginal = cost(network, draft_s, self.lossless_bits, round_s=round_s)
+        rule = make(fixed, marginal, self.study.about["max_draft_length"])
+        return self.replayed(draft, [rule] * len(self.study.about["prompts"]), method)
+
+    def replayed(self, draft: str, rules: list[Rule], method: str = NO_AVERAGE) -> Texts:
+        fates = self.study.flags[BASE, self.temperature, draft]
+        lossless, vocabulary = bool(self.temperature), self.study.about["vocabulary"]
+        return replayed(fates, rules, vocabulary=vocabulary, lossless=lossless, method=method)
+
+    def by_length(self, draft: str, network: str) -> dict[str, Texts]:
+        """Return the texts of every choice of the draft length, lossless: fixed, K*, by Algorithm 2."""
+        count = len(self.study.about["prompts"])
+        found = {f"fixed K = {k}": self.replayed(draft, [fixed(k)] * count) for k in LENGTHS}
+        found["K*"] = self.replay(draft, network, by_optimum)
+        found["Algorithm 2"] = self.replay(draft, network, by_surrogate, method="ema_printed")
+        return found
+
+
+Times = Callable[[Texts], NDArray[np.float64]]
+"""Maps texts to their seconds."""
+
+
+def over(network: str, **times: Any) -> Times:
+    """Return the seconds over a network; ``times`` replace those of the tables."""
+    return partial(Texts.seconds, network=network, **times)
+
+
+def milliseconds(texts: Texts, times: Times) -> float:
+    """Return ms per token."""
+    return float(1e3 * times(texts).sum() / texts.tokens.sum())
+
+
+def speed_up(texts: Texts, cloud: Texts, times: Times, seed: int) -> IntervalEstimate:
+    """Return tokens per second over those of Cloud-Only on the same prompts, with its interval."""
+    return quotient((times(cloud), cloud.tokens), (times(texts), texts.tokens), seed)
+
+
+def speed_ups(case: Case, network: str, source: str | None, seed: int) -> dict[str, IntervalEstimate]:
+    """Return the speed-up of each line that was run, on one prompt set or on all of the paper's six."""
+    chosen, lines = chosen_prompts(case.study, source), case.lines[network]
+    cloud = lines[CLOUD].of(chosen)
+    return {name: speed_up(texts.of(chosen), cloud, over(network), seed) for name, texts in lines.items()}
+
+
+def chosen_prompts(study: Counted, source: str | None) -> NDArray[np.bool_]:
+    """Return which prompts are of a set, or of any of the paper's six."""
+    return np.asarray(study.sources == source if source else np.isin(study.sources, DATASETS))
+
+
+Columns = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Numerator and denominator of a ratio of totals, one entry for each text."""
+
+
+def quotient(one: Columns, other: Columns, seed: int) -> IntervalEstimate:
+    """Return one ratio of totals over another on the same texts, with its interval."""
+    chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
+
+    def ratio(columns: Columns, texts: NDArray[np.int64] | slice) -> NDArray[np.float64]:
+        return np.asarray(columns[0][texts].sum(axis=-1) / columns[1][texts].sum(axis=-1))
+
+    whole = slice(None)
+    return estimate(
+        ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), DEFAULT_CONFIDENCE
+    )

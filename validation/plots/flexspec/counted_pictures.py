@@ -6,21 +6,15 @@ than its tail, and the device drafts. Both powers are stated (:data:`RADIO_W`, :
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validation.decoding.intervals import IntervalEstimate, ratio
-from validation.plots.common.printed import value
+from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
-from validation.plots.flexspec import counted_lines as k
-from validation.plots.flexspec.counted import Texts
-from validation.plots.flexspec.counted_lines import Case
-from validation.plots.flexspec.counted_tables import basis, drafts_shown
-from validation.plots.flexspec.printed import DEVICES, LATENCIES, METHODS, NETWORKS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.flexspec.counted import Case, Texts
+from validation.plots.flexspec.counted_tables import basis
 
 SET = "GSM8K"
 DRAWN = tuple(range(1, 9))
@@ -36,52 +30,42 @@ SHOWN = "4G"
 
 
 def _ends(found: IntervalEstimate, scale: float = 1.0) -> list[float | None]:
-    """Return value, low and high as JSON holds them."""
     return [None if end is None else plain(scale * end, 6) for end in (found.value, found.low, found.high)]
-
-
-# ------------------------------------------------------------------------------------------------------- Fig. 4
 
 
 def simulate_latencies(seed: int) -> Numbers:
     """Time all methods on GSM8K at temperature 0 over each network."""
     study = c.counted()
     case = Case(study, 0.0)
-    chosen = k.chosen_prompts(study, SET)
+    chosen = c.chosen_prompts(study, SET)
     series = []
     for place, network in enumerate(NETWORKS):
         lines = []
-        for line in k.LINES:
-            one: dict[str, Any] = {"name": line.name}
-            texts = case.lines[network].get(line.name)
+        for line in c.LINES:
+            own = case.lines[network][line.name].of(chosen)
+            timed = ratio(c.over(network)(own), own.tokens, seed=seed)
+            one: dict[str, Any] = {"name": line.name, "ms": _ends(timed, 1e3)}
             if line.column:
                 one["printed_ms"] = float(LATENCIES["III"][0][0, place, METHODS.index(line.column)])
-            if texts is not None:
-                own = texts.of(chosen)
-                one["ms"] = _ends(ratio(k.over(network)(own), own.tokens, seed=seed), 1e3)
-            if texts is not None or line.column:
-                lines.append(one)
+            lines.append(one)
         series.append({"name": network, "lines": lines})
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"draft": drafts_shown(case)[0]},
+        "statistics": {"draft": c.ALIGNED},
         "basis": basis(study),
         **study.record,
     }
 
 
 def paint_latencies(numbers: Numbers) -> Canvas:
-    """Paint our latencies as bars and the printed ones as diamonds, a panel for each network."""
     figure, panels = canvas((7.0, 2.9), panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
-            if "ms" in line:
-                middle, low, high = line["ms"]
-                color = LIGHT if line["name"] == k.CLOUD else DARK
-                axes.barh(-place, middle, 0.7, color=color)
-                axes.plot([low, high], [-place] * 2, "|-", color="0.6", linewidth=0.8, markersize=4)
+            middle, low, high = line["ms"]
+            axes.barh(-place, middle, 0.7, color=LIGHT if line["name"] == c.CLOUD else DARK)
+            axes.plot([low, high], [-place] * 2, "|-", color="0.6", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, "D", color=MIDDLE, markersize=3.5, zorder=3)
         name_axes(axes, names)
@@ -98,19 +82,16 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     return figure
 
 
-# ------------------------------------------------------------------------------------------------------- Fig. 5
-
-
 def simulate_sweep(seed: int) -> Numbers:
     """Time every fixed draft length and the rules, on GSM8K at temperature 0 over each network."""
     study = c.counted()
     case = Case(study, 0.0)
-    chosen = k.chosen_prompts(study, SET)
-    draft = drafts_shown(case)[0]
+    chosen = c.chosen_prompts(study, SET)
+    draft = c.ALIGNED
     series, statistics = [], {}
     for network in NETWORKS:
-        texts = case.by_length(draft, network) | {"cloud": case.lines[network][k.CLOUD]}
-        ms = {name: plain(k.milliseconds(one.of(chosen), k.over(network)), 5) for name, one in texts.items()}
+        texts = case.by_length(draft, network) | {"cloud": case.lines[network][c.CLOUD]}
+        ms = {name: plain(c.milliseconds(one.of(chosen), c.over(network)), 5) for name, one in texts.items()}
         fixed = [ms[f"fixed K = {length}"] for length in DRAWN]
         printed = {str(length): value("flexspec", name) for length, name in STRIDES.get(network, {}).items()}
         series.append(
@@ -129,7 +110,6 @@ def simulate_sweep(seed: int) -> Numbers:
 
 
 def paint_sweep(numbers: Numbers) -> Canvas:
-    """Paint latency over K, a panel for each network, with the adaptive rule as a line."""
     figure, panels = canvas((7.0, 2.5), panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         axes.plot(one["x"], one["y"], "o-", color=DARK, markersize=3.5, label="fixed K, ours")
@@ -148,11 +128,7 @@ def paint_sweep(numbers: Numbers) -> Canvas:
     return figure
 
 
-# ------------------------------------------------------------------------------------------------------- Fig. 6
-
-
 def _joules(texts: Texts) -> tuple[Any, Any]:
-    """Return joules of radio and drafting of each text."""
     return RADIO_W * texts.seconds(SHOWN, draft_s=PHONE_S), DRAFTING_W * PHONE_S * texts.draft_passes
 
 
@@ -160,14 +136,12 @@ def simulate_energy(seed: int) -> Numbers:
     """Compute the device's energy on GSM8K at temperature 0 from counts, assumed times and stated powers."""
     study = c.counted()
     case = Case(study, 0.0)
-    chosen = k.chosen_prompts(study, SET)
-    cloud = case.lines[SHOWN][k.CLOUD].of(chosen)
+    chosen = c.chosen_prompts(study, SET)
+    cloud = case.lines[SHOWN][c.CLOUD].of(chosen)
     base = _joules(cloud)[0]
     bars: list[dict[str, Any]] = []
-    for name in (k.CLOUD, k.STANDARD, k.FLEXSPEC, k.RULE_ALONE):
-        if (texts := case.lines[SHOWN].get(name)) is None:
-            continue
-        own = texts.of(chosen)
+    for name in (c.CLOUD, c.STANDARD, c.FLEXSPEC, c.RULE_ALONE):
+        own = case.lines[SHOWN][name].of(chosen)
         radio, drafting = _joules(own)
         tokens = own.tokens.sum()
         bars.append(
@@ -175,27 +149,26 @@ def simulate_energy(seed: int) -> Numbers:
                 "name": name,
                 "radio": plain(radio.sum() / tokens, 5),
                 "drafting": plain(drafting.sum() / tokens, 5),
-                "share": _ends(k.quotient((radio + drafting, own.tokens), (base, cloud.tokens), seed)),
+                "share": _ends(c.quotient((radio + drafting, own.tokens), (base, cloud.tokens), seed)),
                 "cloud": plain(base.sum() / cloud.tokens.sum(), 5),
             }
         )
     whole, sent, saved = (value("flexspec", name) for name in ("cloud_j", "communication_j", "saved"))
     printed = [
-        {"name": k.CLOUD, "radio": 1.0, "drafting": 0.0},
-        {"name": k.FLEXSPEC, "radio": plain(sent / whole, 4), "drafting": plain(1.0 - saved - sent / whole, 4)},
+        {"name": c.CLOUD, "radio": 1.0, "drafting": 0.0},
+        {"name": c.FLEXSPEC, "radio": plain(sent / whole, 4), "drafting": plain(1.0 - saved - sent / whole, 4)},
     ]
     shares = {one["name"]: one["share"][0] for one in bars}
     return {
         "axes": [{"x": axis("energy of a token, Cloud-Only = 1"), "y": axis("method")}],
         "series": [{"name": "printed", "bars": printed}, {"name": SHOWN, "bars": bars}],
-        "statistics": {"draft": drafts_shown(case)[0], "saved": plain(1.0 - shares.get(k.FLEXSPEC, 1.0), 4)},
+        "statistics": {"draft": c.ALIGNED, "saved": plain(1.0 - shares[c.FLEXSPEC], 4)},
         "basis": f"{basis(study)}; radio {RADIO_W:g} W, drafting {DRAFTING_W:g} W",
         **study.record,
     }
 
 
 def paint_energy(numbers: Numbers) -> Canvas:
-    """Paint radio and drafting as shares of Cloud-Only's energy, printed and ours."""
     figure, (axes,) = canvas((4.8, 2.4))
     bars, names, places, at = [], [], [], 0.0
     for one in numbers["series"]:

@@ -8,17 +8,12 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hlmtheory.verification import expected_tokens
-from validation.plots.common.record import Numbers, Table
-from validation.plots.common.style import DARK, MIDDLE, axis, canvas, name_axes
+from validation.plots.common.record import Numbers, table_of
+from validation.plots.common.style import DARK, MIDDLE, Canvas, axis, canvas, name_axes
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-COVERAGE = Path(__file__).with_name("acceptance_coverage.json")
-"""Written by ``acceptance_coverage.py``: how often the intervals hold."""
 REPLAY = Path(__file__).with_name("acceptance_replay.json")
 
 SIZE = (7.0, 2.9)
@@ -56,9 +51,6 @@ def _basis() -> str:
         f"a replay of the acceptance data of Llama-3.1-8B-Instruct that liu2025specdecode published, {listed}; "
         f"intervals: 95%, {replay()['resamples']:,} resamples of the requests"
     )
-
-
-# ------------------------------------------------------------------------------------------------------ Figure 8
 
 
 def simulate(seed: int) -> Numbers:
@@ -101,7 +93,6 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw three panels: acceptance, error of the rate, error of the profile and of split rounds."""
     figure, (left, middle, right) = canvas(SIZE, panels=3)
     for one in numbers["series"]:
         style = STYLES[one["name"]] | {"markersize": 3}
@@ -125,48 +116,43 @@ def paint(numbers: Numbers) -> Canvas:
     return figure
 
 
-# ------------------------------------------------------------------------------------------------------- Table X
+def _relative(kind: str, place: int) -> Any:
+    return lambda one: _percent(one["errors"][kind]["relative"][place])
+
+
+def _largest(kind: str) -> Any:
+    return lambda one: _percent(max(one["errors"][kind]["relative"], key=abs))
+
+
+def _at_shown(one: dict[str, Any]) -> str:
+    rate = one["errors"][RATE]
+    low, high = rate["interval"][SHOWN - 1]
+    return f"{_percent(rate['relative'][SHOWN - 1])} [{_percent(low)}, {_percent(high)}]"
+
+
+def _first_alone(one: dict[str, Any]) -> str:
+    """Return the error if every draft were accepted as the first is in rounds of 15."""
+    alone = float(expected_tokens(one["acceptance"]["alpha"][0], SHOWN))
+    return _percent(alone / one["tokens"]["true"][SHOWN - 1] - 1.0)
+
+
+COLUMNS = {
+    "drafts, texts": "{name}",
+    "first draft accepted at K = 1, at K = 15": "{acceptance[at_length_1]:.3f}, {acceptance[alpha][0]:.3f}",
+    f"tokens of a round at K = {SHOWN}": f"{{tokens[true][{SHOWN - 1}]:.3f}}",
+    f"error at K = {SHOWN}, rate fitted at 1": _at_shown,
+    "by the first draft at 15": _first_alone,
+    "beyond 5% from": lambda one: f"K = {found[0]}" if (found := one["errors"][RATE]["beyond_5_percent"]) else "none",
+    "error at K = 1 and 15, rate fitted at 7": lambda one: (
+        f"{_relative('rate at 7', 0)(one)}, {_relative('rate at 7', 14)(one)}"
+    ),
+    "largest error, profile at 15": _largest(PROFILE),
+    "largest error, split rounds of 15": _largest(SPLIT),
+}
 
 
 def simulate_table(seed: int) -> Numbers:
-    """Return the errors of each estimate of the tokens of a round."""
-    return {"axes": [], "series": [], "statistics": {}, "tables": [_errors_table().plain()], "basis": _basis()}
-
-
-def _errors_table() -> Table:
-    rows = []
-    data = {name: (one["tokens"]["true"], one["errors"], one) for name, one in replay()["data"].items()}
-    for name, (true, errors, one) in data.items():
-        rate = errors[RATE]
-        low, high = rate["interval"][SHOWN - 1]
-        beyond = rate["beyond_5_percent"]
-        rows.append(
-            (
-                name,
-                f"{one['acceptance']['at_length_1']:.3f}, {one['acceptance']['alpha'][0]:.3f}",
-                f"{true[SHOWN - 1]:.3f}",
-                f"{_percent(rate['relative'][SHOWN - 1])} [{_percent(low)}, {_percent(high)}]",
-                _percent(_first_alone(one) / true[SHOWN - 1] - 1.0),
-                f"K = {beyond[0]}" if beyond else "none",
-                f"{_percent(errors['rate at 7']['relative'][0])}, {_percent(errors['rate at 7']['relative'][14])}",
-                _percent(max(errors[PROFILE]["relative"], key=abs)),
-                _percent(max(errors[SPLIT]["relative"], key=abs)),
-            )
-        )
-    heads = (
-        "drafts, texts",
-        "first draft accepted at K = 1, at K = 15",
-        f"tokens of a round at K = {SHOWN}",
-        f"error at K = {SHOWN}, rate fitted at 1",
-        "by the first draft at 15",
-        "beyond 5% from",
-        "error at K = 1 and 15, rate fitted at 7",
-        "largest error, profile at 15",
-        "largest error, split rounds of 15",
-    )
-    return Table("Expected tokens of a round, estimated and replayed", heads, tuple(rows))
-
-
-def _first_alone(one: dict[str, Any]) -> float:
-    """Return the tokens at the shown length if every draft were accepted as the first is in rounds of 15."""
-    return float(expected_tokens(one["acceptance"]["alpha"][0], SHOWN))
+    """Return Table X of ours: the errors of each estimate of the tokens of a round."""
+    rows = [{"name": name, **one} for name, one in replay()["data"].items()]
+    made = table_of("Expected tokens of a round, estimated and replayed", COLUMNS, rows)
+    return {"axes": [], "series": [], "statistics": {}, "tables": [made], "basis": _basis()}

@@ -6,6 +6,7 @@ nothing. The measured rows audit U-HLM along the texts of a trace.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from hlmtheory.skipping import audit_bound, audit_wealth
 from validation.decoding.trace_drafts import Tokens, tokens_of
-from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.record import Numbers, plain, table_of, told
 from validation.plots.common.stored import read
 from validation.trace.reader import Trace
 
@@ -33,7 +34,6 @@ def stored() -> dict[str, Any]:
 
 
 def _audited(tokens: Tokens, threshold: float, rate: float, seed: int) -> dict[str, Any]:
-    """Audit U-HLM along the texts, with COINS draws of the audits."""
     skipped = tokens.skipped(threshold)
     rng = np.random.default_rng([seed, 7, round(100 * threshold), round(100 * rate)])
     first, bound = [], np.nan
@@ -56,42 +56,29 @@ def _audited(tokens: Tokens, threshold: float, rate: float, seed: int) -> dict[s
     }
 
 
-def _audit_table(rows: list[dict[str, Any]], tokens: int) -> dict[str, Any]:
-    heads = (
-        "u_th",
-        "π",
-        "drafts skipped without audits",
-        "of all drafts sent for audits",
-        "mean risk met",
-        f"certified below {RISK:g}",
-        "median tokens",
-        "upper bound at the end, of one audit",
-    )
-    cells = tuple(
-        (
-            f"{one['threshold']:g}",
-            f"{one['audit_probability']:g}",
-            f"{one['skipped']:.1%}",
-            f"{one['sent_for_audit']:.1%}",
-            f"{one['risk']:.4f}",
-            f"{one['certified']:.0%} of {COINS} audits",
-            "–" if one["median"] is None else f"{one['median']:,}",
-            f"{one['bound']:.4f}",
-        )
-        for one in rows
-    )
-    return Table(f"Audits of U-HLM along the {tokens:,} tokens of the texts, δ = {ERROR:.0%}", heads, cells).plain()
+COLUMNS: dict[str, str | Callable[[Any], str]] = {
+    "u_th": "{threshold:g}",
+    "π": "{audit_probability:g}",
+    "drafts skipped without audits": "{skipped:.1%}",
+    "of all drafts sent for audits": "{sent_for_audit:.1%}",
+    "mean risk met": "{risk:.4f}",
+    f"certified below {RISK:g}": f"{{certified:.0%}} of {COINS} audits",
+    "median tokens": lambda one: told(one["median"], ","),
+    "upper bound at the end, of one audit": "{bound:.4f}",
+}
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Return Table VII of ours: audits along the texts of a trace, and the stored simulations."""
     tokens, found = tokens_of(trace, seed), stored()
     audits = [_audited(tokens, threshold, rate, seed) for threshold in THRESHOLDS for rate in RATES]
+    count = len(tokens.rows)
+    title = f"Audits of U-HLM along the {count:,} tokens of the texts, δ = {ERROR:.0%}"
     return {
-        "tables": [_audit_table(audits, len(tokens.rows))],
+        "tables": [table_of(title, COLUMNS, audits)],
         "statistics": {
             "simulated": {name: found[name] for name in ("risk", "truth", "error", "tokens_to_certify")},
             "audits": audits,
         },
-        "positions_drawn": len(tokens.rows),
+        "positions_drawn": count,
     }

@@ -1,129 +1,81 @@
-"""Compute our Table VI: the bill of each decoding method beside the risk that its records hold.
-
-The table is made of the counts that ``figures/studies/bills`` stored, with the fit of the built-in pair's published
-trace.
-"""
+"""Compute our Table VI from the counts of ``figures/studies/bills``: the bill of each method beside its risk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from validation.decoding.intervals import IntervalEstimate, ratio
-from validation.plots.common.record import Numbers, Table, plain
+from validation.decoding.intervals import ratio
+from validation.plots.common.record import Numbers, plain, table_of
 from validation.plots.common.stored import stored
 
-Values = NDArray[np.float64]
-
-EXPERIMENT = "bills"
-FIELDS = ("tokens", "risk", "skipped", "bill", "bound")
 SAME = 1e-4
 """Risk and bill of a text that differ by no more are equal but for the rounding of logits in float32."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Set the number of prompts, of new tokens, and of drafts for which a method decides at each position."""
-
-    prompts: int = 10
-    new_tokens: int = 24
-    drafts: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Hold the sums of a method's texts, arrays of shape (texts,)."""
-
-    method: str
-    tokens: Values
-    risk: Values
-    skipped: Values
-    bill: Values
-    bound: Values
-
-
-def read_counts(value: dict[str, Any]) -> tuple[str, int, Scale, list[Counts]]:
-    """Return the stored counts."""
-    found = [
-        Counts(one["method"], *np.asarray(one["texts"], dtype=np.float64).reshape(-1, len(FIELDS)).T)
-        for one in value["methods"]
-    ]
-    return value["pair"], value["vocabulary"], Scale(**value["scale"]), found
-
-
-def _plain(estimate: IntervalEstimate) -> dict[str, Any]:
-    return {key: plain(getattr(estimate, key), 5) for key in ("value", "low", "high")}
-
-
-def _row(texts: Counts) -> dict[str, Any]:
-    """Return the numbers of a method: means over tokens, and over texts."""
-    tokens, risk, bill = texts.tokens, texts.risk, texts.bill
+def _row(method: str, counts: Any) -> dict[str, Any]:
+    """Return the numbers of a method, means over tokens and over texts, from the sums of its texts."""
+    tokens, risk, skipped, bill, bound = np.asarray(counts, dtype=np.float64).reshape(-1, 5).T
     ones = np.ones_like(tokens)
+    ratios = {
+        "risk": (risk, tokens),
+        "bill": (bill, tokens),
+        "difference": (risk - bill, tokens),
+        "bound": (bound, tokens),
+        "risk_text": (risk, ones),
+        "bill_text": (bill, ones),
+    }
     return {
-        "method": texts.method,
+        "method": method,
         "texts": len(tokens),
         "tokens": int(tokens.sum()),
-        "skipped": plain(texts.skipped.sum() / tokens.sum(), 5),
-        "risk": _plain(ratio(risk, tokens)),
-        "bill": _plain(ratio(bill, tokens)),
-        "difference": _plain(ratio(risk - bill, tokens)),
-        "bound": _plain(ratio(texts.bound, tokens)),
-        "risk_text": _plain(ratio(risk, ones)),
-        "bill_text": _plain(ratio(bill, ones)),
+        "skipped": plain(skipped.sum() / tokens.sum(), 5),
+        **{
+            name: {key: plain(getattr(ratio(*parts), key), 5) for key in ("value", "low", "high")}
+            for name, parts in ratios.items()
+        },
         "risk_below": int(np.count_nonzero(risk < bill - SAME)),
     }
 
 
-def _shown(value: dict[str, float], form: str) -> str:
-    digits = int(form[-2])
-    rounded = {key: round(number, digits) + 0.0 for key, number in value.items()}  # + 0.0: no -0
-    ends = " to ".join(format(rounded[end], form) for end in ("low", "high"))
-    return f"{rounded['value']:{form}} ({ends})" if value["low"] < value["high"] else f"{rounded['value']:{form}}"
+def _shown(name: str, digits: int, sign: str = "") -> Any:
+    """Return the cell of an estimate, with its interval if it has a width."""
+
+    def cell(row: dict[str, Any]) -> str:
+        value, low, high = (
+            f"{round(row[name][key], digits) + 0.0:{sign}.{digits}f}" for key in ("value", "low", "high")
+        )
+        return f"{value} ({low} to {high})" if row[name]["low"] < row[name]["high"] else value  # + 0.0: no -0
+
+    return cell
+
+
+COLUMNS = {
+    "method": "{method}",
+    "tokens": "{tokens:,}",
+    "skipped": "{skipped:.1%}",
+    "risk recorded, a token": _shown("risk", 4),
+    "bill, a token": _shown("bill", 4),
+    "risk less bill, a token": _shown("difference", 4, "+"),
+    "bill with Δ, a token": _shown("bound", 4),
+    "bill, Σ of a text": _shown("bill_text", 2),
+    "texts with risk below bill": "{risk_below} of {texts}",
+}
 
 
 def simulate(seed: int) -> Numbers:
     """Return risk and bill of each method, from the stored counts; the seed is that of the experiment."""
-    value, record = stored(EXPERIMENT)
-    return {**table(*read_counts(value)), **record}
-
-
-def table(name: str, vocabulary: int, scale: Scale, found: Sequence[Counts]) -> Numbers:
-    """Return risk and bill of each method from its counts."""
-    rows = [_row(one) for one in found]
-    heads = (
-        "method",
-        "tokens",
-        "skipped",
-        "risk recorded, a token",
-        "bill, a token",
-        "risk less bill, a token",
-        "bill with Δ, a token",
-        "bill, Σ of a text",
-        "texts with risk below bill",
-    )
-    cells = tuple(
-        (
-            row["method"],
-            f"{row['tokens']:,}",
-            f"{row['skipped']:.1%}",
-            _shown(row["risk"], ".4f"),
-            _shown(row["bill"], ".4f"),
-            _shown(row["difference"], "+.4f"),
-            _shown(row["bound"], ".4f"),
-            _shown(row["bill_text"], ".2f"),
-            f"{row['risk_below']} of {row['texts']}",
-        )
-        for row in rows
-    )
+    value, record = stored("bills")
+    rows = [_row(one["method"], one["texts"]) for one in value["methods"]]
+    scale = value["scale"]
     return {
-        "statistics": {"methods": rows, "drafts": scale.drafts, "new_tokens": scale.new_tokens},
-        "tables": [Table("Risk as recorded and the bill", heads, cells).plain()],
+        "statistics": {"methods": rows, "drafts": scale["drafts"], "new_tokens": scale["new_tokens"]},
+        "tables": [table_of("Risk as recorded and the bill", COLUMNS, rows)],
         "basis": (
-            f"on the pair {name}, V = {vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new tokens for "
-            "each method at temperature 1, with thresholds, line and k* fitted to the pair's trace"
+            f"on the pair {value['pair']}, V = {value['vocabulary']:,}, {scale['prompts']} prompts of "
+            f"{scale['new_tokens']} new tokens for each method at temperature 1, with thresholds, line and k* fitted "
+            "to the pair's trace"
         ),
+        **record,
     }

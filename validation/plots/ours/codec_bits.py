@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
-from validation.decoding.trace_drafts import TraceKey, prompt_of, trace_key
-from validation.plots.common.cells import cell
+from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
-from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
+from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
-from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.truncation.looks import curve
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
-from validation.plots.common.truncation.values import curve
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 POSITIONS = 96  # of the sample of the truncation figures
 SHOWN_EPSILON = (0.01, 0.05, 0.1, 0.2)
@@ -56,12 +52,11 @@ class Compared:
 
 def compared(trace: Trace, seed: int) -> Compared:
     """Return bits and bias of each rule, measured once for the figure and the table."""
-    return _compared(trace_key(trace), seed)
+    return _compared(trace, seed)
 
 
 @lru_cache(maxsize=2)
-def _compared(source: TraceKey, seed: int) -> Compared:
-    trace = source.trace
+def _compared(trace: Trace, seed: int) -> Compared:
     sample = sample_of(trace, seed)
     logits = np.concatenate([draft for draft, _ in sampled(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)])
     rng = np.random.default_rng([seed, 7])
@@ -82,7 +77,6 @@ def _compared(source: TraceKey, seed: int) -> Compared:
 
 
 def _with_entropy_coding(q: Row) -> list[Promise | float | None]:
-    """Return the cheapest codec of all kinds at the shown ε."""
     menu = CodecMenu(kinds=CODEC_KINDS)
     found = [codec.cheapest_codec(q, epsilon, menu=menu) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
     return [None if one is None else (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
@@ -151,7 +145,6 @@ def _best_on_average(tried: Sequence[Promise]) -> list[Promise | float | None]:
 
 
 def _octaves(vocabulary: int) -> list[int]:
-    """Return K = 1 to V, two for each octave."""
     sizes = np.unique(np.round(np.geomspace(1, vocabulary, int(2 * np.log2(vocabulary)) + 2)).astype(np.int64))
     return [int(k) for k in sizes]
 
@@ -164,9 +157,6 @@ def _lattice_bias(ordered: Row, size: NDArray[np.int64], resolution: int) -> Row
     mass = np.where(support, kept, 0.0).sum(axis=-1, keepdims=True)
     counts = np.asarray(lattice.quantize(np.where(support, kept, 0.0) / mass, support=support, resolution=resolution))
     return np.asarray(np.abs(kept - counts / resolution).sum(axis=-1) + ordered[:, widest:].sum(axis=-1))
-
-
-# ------------------------------------------------------------------------------------------------------- numbers
 
 
 def _mean_bits(found: Promise | float | None) -> float | None:
@@ -182,9 +172,7 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     ]
     epsilon = axis("bias ε, certified or on average", scale="log")
     return {
-        "axes": [
-            {"x": epsilon, "y": axis("bits for each distribution", scale="log")},
-        ],
+        "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
         "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
@@ -225,7 +213,6 @@ ENDS = {
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Paint bits over ε: ours beside cu-hlm's rules on the left, beside c-sqs's on the right."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     found = {one["name"]: one for one in numbers["series"] if any(value is not None for value in one["y"])}
     for axes, (title, rules) in zip(panels, PANELS, strict=True):
@@ -243,9 +230,6 @@ def paint(numbers: Numbers) -> Canvas:
     return figure
 
 
-# --------------------------------------------------------------------------------------------------------- table
-
-
 def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
     if found is None:
         return "not reached"
@@ -260,7 +244,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     bits = [(name, *(_cell(values[n], found.prompt) for n in places)) for name, values in found.rules.items()]
     title = "Bits for each distribution, mean with its 95% interval, clustered by prompt"
     return {
-        "tables": [Table(title, heads, tuple(bits)).plain()],
+        "tables": [table(title, heads, tuple(bits))],
         "statistics": {
             "epsilon": list(SHOWN_EPSILON),
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},

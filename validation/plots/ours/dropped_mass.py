@@ -1,15 +1,10 @@
-"""Measure the dropped mass and the bits of C-SQS and of the budget on the same texts: Figure 9 of ours.
-
-The controllers run along the texts of the trace, each from the text's first position, and every position is kept. So
-all of them see the same distributions, and only their decisions differ. They are those of :mod:`hlmtheory.conformal`,
-on rows that are sorted once.
-"""
+"""Measure the dropped mass and the bits of C-SQS and of the budget on the same texts: Figure 9 of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +14,10 @@ from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
 from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import Interval, interval
-from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
+from validation.plots.c_sqs.texts import MIDDLE_THRESHOLD
 from validation.plots.common.record import Numbers, plain, spread
-from validation.plots.common.style import PAGE, axis, canvas, legend_below, name_axes
+from validation.plots.common.style import PAGE, Canvas, axis, canvas, legend_below, name_axes
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 Values = NDArray[np.float64]
 
@@ -52,14 +44,8 @@ class Path:
     dropped: Values
 
 
-# -------------------------------------------------------------------------------------------------- the controllers
-
-
 def cheapest_sizes(bits: Values) -> NDArray[np.int64]:
-    """Return for K = 1, ..., V the K' ≥ K of the fewest bits, the largest of equal ones.
-
-    log₂C(V, K) falls again for K above V/2, so K' is often V: a support of all tokens needs no list of them.
-    """
+    """Return for K = 1, ..., V the K' ≥ K of the fewest bits, the largest of equal ones."""
     least = np.minimum.accumulate(bits[::-1])
     new = np.append(True, bits[-2::-1] < least[:-1])
     place = np.maximum.accumulate(np.where(new, np.arange(len(bits)), 0))
@@ -67,18 +53,7 @@ def cheapest_sizes(bits: Values) -> NDArray[np.int64]:
 
 
 def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray[np.int64] | None = None) -> Path:
-    """Return the decisions of a controller along a text.
-
-    Parameters
-    ----------
-    name : str
-        One of ``CONTROLLERS``, ``OTHERS`` or ``CHEAPEST``.
-    epsilon : float
-    q, tail : arrays, shape (T, V)
-        Distributions in falling order, and the mass outside the 1, ..., V largest entries.
-    cheapest : integer array, shape (V,), optional
-        :func:`cheapest_sizes`, for ``CHEAPEST``. Then d is the dropped mass of the support that is sent.
-    """
+    """Return the decisions of a controller along a text."""
     tau, saved = OTHERS.get(name, MIDDLE_THRESHOLD), 0.0
     sizes, dropped = np.empty(len(q), dtype=np.int64), np.empty(len(q))
     for n in range(len(q)):
@@ -116,10 +91,7 @@ def texts_of(trace: Trace) -> Iterator[tuple[Values, Values]]:
 
 
 def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
-    """Return the paths of all controllers and fixed thresholds, one for each text, by name and parameter.
-
-    ``bits`` (V,) are those of a draft with K = 1, ..., V tokens.
-    """
+    """Return the paths of all controllers and fixed thresholds, one for each text, by name and parameter."""
     sizes = cheapest_sizes(bits)
     found: dict[tuple[str, float], list[Path]] = {}
     for q, p in texts_of(trace):
@@ -135,9 +107,6 @@ def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
         for tau in PRICES:
             found.setdefault((FIXED, float(tau)), []).append(priced(float(tau), q, tail))
     return found
-
-
-# ------------------------------------------------------------------------------------------------------- the numbers
 
 
 def _over(paths: list[Path], value: Callable[[Path], Values]) -> Interval:
@@ -202,11 +171,7 @@ def _mean(paths: list[Path], value: Callable[[Path], Values]) -> float:
     return _over(paths, value).value
 
 
-# ------------------------------------------------------------------------------------------------ picture and caption
-
-
 def _name(name: str) -> str:
-    """Return the name of a curve in the legend."""
     first = f"τ₁ = {MIDDLE_THRESHOLD:g}"
     name = name.replace("C-SQS,", f"C-SQS ({first}),")
     return {"C-SQS": f"C-SQS ({first})", "Budgeted C-SQS": f"Budgeted C-SQS ({first})", FIXED: "fixed threshold"}.get(
@@ -226,7 +191,6 @@ def _place(one: dict[str, Any]) -> tuple[int, ...]:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw running means above, bits against dropped mass below."""
     figure, panels = canvas((PAGE[0], 6.0), panels=2, rows=2)
     for one in numbers["series"]:
         name = _name(one["name"])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
 
 SAMPLES = 10**7
 RUNS = 4
@@ -21,7 +18,7 @@ MEAN_SNR_DB = -20.0
 K_FACTORS_DB = (None, 3.0, 10.0)
 """Rician factors in dB: no line of sight (None), a weak one, and the one of cu-hlm Fig. 10b."""
 BANDWIDTH_HZ = 10e6
-VOCABULARY, BITS_PER_PROBABILITY = 32_000, 8
+PAYLOAD = int(vocabulary_payload_bits(32_000, 8))
 CHUNK = 2**18  # samples per step; in float64 they take 2 MiB
 POINTS_PER_DECADE = 8
 
@@ -33,10 +30,6 @@ def _law(k_factor_db: float | None) -> tuple[str, Rician]:
     if k_factor_db is None:
         return "Rayleigh", Rayleigh(mean)
     return f"Rician, {k_factor_db:.0f} dB", Rician(mean, float(db_to_linear(k_factor_db)))
-
-
-def _payload() -> int:
-    return int(vocabulary_payload_bits(VOCABULARY, BITS_PER_PROBABILITY))
 
 
 def _sizes() -> NDArray[np.int64]:
@@ -55,7 +48,7 @@ def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
     means, total = np.empty(len(sizes)), 0.0
     for start in range(0, SAMPLES, CHUNK):
         count = min(CHUNK, SAMPLES - start)
-        latency = np.asarray(shannon_latency(_payload(), BANDWIDTH_HZ, law.sample(rng, count)))
+        latency = np.asarray(shannon_latency(PAYLOAD, BANDWIDTH_HZ, law.sample(rng, count)))
         kept[start : start + count] = latency
         sums = total + np.cumsum(latency)
         here = np.flatnonzero((sizes > start) & (sizes <= start + count))
@@ -67,13 +60,13 @@ def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
 def _typical(law: Rician, sizes: NDArray[np.int64]) -> Row:
     """Return the mean latency over the SNRs S above a cut with P(S ≤ cut) = 1/n, for each sample size n."""
     cut = law.quantile(1.0 / sizes)
-    return np.asarray(law.inverse_efficiency(cut).value) * _payload() / BANDWIDTH_HZ
+    return np.asarray(law.inverse_efficiency(cut).value) * PAYLOAD / BANDWIDTH_HZ
 
 
 def _one_law(number: int, k_factor_db: float | None, seed: int) -> dict[str, Any]:
     name, law = _law(k_factor_db)
     runs = [_run(law, np.random.default_rng([seed, number, run])) for run in range(RUNS)]
-    growth = float(law.latency_growth()) * _payload() / BANDWIDTH_HZ
+    growth = float(law.latency_growth()) * PAYLOAD / BANDWIDTH_HZ
     return {
         "name": name,
         "x": _sizes().tolist(),
@@ -81,7 +74,7 @@ def _one_law(number: int, k_factor_db: float | None, seed: int) -> dict[str, Any
         "typical_mean": plain(_typical(law, _sizes()), 7),
         "decades": _decades(),
         "running_median": [plain(median, 7) for _, median in runs],
-        "median": plain(law.latency_quantile(0.5, _payload(), BANDWIDTH_HZ), 7),
+        "median": plain(law.latency_quantile(0.5, PAYLOAD, BANDWIDTH_HZ), 7),
         "growth_per_factor_e": plain(growth, 7),
     }
 
@@ -90,10 +83,8 @@ def simulate(seed: int) -> Numbers:
     """Return the running mean of the latency of one full distribution over independent fading blocks."""
     series = [_one_law(number, k_factor, seed) for number, k_factor in enumerate(K_FACTORS_DB)]
     ends = [[run[-1] for run in one["running_mean"]] for one in series]
-    x = {"label": "blocks averaged", "unit": "", "scale": "log"}
-    y = {"label": "latency of a row", "unit": "s", "scale": "linear"}
     return {
-        "axes": [{"x": x, "y": y}] * len(series),
+        "axes": [{"x": axis("blocks averaged", scale="log"), "y": axis("latency of a row", "s")}] * len(series),
         "series": series,
         "statistics": {
             one["name"]: {
@@ -108,7 +99,6 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw the running mean and median over the sample size, one panel for each fading law."""
     figure, panels = canvas(PAGE, panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         first, *others = one["running_mean"]
@@ -124,6 +114,5 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_xticks(one["decades"])
     for axes in panels[1:]:
         axes.set_ylabel("")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure

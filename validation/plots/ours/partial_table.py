@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import truncation, verification
-from validation.plots.common.record import Numbers, Table, plain, sampled
+from validation.plots.common.record import Numbers, plain, sampled, table_of
+from validation.plots.common.truncation.sample import SAMPLE_VALUES
 from validation.trace.reader import Trace, probabilities
 
 SIZES = (5, 20, 100, 1000)
-SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
 Row = NDArray[np.float64]
 
 
@@ -48,7 +48,6 @@ def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
 
 
 def _measured(trace: Trace, seed: int) -> dict[int, dict[str, Row]]:
-    """Return the results of :func:`_of_lists` for each k."""
     vocabulary = trace.vocabulary
     found: dict[int, list[dict[str, Row]]] = {min(k, vocabulary): [] for k in SIZES}
     rng = np.random.default_rng([seed, 1])
@@ -62,42 +61,35 @@ def _measured(trace: Trace, seed: int) -> dict[int, dict[str, Row]]:
     }
 
 
-def _spread(values: Row) -> str:
-    """Return mean and 95th percentile as text."""
-    return f"{values.mean():.2g}; {np.quantile(values, 0.95):.2g}"
+def _spread(name: str) -> Any:
+    """Return the cell of a quantity: its mean and 95th percentile."""
+    return lambda one: f"{one[1][name].mean():.2g}; {np.quantile(one[1][name], 0.95):.2g}"
+
+
+COLUMNS = {
+    "k": lambda one: f"{one[0]:,}",
+    "mass listed of q; of p": lambda one: f"{one[1]['listed draft'].mean():.1%}; {one[1]['listed target'].mean():.1%}",
+    "width of the acceptance rate": _spread("acceptance width"),
+    "largest Δ_k": _spread("largest deviation"),
+    "largest Bias": _spread("largest bias"),
+    "true Bias": _spread("bias"),
+    "drafts decided": lambda one: f"{one[1]['decided'].mean():.1%}",
+    "both probabilities listed": lambda one: f"{one[1]['known'].mean():.1%}",
+}
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure Table IX of ours: the widths of the intervals that top-k lists leave."""
     of_lists = _measured(trace, seed)
-    heads = (
-        "k",
-        "mass listed of q; of p",
-        "width of the acceptance rate",
-        "largest Δ_k",
-        "largest Bias",
-        "true Bias",
-        "drafts decided",
-        "both probabilities listed",
-    )
-    rows = tuple(
-        (
-            f"{k:,}",
-            f"{found['listed draft'].mean():.1%}; {found['listed target'].mean():.1%}",
-            *(_spread(found[name]) for name in ("acceptance width", "largest deviation", "largest bias", "bias")),
-            f"{found['decided'].mean():.1%}",
-            f"{found['known'].mean():.1%}",
-        )
+    title = "What the top k log-probabilities of p and q tell; mean; 95th percentile"
+    lists = {
+        str(k): {name: plain(values.mean(), 5) for name, values in found.items() if name != "outside"}
+        | {f"{name} 95%": plain(np.quantile(found[name], 0.95), 5) for name in ("acceptance width", "largest bias")}
         for k, found in of_lists.items()
-    )
-    first = Table("What the top k log-probabilities of p and q tell; mean; 95th percentile", heads, rows).plain()
-    statistics: dict[str, Any] = {
-        "lists": {
-            str(k): {name: plain(values.mean(), 5) for name, values in found.items() if name != "outside"}
-            | {f"{name} 95%": plain(np.quantile(found[name], 0.95), 5) for name in ("acceptance width", "largest bias")}
-            for k, found in of_lists.items()
-        },
-        "outside": plain(max(float(found["outside"].max()) for found in of_lists.values()), 2),
     }
-    drawn = len(next(iter(of_lists.values()))["bias"])
-    return {"tables": [first], "statistics": statistics, "positions_drawn": drawn}
+    outside = plain(max(float(found["outside"].max()) for found in of_lists.values()), 2)
+    return {
+        "tables": [table_of(title, COLUMNS, of_lists.items())],
+        "statistics": {"lists": lists, "outside": outside},
+        "positions_drawn": len(next(iter(of_lists.values()))["bias"]),
+    }

@@ -6,28 +6,14 @@ from typing import Any
 
 from hlmtheory.uncertainty import LinearFit
 from validation.decoding.trace_drafts import Tokens, tokens_of
-from validation.plots.common.cells import NONE, cell, told
 from validation.plots.common.printed import CU, NUMBERS, U, value
-from validation.plots.common.record import Numbers, Table
-from validation.plots.common.skipping.line_fit import (
-    Risks,
-    line_of,
-    risks_of,
-)
+from validation.plots.common.record import NONE, Numbers, cell, table, told
+from validation.plots.common.skipping import sample as skipping
 from validation.plots.common.skipping.numbers import interval, line_statistics
-from validation.plots.common.skipping.sample import (
-    accepted_if_skipped,
-    mean,
-    one_step,
-    skipped_if_accepted,
-    transmission_rate,
-)
 from validation.trace.reader import Trace
 
 LINES = ("tokens", "bins")
 
-
-# ------------------------------------------------------------------------------------------- rows of the first table
 
 Cells = tuple[str, str, str, str, str]
 
@@ -40,7 +26,6 @@ def _printed(name: str, form: str = "") -> tuple[str, str]:
 
 
 def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
-    """Return the rows of the two fits."""
 
     def each(name: str, form: str = ".4f") -> tuple[str, str]:
         cells = []
@@ -59,27 +44,27 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
     ]
 
 
-def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
+def _risk_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[Cells]:
     """Return the rows of the thresholds, of the surrogate R and of its bounds."""
 
     def each(pick: Any) -> tuple[str, str]:
         one, other = (NONE if found is None else pick(found) for found in risks.values())
         return one, other
 
-    delta = cell(mean(tokens.rejection > 0, tokens.prompt))
+    delta = cell(skipping.mean(tokens.rejection > 0, tokens.prompt))
     return [
         ("Δ = P(p_d < q_d)", *_printed("non_acceptance"), delta, delta),
         ("risk-averse threshold −b/a", *_printed("averse"), *each(lambda one: told(one.averse))),
         ("risk-prone threshold (Δ − b)/a", *_printed("prone"), *each(lambda one: told(one.prone))),
-        ("R, summed over the 21 points", NONE, _printed("risk")[1], *each(lambda one: told(one.discrete[0]))),
-        ("its Hölder bound, s = 2", NONE, f"< {_printed('bound')[1]}", *each(lambda one: told(one.discrete[1]))),
-        ("R, integrated over the density", _printed("risk")[0], NONE, *each(lambda one: told(one.density[0]))),
-        ("its Hölder bound (13), s = 2", f"< {_printed('bound')[0]}", NONE, *each(lambda one: told(one.density[1]))),
+        ("R, summed over the 21 points", NONE, _printed("risk")[1], *each(lambda one: told(one.discrete))),
+        ("its Hölder bound, s = 2", NONE, f"< {_printed('bound')[1]}", *each(lambda one: told(one.discrete_bound))),
+        ("R, integrated over the density", _printed("risk")[0], NONE, *each(lambda one: told(one.density))),
+        ("its Hölder bound (13), s = 2", f"< {_printed('bound')[0]}", NONE, *each(lambda one: told(one.density_bound))),
         ("exact less R, over the 21 points", NONE, NONE, *each(lambda one: told(one.exact - one.surrogate, "+.4f"))),
     ]
 
 
-def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
+def _skip_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[Cells]:
     """Return the rows that show the effects of skipping at both thresholds."""
 
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
@@ -91,50 +76,38 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
     chosen = f"at {value(CU, 'chosen')}"
     wrong = value(CU, "skipped") * (1.0 - value(CU, "true_skips"))
     return [
-        (
-            "exact one-step TV, risk-prone",
-            f"{wrong:.3f} {chosen}, by its rates",
-            NONE,
-            *at("prone", one_step),
-        ),
-        ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", one_step)),
+        ("exact one-step TV, risk-prone", f"{wrong:.3f} {chosen}, by its rates", NONE, *at("prone", skipping.one_step)),
+        ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", skipping.one_step)),
         (
             "transmission rate, risk-prone",
             f"{skipped[0]:.3f} {chosen}, from its skips",
             f"{skipped[1]:.4f}, from its skips",
-            *at("prone", transmission_rate),
+            *at("prone", skipping.transmission_rate),
         ),
         (
             "P(accepted | skipped), risk-prone",
             f"{value(CU, 'true_skips')} {chosen}",
             NONE,
-            *at("prone", accepted_if_skipped),
+            *at("prone", skipping.accepted_if_skipped),
         ),
-        ("P(skipped | accepted), risk-prone", NONE, NONE, *at("prone", skipped_if_accepted)),
-        ("transmission rate, risk-averse", NONE, NONE, *at("averse", transmission_rate)),
+        ("P(skipped | accepted), risk-prone", NONE, NONE, *at("prone", skipping.skipped_if_accepted)),
+        ("transmission rate, risk-averse", NONE, NONE, *at("averse", skipping.transmission_rate)),
     ]
-
-
-# ------------------------------------------------------------------------------------------- all of it
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure the linear fits, thresholds, risks and guarantees on a trace."""
     tokens = tokens_of(trace, seed)
-    fits = {name: line_of(tokens, binned=name == "bins") for name in LINES}
-    risks = {name: risks_of(tokens, fit) for name, fit in fits.items()}
+    fits = {name: skipping.line_of(tokens, binned=name == "bins") for name in LINES}
+    risks = {name: skipping.risks_of(tokens, fit) for name, fit in fits.items()}
     prone = {name: found.prone for name, found in risks.items() if found}
-    rows = [
-        *_fit_rows(fits),
-        *_risk_rows(tokens, risks),
-        *_skip_rows(tokens, risks),
-    ]
+    rows = [*_fit_rows(fits), *_risk_rows(tokens, risks), *_skip_rows(tokens, risks)]
     heads = ("", "cu-hlm prints", "u-hlm prints", "ours, tokens", "ours, 21 means")
     return {
         "axes": [],
         "series": [],
         "statistics": line_statistics(tokens)
-        | {"exact": {name: interval(one_step(tokens, at)) for name, at in prone.items()}},
-        "tables": [Table("Linear fit, thresholds and rejection risk", heads, tuple(rows)).plain()],
+        | {"exact": {name: interval(skipping.one_step(tokens, at)) for name, at in prone.items()}},
+        "tables": [table("Linear fit, thresholds and rejection risk", heads, tuple(rows))],
         "positions_drawn": len(tokens.rows),
     }

@@ -1,10 +1,4 @@
-"""Measure the losses of a trace's texts at each threshold of the uncertainty: the overlap loss and the sum of the TVs.
-
-The target model wrote the texts of a trace, as ``skipping.overlap`` requires. At each position the 20 perturbed samples
-of (8) of cu-hlm are drawn once. They give u for every token v that the draft model could propose: the share of the
-samples that differ from v. So the skipped tokens are known, and no draft has to be drawn. Given a text, the samples of
-different positions are independent. So the mean loss is that of a system that draws its samples anew.
-"""
+"""Measure the losses of a trace's texts at each threshold of the uncertainty: overlap loss and sum of TVs."""
 
 from __future__ import annotations
 
@@ -14,18 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.trace_drafts import (
-    DRAWS,
-    POINTS,
-    Index,
-    Row,
-    TraceKey,
-    chunks_of,
-    even_texts,
-    prompt_of,
-    text_of,
-    trace_key,
-)
+from validation.decoding import trace_drafts
+from validation.decoding.trace_drafts import Index, Row
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
 SAMPLED_VALUES = 7 * 10**8  # probabilities per draw: 170,000 positions at V = 4,096, 21,900 at V = 32,000
@@ -54,12 +38,10 @@ class Losses:
 
     @property
     def prompts(self) -> int:
-        """Return the number of prompts."""
         return int(self.prompt.max()) + 1
 
     @property
     def longest(self) -> int:
-        """Return the largest number of tokens of a text."""
         return int(self.length.max())
 
     @property
@@ -77,12 +59,11 @@ class Losses:
 
     def sent_tokens(self, length: int) -> tuple[Row, Index]:
         """Return how many drafts of each prompt are sent, (prompts, 21), and how many there are, (prompts,)."""
-        sent = np.zeros((self.prompts, len(POINTS)))
+        sent = np.zeros((self.prompts, len(trace_drafts.POINTS)))
         np.add.at(sent, self.prompt, self.sent[:, :length].sum(axis=1))
         return sent, np.bincount(self.prompt, np.minimum(self.length, length)).astype(np.int64)
 
     def _of_prompts(self, values: Row) -> Row:
-        """Return the mean over the texts of each prompt."""
         count = np.bincount(self.prompt)[:, None]
         total = np.zeros((len(count), values.shape[1]))
         np.add.at(total, self.prompt, values)
@@ -90,30 +71,17 @@ class Losses:
 
 
 def losses_of(trace: Trace, seed: int) -> Losses:
-    """Return the losses of the texts of a trace, computed once for the figure and the table.
-
-    Parameters
-    ----------
-    trace : Trace
-    seed : int
-        Draws the 20 perturbed samples at each position.
-
-    Returns
-    -------
-    Losses
-        Of all texts within the work limit, otherwise of evenly spaced whole texts.
-    """
-    return _losses(trace_key(trace), seed, SAMPLED_VALUES)
+    """Return the losses of the texts of a trace, computed once for the figure and the table."""
+    return _losses(trace, seed, SAMPLED_VALUES)
 
 
 @lru_cache(maxsize=2)
-def _losses(source: TraceKey, seed: int, values: int) -> Losses:
-    trace = source.trace
-    rows = np.concatenate(even_texts(trace, values // trace.vocabulary))
+def _losses(trace: Trace, seed: int, values: int) -> Losses:
+    rows = np.concatenate(trace_drafts.even_texts(trace, values // trace.vocabulary))
     rng = np.random.default_rng([seed, 6])
-    parts = [_at_positions(chunk, rng) for _, chunk in chunks_of(trace, rows)]
+    parts = [_at_positions(chunk, rng) for _, chunk in trace_drafts.chunks_of(trace, rows)]
     kept, tv, sent, surprise, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
-    text = text_of(trace, rows)
+    text = trace_drafts.text_of(trace, rows)
     length = np.bincount(text)
     first = np.searchsorted(text, np.arange(len(length)))
     place = np.arange(len(text)) - first[text]
@@ -123,7 +91,7 @@ def _losses(source: TraceKey, seed: int, values: int) -> Losses:
         tv=_along_texts(tv, text, place, 0.0),
         sent=_along_texts(sent, text, place, 0.0),
         length=length,
-        prompt=prompt_of(trace, rows)[first],
+        prompt=trace_drafts.prompt_of(trace, rows)[first],
         surprise=float(surprise.sum()) / spread if spread else 0.0,
         positions=len(rows),
     )
@@ -156,42 +124,28 @@ def _at_positions(chunk: TraceChunk, rng: np.random.Generator) -> tuple[Row, Row
 
 
 def _skipped(samples: Index, *masses: Row) -> list[Row]:
-    """Return the sum of each mass (n, V) over the tokens with u ≤ threshold, (n, 21); 0 in the last column.
-
-    Only a token that was sampled has u < 1. It is counted at its first sample.
-    """
+    """Return the sum of each mass (n, V) over the tokens with u ≤ threshold, (n, 21); 0 in the last column."""
     same = samples[:, :, None] == samples[:, None, :]
-    first = ~np.any(same & np.tri(DRAWS, k=-1, dtype=bool), axis=-1)
-    differing = DRAWS - same.sum(axis=-1)  # 20 u
-    flat = (np.arange(len(samples))[:, None] * (DRAWS + 1) + differing).ravel()
+    first = ~np.any(same & np.tri(trace_drafts.DRAWS, k=-1, dtype=bool), axis=-1)
+    differing = trace_drafts.DRAWS - same.sum(axis=-1)  # 20 u
+    flat = (np.arange(len(samples))[:, None] * (trace_drafts.DRAWS + 1) + differing).ravel()
     found = []
     for mass in masses:
         own = np.take_along_axis(mass, samples, axis=-1) * first
-        by_u = np.bincount(flat, own.ravel(), minlength=len(samples) * (DRAWS + 1))
-        found.append(np.cumsum(by_u.reshape(-1, DRAWS + 1), axis=-1, dtype=np.float64))
+        by_u = np.bincount(flat, own.ravel(), minlength=len(samples) * (trace_drafts.DRAWS + 1))
+        found.append(np.cumsum(by_u.reshape(-1, trace_drafts.DRAWS + 1), axis=-1, dtype=np.float64))
     return found
 
 
 def perturbed_samples(logits: NDArray[np.floating], rng: np.random.Generator) -> Index:
-    """Return 20 tokens for each row of logits, each from softmax(z/θ) with its own θ uniform in (0, 2].
-
-    Parameters
-    ----------
-    logits : array, shape (n, V)
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array, shape (n, 20)
-        The weights are float32: the relative error of a probability is about one in a million.
-    """
+    """Return 20 tokens for each row of logits, each from softmax(z/θ) with its own θ uniform in (0, 2]."""
     count, vocabulary = len(logits), logits.shape[-1]
     blocks = -(-vocabulary // BLOCK)
     gaps = np.full((count, blocks * BLOCK), np.inf, dtype=np.float32)
     wide = logits.astype(np.float32)
     gaps[:, :vocabulary] = wide.max(axis=-1, keepdims=True) - wide
-    at, found = np.arange(count), np.empty((count, DRAWS), dtype=np.int64)
-    for draw in range(DRAWS):
+    at, found = np.arange(count), np.empty((count, trace_drafts.DRAWS), dtype=np.int64)
+    for draw in range(trace_drafts.DRAWS):
         temperature, quantile = MAX_TEMPERATURE * (1.0 - rng.random(count)), rng.random(count)
         weights = np.exp(gaps * (-1.0 / temperature)[:, None].astype(np.float32)).reshape(count, blocks, BLOCK)
         sums = np.cumsum(weights.sum(axis=-1), axis=-1, dtype=np.float64)

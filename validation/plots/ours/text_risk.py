@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from validation.decoding.trace_drafts import POINTS, Row
-from validation.plots.common.cells import NONE, cell, told
-from validation.plots.common.record import Numbers, Table, plain
+from validation.decoding.trace_drafts import POINTS, Index, Row
+from validation.plots.common.record import NONE, Numbers, cell, plain, table, told
 from validation.plots.common.skipping.numbers import interval, number
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
-from validation.plots.ours.calibration_splits import (
-    FEWEST,
-    SPLITS,
-    Outcome,
-    calibration_size,
-    fewest_prompts,
-    mean_of_tests,
-    over_splits,
-    random_splits,
-    share_of_tests,
-)
+from validation.plots.common.skipping.sample import CONFIDENCE, ClusteredEstimate
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
 from validation.plots.ours.text_losses import Losses, losses_of
 from validation.trace.reader import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 LENGTHS = (10, 20, 40, 160)
 ALLOWED = (0.05, 0.1, 0.2)
@@ -39,40 +26,23 @@ SUM = "sum, bound T"
 TOKEN = "sum / T, bound 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """One loss of texts: its name, and its values (prompts, 21) with their bound for texts of T tokens."""
-
-    name: str
-
-    def of(self, losses: Losses, length: int) -> tuple[Row, float]:
-        """Return the losses of the prompts and B."""
-        if self.name == WHOLE:
-            return losses.overlap(length), 1.0
-        total = losses.total(length)
-        return (total, float(length)) if self.name == SUM else (total / length, 1.0)
-
-
-ALL = tuple(Loss(name) for name in (WHOLE, SUM, TOKEN))
-
-
-def lengths_of(losses: Losses) -> list[int]:
-    """Return the evaluated lengths: those below the longest text, and the longest."""
-    return [*(length for length in LENGTHS if length < losses.longest), losses.longest]
-
-
-# ------------------------------------------------------------------------------------------- the table
+def _loss(name: str, losses: Losses, length: int) -> tuple[Row, float]:
+    """Return the values of a loss (prompts, 21) and their bound for texts of T tokens."""
+    if name == WHOLE:
+        return losses.overlap(length), 1.0
+    total = losses.total(length)
+    return (total, float(length)) if name == SUM else (total / length, 1.0)
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure the thresholds that calibration allows for the losses of whole texts."""
     losses = losses_of(trace, seed)
-    allowed = _allowed(losses, lengths_of(losses), seed)
+    allowed = _allowed(losses, [*(length for length in LENGTHS if length < losses.longest), losses.longest], seed)
     return {
         "axes": [],
         "series": [],
         "statistics": _about(losses) | {"allowed": allowed},
-        "tables": [_allowed_table(allowed, losses).plain()],
+        "tables": [_allowed_table(allowed, losses)],
         "positions_drawn": losses.positions,
     }
 
@@ -97,9 +67,9 @@ def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, An
     for length in lengths:
         overlap = losses.overlap(length)
         for risk in ALLOWED:
-            for loss in ALL:
-                values, bound = loss.of(losses, length)
-                row: dict[str, Any] = {"length": length, "risk": risk, "loss": loss.name, "bound": bound}
+            for name in (WHOLE, SUM, TOKEN):
+                values, bound = _loss(name, losses, length)
+                row: dict[str, Any] = {"length": length, "risk": risk, "loss": name, "bound": bound}
                 outcome = over_splits(values, splits, risk=risk, bound=bound)
                 if outcome is None:
                     row |= {"needs": fewest_prompts(bound, risk), "calibrating": count}
@@ -118,7 +88,7 @@ def _reached(outcome: Outcome) -> dict[str, Any]:
     return {"threshold": middle, "threshold_low": low, "threshold_high": high, "met": interval(outcome.mean)}
 
 
-def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> Table:
+def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> dict[str, Any]:
     heads = ("T", "ε", "loss", "threshold", "risk met", "overlap loss there", "sent")
     cells = []
     for row in rows:
@@ -126,21 +96,14 @@ def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> Table:
         if "needs" in row:
             cells.append((*start, f"needs {row['needs']:,} prompts", *3 * (NONE,)))
             continue
-        cells.append(
-            (
-                *start,
-                _thresholds(row),
-                cell(row["met"], ".3f"),
-                told(row["overlap_met"], ".3f"),
-                told(row["sent"], ".3f"),
-            )
-        )
+        met = (told(row[key], ".3f") for key in ("overlap_met", "sent"))
+        cells.append((*start, _thresholds(row), cell(row["met"], ".3f"), *met))
     count = calibration_size(losses.prompts)
     title = (
         f"Thresholds by conformal risk control with {count} prompts: median over {SPLITS} random splits [5%, 95%]; the "
         f"other columns are means over the splits, on the {losses.prompts - count} prompts that did not calibrate"
     )
-    return Table(title, heads, tuple(cells))
+    return table(title, heads, tuple(cells))
 
 
 def _thresholds(row: dict[str, Any]) -> str:
@@ -151,19 +114,16 @@ def _thresholds(row: dict[str, Any]) -> str:
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
-# ------------------------------------------------------------------------------------------- the figure
-
-
 def measure_figure(trace: Trace, seed: int) -> Numbers:
     """Measure the risk met by the prompts that did not calibrate, for each ε, over random splits."""
     losses = losses_of(trace, seed)
     shown_lengths = [20, losses.longest] if losses.longest > 20 else [losses.longest]
-    curves = [(Loss(WHOLE), length) for length in shown_lengths]
-    curves += [(Loss(SUM), shown_lengths[0]), (Loss(TOKEN), shown_lengths[-1])]
+    curves = [(WHOLE, length) for length in shown_lengths]
+    curves += [(SUM, shown_lengths[0]), (TOKEN, shown_lengths[-1])]
     series = []
     if losses.prompts >= FEWEST:
         splits = random_splits(losses.prompts, seed)
-        series = [_curve(loss, length, losses, splits) for loss, length in curves]
+        series = [_curve(name, length, losses, splits) for name, length in curves]
     return {
         "axes": [
             {"x": axis("risk promised ε"), "y": axis("risk met, mean over splits")},
@@ -175,8 +135,8 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     }
 
 
-def _curve(loss: Loss, length: int, losses: Losses, splits: Any) -> dict[str, Any]:
-    values, bound = loss.of(losses, length)
+def _curve(name: str, length: int, losses: Losses, splits: Any) -> dict[str, Any]:
+    values, bound = _loss(name, losses, length)
     points = []
     for risk in PROMISED:
         outcome = over_splits(values, splits, risk=risk, bound=bound)
@@ -192,8 +152,8 @@ def _curve(loss: Loss, length: int, losses: Losses, splits: Any) -> dict[str, An
                 }
             )
     return {
-        "name": f"{loss.name}, T = {length}",
-        "loss": loss.name,
+        "name": f"{name}, T = {length}",
+        "loss": name,
         "length": length,
         "points": points,
         "needs": [fewest_prompts(bound, risk) for risk in PROMISED],
@@ -209,7 +169,6 @@ _MARKERS = ({"marker": "o"}, {"marker": "s", "mfc": "white"}, {"marker": "D"}, {
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw the measured risk against the promised risk, and the share of splits above it."""
     figure, (left, right) = canvas(PAGE, panels=2)
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
@@ -231,6 +190,102 @@ def paint(numbers: Numbers) -> Canvas:
     ends_met = [point["met"]["high"] for one in numbers["series"] for point in one["points"]]
     left.set_ylim(0, 1.05 * max([PROMISED[-1], *ends_met]))
     right.set_ylim(0, 1)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+SPLITS = 200
+CALIBRATION = 100
+FEWEST = 20
+"""Fewest prompts for a calibration. Of 20, 12 calibrate, which is enough for ε = 1/13 and a loss in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Results of S splits.
+
+    ``column`` (S,): place of the threshold in the grid, -1 if nothing may be skipped; ``met`` (S,): mean loss of the
+    test prompts; ``mean``: of ``met`` over the splits, with a 95% interval by the jackknife over prompts.
+    """
+
+    column: Index
+    met: Row
+    mean: ClusteredEstimate
+
+
+def calibration_size(prompts: int) -> int:
+    """Return how many prompts calibrate: 100, or five eighths of them if there are fewer than 160."""
+    return min(CALIBRATION, prompts * 5 // 8)
+
+
+def random_splits(prompts: int, seed: int) -> NDArray[np.bool_]:
+    """Return which prompts calibrate in each split, shape (SPLITS, prompts)."""
+    rng = np.random.default_rng([seed, 7])
+    ranks = np.stack([rng.permutation(prompts) for _ in range(SPLITS)])
+    return ranks < calibration_size(prompts)
+
+
+def fewest_prompts(bound: float, risk: float) -> int:
+    """Return the smallest n with B/(n + 1) ≤ ε.
+
+    >>> fewest_prompts(1.0, 0.05), fewest_prompts(160.0, 0.05)
+    (19, 3199)
+    """
+    count = max(1, round(bound / risk) - 2)
+    while bound / (count + 1) > risk:
+        count += 1
+    return count
+
+
+def over_splits(losses: Row, splits: NDArray[np.bool_], *, risk: float, bound: float) -> Outcome | None:
+    """Return the thresholds by conformal risk control on one side of each split, and their risk on the other side."""
+    count = int(splits[0].sum())
+    if bound / (count + 1) > risk:
+        return None
+    prompts = losses.shape[0]
+    held = splits.astype(np.float64)
+    sums, others = held @ losses, (1.0 - held) @ losses
+    column = _columns(sums, count, risk, bound)
+    met = _at(others, column) / (prompts - count)
+    # jackknife: each prompt is left out of its side of every split
+    without = np.empty(prompts)
+    for prompt in range(prompts):
+        own, calibrates = losses[prompt], splits[:, prompt]
+        reached = np.where(calibrates, _columns(sums - own, count - 1, risk, bound), column)
+        left = others - np.where(calibrates[:, None], 0.0, own)
+        without[prompt] = np.mean(_at(left, reached) / (prompts - count - ~calibrates))
+    return Outcome(column, met, _jackknife(float(met.mean()), without))
+
+
+def share_of_tests(above: Row, below: Any, splits: NDArray[np.bool_], column: Index) -> float:
+    """Return the mean over the splits of Σ above / Σ below over the test prompts; 1 where nothing is skipped."""
+    tests = 1.0 - splits
+    share = _at(tests @ above, column) / (tests @ below)
+    return float(np.mean(np.where(column >= 0, share, 1.0)))
+
+
+def mean_of_tests(losses: Row, splits: NDArray[np.bool_], column: Index) -> float:
+    """Return the mean over the splits of the test prompts' mean loss at the split's threshold."""
+    tests = 1.0 - splits
+    return float(np.mean(_at(tests @ losses, column) / tests.sum(axis=-1)))
+
+
+def _columns(sums: Row, count: int, risk: float, bound: float) -> Index:
+    """Return the last index of the grid up to which (Σ L + B)/(n + 1) ≤ ε, or -1 if there is none."""
+    within = (sums + bound) / (count + 1) <= risk
+    return np.asarray(np.cumprod(within, axis=-1).sum(axis=-1) - 1)
+
+
+def _at(table: Row, column: Index) -> Row:
+    """Return the entry of each row at its column; 0 at column -1, where nothing is skipped."""
+    found = np.take_along_axis(table, np.maximum(column, 0)[:, None], axis=-1)[:, 0]
+    return np.where(column >= 0, found, 0.0)
+
+
+def _jackknife(value: float, without: Row) -> ClusteredEstimate:
+    from scipy.special import stdtrit
+
+    count = len(without)
+    spread = np.sqrt((count - 1) / count * np.sum((without - without.mean()) ** 2))
+    half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0) * spread)
+    return ClusteredEstimate(value, value - half, value + half)

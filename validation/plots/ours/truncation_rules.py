@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, legend_below, name_axes
+from validation.plots.common.printed import CU, value
+from validation.plots.common.record import Numbers, plain, table
+from validation.plots.common.style import (
+    DARK,
+    LIGHT,
+    MIDDLE,
+    PAGE,
+    Canvas,
+    canvas,
+    legend_below,
+    name_axes,
+    name_panels,
+)
+from validation.plots.common.truncation import looks
+from validation.plots.common.truncation.looks import average, axis, curve, defined, full_bits, say
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -24,26 +37,11 @@ from validation.plots.common.truncation.sample import (
     denominator,
     sample_of,
 )
-from validation.plots.common.truncation.values import (
-    LOOKS,
-    OFFLINE,
-    average,
-    axis,
-    curve,
-    decades,
-    defined,
-)
 from validation.trace.reader import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 MARGIN = 1e-9  # a bound fails if the value exceeds it by more than this
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SPREAD = (0.1, 0.5, 0.9)
-
-
-# ------------------------------------------------------------------------------------------------- how many
 
 
 def _at_epsilon(sample: Sample, rule: str) -> Sizes:
@@ -99,10 +97,7 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
         ],
         "series": series,
         "promised": promised,
-        "statistics": {
-            "epsilon": EPSILON,
-            "line": None if line is None else plain(line, 5),
-        },
+        "statistics": {"epsilon": EPSILON, "line": None if line is None else plain(line, 5)},
         "positions_drawn": len(sample.drafts.apart),
     }
 
@@ -119,15 +114,15 @@ MARKS = "oDv^s"
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Paint tokens against the Bias on the left, what each rule sends for a promised Bias on the right."""
     figure, (left, right) = canvas((PAGE[0], 3.2), panels=2)
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels((left, right), numbers["axes"])
     known = [one for name in RULES for one in numbers["series"] if one["name"] == name]
     for one, mark in zip(known, MARKS, strict=False):
-        curve(left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **LOOKS[one["name"]])
-    left.set_xlim(decades([one["x"] for one in known], 1e-4)[::-1])
-    left.set_ylim(decades([one["y"] for one in known], 0.5))
+        curve(
+            left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **looks.LOOKS[one["name"]]
+        )
+    left.set_xlim(looks.decades([one["x"] for one in known], 1e-4)[::-1])
+    left.set_ylim(looks.decades([one["y"] for one in known], 0.5))
     left.legend(loc="lower right")
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
     for place, one in enumerate(drawn):
@@ -137,14 +132,11 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
         right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
         if one["name"] == "offline":
-            right.plot([OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
+            right.plot([looks.OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right, columns=2)
     return figure
-
-
-# ------------------------------------------------------------------------------------------------- failures
 
 
 def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_]) -> dict[str, list[float | None]]:
@@ -194,31 +186,27 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_failures(numbers: Numbers) -> Canvas:
-    """Paint shares of failures above, at all k and at the k of (24); their sizes below, largest and median."""
     figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
     kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
-    looks: tuple[dict[str, Any], ...] = (
+    styles: tuple[dict[str, Any], ...] = (
         {"color": DARK, "marker": "o"},
         {"color": MIDDLE, "marker": "D", "linestyle": (0, (4, 2))},
         {"color": "0.6", "marker": "^", "linestyle": (0, (1, 1.5))},
     )
     for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
         name_axes(axes, numbers["axes"][place // 2])
-        for one, look in zip(numbers["series"], looks, strict=True):
+        for one, look in zip(numbers["series"], styles, strict=True):
             name = "Ū with " + one["name"].replace("β_d", r"$\beta_d$")
             curve(axes, one["x"], one[key], label=name, markersize=3, **look)
         axes.set_title(title)
     highest = max(axes.get_ylim()[1] for axes in panels[:2])
     for axes in panels[:2]:
         axes.set_ylim(0, highest)
-    tallest = decades([one["worst"] for one in numbers["series"]], 1.0)[1]
+    tallest = looks.decades([one["worst"] for one in numbers["series"]], 1.0)[1]
     for axes in panels[2:]:
         axes.set_ylim(1, max(2.0, tallest))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
-
-
-# ------------------------------------------------------------------------------------------------- direction
 
 
 def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
@@ -255,22 +243,19 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
         ],
         "series": measured,
         "swept": swung,
-        "statistics": {
-            "positions": [int(one.sum()) for one in bins],
-        },
+        "statistics": {"positions": [int(one.sum()) for one in bins]},
         "positions_drawn": len(certified),
     }
 
 
 def paint_direction(numbers: Numbers) -> Canvas:
-    """Paint observed positions on the left, the same positions with only β changed on the right."""
     figure, panels = canvas((PAGE[0], 3.4), panels=2)
-    looks = {
-        f"online, η = {SHOWN[0]:g}": LOOKS["online 1"],
-        f"online, η = {SHOWN[1]:g}": LOOKS["online 5"],
+    styles = {
+        f"online, η = {SHOWN[0]:g}": looks.LOOKS["online 1"],
+        f"online, η = {SHOWN[1]:g}": looks.LOOKS["online 5"],
         "exact, TV(r, r̂) ≤ θ": {"color": "0.6"},
-        "exact, Bias ≤ ε": LOOKS["exact"],
-        "certified, 2Δ_k ≤ ε": LOOKS["certified"],
+        "exact, Bias ≤ ε": looks.LOOKS["exact"],
+        "certified, 2Δ_k ≤ ε": looks.LOOKS["certified"],
         "Δ_k ≤ θ q_d β": {"color": "0.6"},
     }
     for axes, names, lines in zip(panels, numbers["axes"], (numbers["series"], numbers["swept"]), strict=True):
@@ -278,10 +263,70 @@ def paint_direction(numbers: Numbers) -> Canvas:
         for one in lines:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("q_d", "$q_d$")
             mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}
-            curve(axes, one["x"], one["y"], label=name, **mark, **looks[one["name"]])
-        low, high = decades([one["y"] for one in lines], 0.1)
+            curve(axes, one["x"], one["y"], label=name, **mark, **styles[one["name"]])
+        low, high = looks.decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
         axes.legend(loc="upper center", ncols=2)
     panels[0].set_title("measured, by the true $\\beta_d$")
     panels[1].set_title("the same rows, another $\\beta$")
     return figure
+
+
+ONLINE = ("k_online_mean", "k_online_least", "k_online_largest")
+
+
+def _span(k: NDArray[Any]) -> str:
+    return f"{k.mean():,.0f}; {k.min():,} to {k.max():,}" if len(k) else "undefined"
+
+
+def _share(k: float | None, vocabulary: int) -> str:
+    return "undefined" if k is None else f"{k / vocabulary:.2%}"
+
+
+def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
+    mean, least, largest = (f"{value(CU, name):,.0f}" for name in ONLINE)
+    offline, sharp = sample.offline(THETA), sample.offline(THETA, sharp=True)
+    sent = sample.drafts.uncertainty > SKIP_BELOW  # including positions with q = p
+    size = sample.vocabulary
+    rows = [
+        ("|V|", f"{looks.FULL:,}", f"{size:,}"),
+        ("all entries, (4)", f"{full_bits(looks.FULL):,} bit by (4), not printed", f"{full_bits(size):,} bit"),
+        ("k* offline, (21)", f"{looks.OFFLINE:.0f}", say(offline)),
+        (f"k* offline, over u > {SKIP_BELOW:g} alone", f"{looks.OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
+        ("k* offline, (21) with the sharp bound", "–", say(sharp)),
+        ("k(t)* exact, (19)", "–", _span(sample.least)),
+        (f"certified, 2Δ_k ≤ {EPSILON:g}", "–", _span(_certified(sample))),
+    ]
+    printed = f"{mean}; {least} to {largest}"
+    for eta in SHARPNESSES[:: max(1, len(SHARPNESSES) // 5)]:
+        rows += [
+            (f"k(t)* online, (24), η = {eta:g}", printed, _span(sample.online(eta))),
+            (f"of these, u > {SKIP_BELOW:g}", printed, _span(sample.online(eta)[sent])),
+            ("with β_d itself, all", "–", _span(sample.online(eta, true=True))),
+        ]
+    rows += [
+        ("payload offline over all entries", "less than 0.1%", _share(offline, size)),
+        ("payload certified over all entries", "–", _share(float(_certified(sample).mean()), size)),
+        ("payload online over all entries, η = 1", "2.6%", _share(float(sample.online(1.0).mean()), size)),
+        ("payload online over all entries, η = 5", "2.6%", _share(float(sample.online(5.0).mean()), size)),
+    ]
+    return rows
+
+
+def _certified(sample: Sample) -> NDArray[np.int64]:
+    return np.asarray(sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)])
+
+
+def measure_table(trace: Trace, seed: int) -> Numbers:
+    """Measure Table II of ours: our k and the paper's."""
+    sample = sample_of(trace, seed)
+    heads = (f"at θ = {THETA:g}", "paper", "ours")
+    return {
+        "tables": [table("k* and payload; mean; least to largest", heads, tuple(_paper_rows(sample)))],
+        "statistics": {
+            "k_offline": sample.offline(THETA),
+            "k_offline_sent": sample.offline(THETA, sent=True),
+            "k_online": {f"{eta:g}": defined(sample.online(eta).mean()) for eta in SHARPNESSES},
+        },
+        "positions_drawn": len(sample.rejected),
+    }

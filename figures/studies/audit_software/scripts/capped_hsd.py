@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from seqspecdecod.capped_hsd import capped_hsd_step
@@ -10,7 +11,7 @@ P = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]])  # target:
 Q = torch.tensor([[0.3, 0.4, 0.3], [0.5, 0.2, 0.3], [0.2, 0.6, 0.2]])  # draft
 
 
-def model(table):
+def model(table: torch.Tensor) -> Any:
     """Return a model whose next token depends on the last one."""
     return lambda ids: SimpleNamespace(logits=table.log()[ids])
 

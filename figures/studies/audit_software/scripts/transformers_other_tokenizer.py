@@ -7,7 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.generation.candidate_generator import AssistantToTargetTranslator
 
 
-def tokenizer(words):
+def tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
     """Return a tokenizer with one token a word."""
     made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from hlmtheory.channel import Rician
 from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.links import FadingLink
+from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
+from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
-from validation.plots.common.decoded.printed import SNR_DB
-from validation.plots.common.decoded.timed_texts import RESAMPLES, draw_fading, read_study, read_texts, speeds
+from validation.plots.common.decoded.timed_texts import RESAMPLES, WORDS, draw_fading, read_study, read_texts, speeds
+from validation.plots.common.printed import SNR_DB, U_TIMES
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import axis
 
@@ -28,7 +32,6 @@ RIGHT = "right"
 METRICS = {RIGHT: "share of right answers", **ACCURACIES}
 """The same, after the share of right answers, which only a pair that was tuned for turns has."""
 RATES = ("transmission_rate", "true_skip_rate")
-LOGARITHMIC, LINEAR = "log", "linear"
 
 
 def kept(found: IntervalEstimate | None) -> dict[str, float | None]:
@@ -45,11 +48,7 @@ def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None]
     return {"name": name, **more, "x": plain(list(x)), **{key: [one[end] for one in each] for key, end in ends.items()}}
 
 
-# ------------------------------------------------------------------------------------------------------ scores
-
-
 def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
-    """Return one score by prompt, for the records that have it."""
     found = {row.prompt: decoded.scores.get(score_key(row), {}).get(name) for row in rows}
     return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
 
@@ -90,11 +89,7 @@ def scored(decoded: Decoded) -> list[str]:
 
 
 def titled(name: str) -> str:
-    """Return the words of a metric of ``METRICS`` with what is averaged.
-
-    >>> titled("right"), titled("similarity_large")
-    ('share of right answers', 'cosine similarity to another text of the target model')
-    """
+    """Return the words of a metric of ``METRICS`` with what is averaged."""
     return METRICS[name] if name == RIGHT else f"cosine {METRICS[name]}"
 
 
@@ -105,28 +100,18 @@ def accuracy_axis(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _absent(decoded: Decoded) -> list[str]:
-    """Return the metrics of ``ACCURACIES`` that no text has."""
     found = scored(decoded)
     return [words for name, words in ACCURACIES.items() if name not in found]
 
 
-def _rows(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Return records by method, without methods whose texts depend on the link rate."""
-    return {method: rows for (method, link), rows in decoded.by_method.items() if link == "none"}
-
-
 def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Return records by method, in the order of the study."""
-    rows = _rows(decoded)
-    return {name: rows[name] for name in decoded.about["methods"] if name in rows}
+    """Return records by method, in the order of the study, without methods whose texts depend on the link rate."""
+    return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
 
 
 def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
     """Return all metrics with intervals."""
     return summarize(rows, resamples=RESAMPLES, seed=seed)
-
-
-# ------------------------------------------------------------------------------------------------- cu-hlm Fig. 1
 
 
 def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
@@ -141,14 +126,8 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
             word: kept(draws.estimates()[0]) for word, draws in speeds(texts[name], fading, [SNR_DB], seed=seed).items()
         }
         accuracy = {key: kept(mean_score(decoded, rows, key, seed)) for key in there}
-        series.append(
-            {
-                "name": name,
-                "throughput": words,
-                "accuracy": accuracy,
-                "perplexity": kept(perplexity(decoded, rows, seed)),
-            }
-        )
+        last = {"perplexity": kept(perplexity(decoded, rows, seed))}
+        series.append({"name": name, "throughput": words, "accuracy": accuracy, **last})
     speed = axis("token throughput, median over texts", "tokens/s")
     return {
         "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
@@ -158,41 +137,24 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-# ------------------------------------------------------------------------------------------ cu-hlm Fig. 9, u-hlm 4
-
-
-def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
-    """Return the texts of U-HLM at each threshold."""
-    rows = _rows(decoded)
-    made = [one for one in decoded.methods if isinstance(one, UHlm) and not isinstance(one, CuHlmOffline)]
-    return {one.threshold: rows[one.name] for one in made if one.name in rows}
-
-
-def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
-    """Return the records of CU-HLM at each k."""
-    rows = _rows(decoded)
-    return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
+def _by(decoded: Decoded, kind: type, name: str, other: tuple[type, ...] = ()) -> dict[Any, list[GenerationRecord]]:
+    """Return the texts of the methods of a kind, by the parameter with that name."""
+    rows = in_order(decoded)
+    made = [one for one in decoded.methods if isinstance(one, kind) and not isinstance(one, other)]
+    return {getattr(one, name): rows[one.name] for one in made if one.name in rows}
 
 
 def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
     """Return one curve for each metric of ``METRICS`` that was computed."""
     x = list(by_x)
     return [
-        line(
-            titled(name),
-            x,
-            [mean_score(decoded, rows, name, seed) for rows in by_x.values()],
-            kind=name,
-        )
+        line(titled(name), x, [mean_score(decoded, rows, name, seed) for rows in by_x.values()], kind=name)
         for name in scored(decoded)
     ]
 
 
 def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
-    """Return u-hlm's true skip rate, P(skipped | target would accept).
-
-    It has a value only if the skipped drafts of every text were verified.
-    """
+    """Return u-hlm's true skip rate, P(skipped | target would accept)."""
     if not all(row.risk_computed for row in rows):
         return IntervalEstimate(None)
     rows = sorted(rows, key=lambda row: row.prompt)
@@ -204,38 +166,29 @@ def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> Interval
 def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     """Measure accuracy, transmission rate and both true skip rates over the threshold."""
     decoded, *_ = studies
-    by_threshold = _thresholds(decoded)
+    by_threshold = _by(decoded, UHlm, "threshold", (CuHlmOffline,))
     x = list(by_threshold)
     words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
     sent, true = ([found[name] for found in words.values()] for name in RATES)
     fitted = decoded.about["fitted"]
+    theirs = [skipped_of_accepted(rows, seed) for rows in by_threshold.values()]
+    threshold = axis("threshold of the uncertainty")
     return {
-        "axes": [
-            {"x": axis("threshold of the uncertainty"), "y": axis("share")},
-            {"x": axis("threshold of the uncertainty"), "y": accuracy_axis(scored(decoded))},
-        ],
+        "axes": [{"x": threshold, "y": axis("share")}, {"x": threshold, "y": accuracy_axis(scored(decoded))}],
         "series": [
             line("transmission rate", x, sent, kind="transmission"),
             line("true skip rate of cu-hlm, P(accepted | skipped)", x, true, kind="accepted_if_skipped"),
-            line(
-                "true skip rate of u-hlm, P(skipped | accepted)",
-                x,
-                [skipped_of_accepted(rows, seed) for rows in by_threshold.values()],
-                kind="skipped_if_accepted",
-            ),
+            line("true skip rate of u-hlm, P(skipped | accepted)", x, theirs, kind="skipped_if_accepted"),
             *_accuracy_lines(decoded, by_threshold, seed),
         ],
-        "statistics": {
-            "absent": _absent(decoded),
-            "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]]),
-        },
+        "statistics": {"absent": _absent(decoded), "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
     }
 
 
 def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     """Measure accuracy and payload over k, at one threshold."""
     decoded, *_ = studies
-    by_size = _sizes(decoded)
+    by_size = _by(decoded, CuHlmOffline, "k")
     texts = {k: read_texts(rows) for k, rows in by_size.items()}
     x = list(by_size)
 
@@ -249,13 +202,13 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
 
     sent = [metrics_of(rows, seed)["transmission_rate"] for rows in by_size.values()]
     formula, encoded = (of_message(name) for name in ("formula", "encoded"))
-    scale = LOGARITHMIC if any(one.value for one in (*formula, *encoded)) else LINEAR
+    scale = "log" if any(one.value for one in (*formula, *encoded)) else "linear"
     thresholds = [one.threshold for one in decoded.methods if isinstance(one, CuHlmOffline)]
     vocabulary = int(decoded.about["pair"]["vocabulary"])
     return {
         "axes": [
-            {"x": axis("k", scale=LOGARITHMIC), "y": accuracy_axis(scored(decoded))},
-            {"x": axis("k", scale=LOGARITHMIC), "y": axis("uplink payload of a message", "bit", scale)},
+            {"x": axis("k", scale="log"), "y": accuracy_axis(scored(decoded))},
+            {"x": axis("k", scale="log"), "y": axis("uplink payload of a message", "bit", scale)},
         ],
         "series": [
             *_accuracy_lines(decoded, by_size, seed),
@@ -270,4 +223,68 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
             "offline_k": decoded.about["fitted"]["offline_k"],
             "vocabulary": vocabulary,
         },
+    }
+
+
+def _speed_numbers(
+    decoded: Decoded, snr_db: Sequence[float], place: int, *, k_factor_db: float | None = None, **settings: Any
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return curves by method and metric, and gains over HLM on one link."""
+    texts = read_study(decoded)
+    fading = draw_fading(texts, int(decoded.about["seed"]), k_factor_db)
+    names = [name for name in decoded.about["methods"] if name in texts]
+    found = {name: speeds(texts[name], fading, snr_db, **settings) for name in names}
+    series = [line(name, snr_db, draws[word].estimates(), word=word) for name, draws in found.items() for word in WORDS]
+    whole = found.get("HLM", {})
+    gains = {
+        name: {word: kept(draws[word].over(whole[word]).estimates()[place]) for word in WORDS}
+        for name, draws in (found.items() if whole else ())
+    }
+    statistics = {
+        "gains": gains,
+        "gains_at_snr_db": snr_db[place],
+        "vocabulary": int(decoded.about["pair"]["vocabulary"]),
+    }
+    return series, statistics
+
+
+def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:
+    """Measure throughput over the average SNR at 10 MHz."""
+    decoded, *_ = studies
+    k_factor_db = K_FACTOR_DB if rician else None
+    series, statistics = _speed_numbers(decoded, AVERAGE_SNR_DB, 0, k_factor_db=k_factor_db, seed=seed)
+    both = {"x": axis("average SNR", "dB"), "y": axis("token throughput", "tokens/s", "log")}
+    return {"axes": 2 * [both], "series": series, "statistics": statistics}
+
+
+def mean_snr(link: FadingLink) -> float:
+    """Return the mean SNR of a link as a ratio, with or without fading."""
+    return float(link.fading.mean_snr if isinstance(link.fading, Rician) else link.fading)
+
+
+def measure_methods(studies: Sequence[Decoded], seed: int) -> Numbers:
+    """Measure the rates of each skipping method, and its throughput over the average SNR of u-hlm's link."""
+    decoded, *_ = studies
+    own = uhlm_link()
+    own_db = round(10.0 * float(np.log10(mean_snr(own))), 4)
+    snr_db = sorted({*map(float, AVERAGE_SNR_DB), own_db})
+    series, statistics = _speed_numbers(
+        decoded, snr_db, snr_db.index(own_db), seed=seed, bandwidth_hz=own.bandwidth_hz, times=U_TIMES
+    )
+    bars = []
+    for name, rows in in_order(decoded).items():
+        if info_of(name).family not in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM):
+            continue
+        words = metrics_of(rows, seed)
+        rates = {"transmission": words["transmission_rate"], "accepted_if_skipped": words["true_skip_rate"]}
+        rates["skipped_if_accepted"] = skipped_of_accepted(rows, seed)
+        bars.append({"name": name} | {key: kept(rate) for key, rate in rates.items()})
+    return {
+        "axes": [
+            {"x": axis("share"), "y": axis("method")},
+            {"x": axis("average SNR", "dB"), "y": axis("token throughput, median", "tokens/s", "log")},
+        ],
+        "bars": bars,
+        "series": series,
+        "statistics": statistics | {"link_snr_db": own_db},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,21 +12,19 @@ from validation.plots.common.decoded.numbers import METRICS, RIGHT
 from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.skipping.pictures import dots, name_rows
+from validation.plots.common.skipping.pictures import dots, mark_thresholds, name_rows
 from validation.plots.common.style import (
     DARK,
     MIDDLE,
     PAGE,
     SMALLEST,
+    Axes,
+    Canvas,
     canvas,
     draw_band,
     name_axes,
     values,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 _GREY = "0.45"
 SPEED_PANELS = ("median", "total")
@@ -35,7 +33,6 @@ _WORDS = {"median": "median over texts", "total": "ratio of totals"}
 
 
 def _look(method: str) -> dict[str, Any]:
-    """Return the style that the method's registration declares."""
     return info_of(method).style.options()
 
 
@@ -46,7 +43,6 @@ def _hold_zeros(axes: Axes, names: Sequence[str], values: Sequence[float | None]
 
 
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
-    """Draw a point with horizontal and vertical intervals."""
     at = [values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
     errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
     size = 9 if look["marker"] == "*" else 5
@@ -64,7 +60,6 @@ def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    """Paint accuracy against throughput: a panel for each accuracy metric, each method's name beside its point."""
     names, shown = numbers["statistics"]["accuracies"], _drawn(numbers, SHOWN)
     figure, panels = canvas((PAGE[0], 3.4), panels=max(1, len(names)))
     for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
@@ -108,20 +103,7 @@ _ENDS = {
 """Names at the ends of the curves; the label of the axis says the rest."""
 
 
-def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
-    """Mark our threshold and the paper's."""
-    theirs = [value(paper, name) for name in ("averse", "prone")]
-    for name, places, color, form in (
-        ("thresholds, ours", numbers["statistics"]["thresholds"], DARK, (0, (4, 2))),
-        (f"thresholds, {paper}", theirs, MIDDLE, (0, (1, 1.5))),
-    ):
-        inside = [place for place in places if 0 <= place <= 1]
-        for number, place in enumerate(inside):
-            axes.axvline(place, color=color, linestyle=form, linewidth=0.9, label=None if number else name)
-
-
 def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
-    """Return a figure with the named series in two panels."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
         there = [one for one in numbers["series"] if one["kind"] in kinds]
@@ -137,11 +119,10 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
 
 
 def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
-    """Paint rates over the threshold on the left, accuracy on the right."""
     rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
     figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(METRICS))
     for axes in (left, right):
-        _mark(axes, numbers, paper)
+        mark_thresholds(axes, numbers["statistics"]["thresholds"], paper)
         axes.set_xlim(-0.02, 1.02)
     left.set_ylim(-0.02, 1.02)
     for axes in (left, right):
@@ -152,7 +133,6 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Paint accuracy over k on the left, bits by the formula and as encoded on the right."""
     figure, (left, right) = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
     for axes in (left, right):
         offline = axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
@@ -207,7 +187,6 @@ _ALONE = ("small only", "large only")
 
 
 def paint_speeds(numbers: Numbers) -> Canvas:
-    """Paint throughput over the SNR: medians over texts on the left, ratios of totals on the right."""
     names = _drawn(numbers, SHOWN)
     figure, panels = canvas((PAGE[0], 3.2), panels=len(SPEED_PANELS))
     for axes, word, both in zip(panels, SPEED_PANELS, numbers["axes"], strict=False):
@@ -227,7 +206,6 @@ def paint_speeds(numbers: Numbers) -> Canvas:
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    """Paint the rates of each method on the left, throughput over the SNR on the right."""
     figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
     bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
     looks = ({"color": DARK, "marker": "o"}, {"color": MIDDLE, "marker": "D"}, {"color": _GREY, "marker": "s"})

@@ -11,33 +11,13 @@ from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
-from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import Decoded
-from validation.plots.common.cells import NONE, cell
-from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of, titled
-from validation.plots.common.decoded.printed import (
-    LARGER_DRAFT_S,
-    LATENCIES,
-    SETS,
-    SNR_DB,
-    accuracy_of,
-    printed_name,
-)
-from validation.plots.common.decoded.timed_texts import (
-    RESAMPLES,
-    Fading,
-    Texts,
-    draw_fading,
-    link_seconds,
-    read_study,
-    speeds,
-    still,
-    sum_by,
-)
-from validation.plots.common.printed import CU
-from validation.plots.common.record import Numbers, Table
-
-# ------------------------------------------------------------------------------------ cu-hlm Table I, u-hlm Table I
+from validation.plots.common.decoded import numbers as scores
+from validation.plots.common.decoded import timed_texts
+from validation.plots.common.decoded.numbers import titled
+from validation.plots.common.decoded.timed_texts import Fading, Texts
+from validation.plots.common.printed import CU, HLM_LATENCIES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of, printed_name
+from validation.plots.common.record import NONE, Numbers, cell, table
 
 
 def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Numbers:
@@ -46,63 +26,53 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
     The metric of the table is the first of ``METRICS`` that texts have; the statistics have all.
     """
     decoded = studies[0] if paper == CU else _without_compression(studies[0])
-    there = scored(decoded)
+    there = scores.scored(decoded)
     return {
         "axes": [],
         "series": [],
         "statistics": {
-            "absent": [words for name, words in ACCURACIES.items() if name not in there],
+            "absent": [words for name, words in scores.ACCURACIES.items() if name not in there],
             "shares": {name: _shares(decoded, name, seed) for name in there},
         },
-        "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed).plain()],
+        "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed)],
     }
 
 
 def _without_compression(decoded: Decoded) -> Decoded:
-    """Return the study without the methods of cu-hlm."""
     rows = [row for row in decoded.records if info_of(row.method).family is not Family.CU_HLM]
     return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
 
-def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Return methods in the order of the study, without those whose texts depend on the link rate."""
-    return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
-
-
-def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any], seed: int) -> Table:
+def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return one metric on each of our sets and on all, perplexity on all, and the printed accuracy on the paper's."""
     columns = {source: decoded.of_source(source) for source in decoded.sources} | {"all sets": decoded}
     rows = []
-    for method, texts in _methods(decoded).items():
+    for method, texts in scores.in_order(decoded).items():
         cells = [
-            cell(mean_score(part, _methods(part).get(method, []), name, seed), ".3f")
+            cell(scores.mean_score(part, scores.in_order(part).get(method, []), name, seed), ".3f")
             for name in metrics
             for part in columns.values()
         ]
-        cells.append(cell(perplexity(decoded, texts, seed), ".2f"))
+        cells.append(cell(scores.perplexity(decoded, texts, seed), ".2f"))
         rows.append((method, *cells, *(_printed_cell(printed, method, source) for source in SETS)))
     heads = ("method", *(columns if metrics else ()), "perplexity", *(f"{source}, printed" for source in SETS))
     title = f"Mean {titled(metrics[0])}" if metrics else "Perplexity under the target model"
-    return Table(title, heads, tuple(rows))
+    return table(title, heads, tuple(rows))
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
-    """Return the printed values of each pair of the paper."""
     name, place = printed_name(method), SETS.index(source)
     return " / ".join(f"{values[name][place]:.4f}" for values in printed.values() if name in values) or NONE
 
 
 def _shares(decoded: Decoded, name: str, seed: int) -> dict[str, Any]:
     """Return each method's share of HLM's and of the target model's accuracy over all sets."""
-    made = _methods(decoded)
+    made = scores.in_order(decoded)
     bases = [base for base in ("HLM", "large only") if base in made]
     return {
-        method: {base: kept(share_of(decoded, rows, made[base], name, seed)) for base in bases}
+        method: {base: scores.kept(scores.share_of(decoded, rows, made[base], name, seed)) for base in bases}
         for method, rows in made.items()
     }
-
-
-# -------------------------------------------------------------------------------------------------- cu-hlm Table II
 
 
 TIMED = {
@@ -114,12 +84,15 @@ TIMED = {
 """Methods whose latency is broken down: U-HLM at the pair's own risk-prone threshold and at cu-hlm's threshold."""
 
 
-def role(pair: str, first: bool) -> str | None:
-    """Return the configuration of Table II that a pair represents.
+HEADS = (
+    "method, pair",
+    *("communication, ms", "median over texts", "without fading", "target model, ms", "draft model, ms"),
+    *("tokens/s", "median over texts", "printed: link, target model, tokens/s"),
+)
 
-    >>> role("distilled", False), role("builtin", True)
-    ('KD', 'No KD')
-    """
+
+def role(pair: str, first: bool) -> str | None:
+    """Return the configuration of Table II that a pair represents."""
     if "distilled" in pair:
         return "KD"
     if "larger" in pair:
@@ -134,42 +107,31 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
         pair = str(decoded.about["pair"]["name"])
         which = role(pair, place == 0)
         draft_s = LARGER_DRAFT_S if which == "7B–13B" else PAPER_TIMES[0]
-        texts = read_study(decoded)
-        fadings = (draw_fading(texts, int(decoded.about["seed"])), still(texts))
+        texts = timed_texts.read_study(decoded)
+        fadings = (timed_texts.draw_fading(texts, int(decoded.about["seed"])), timed_texts.still(texts))
         for method, label in TIMED.items():
             if method not in texts:
                 continue
             found = _breakdown(texts[method], fadings, draft_s, seed)
             lines.append(_breakdown_row(label, pair, which, found))
             statistics.append(
-                {"method": label, "pair": pair, "role": which} | {name: kept(one) for name, one in found.items()}
+                {"method": label, "pair": pair, "role": which} | {name: scores.kept(one) for name, one in found.items()}
             )
-    heads = (
-        "method, pair",
-        "communication, ms",
-        "median over texts",
-        "without fading",
-        "target model, ms",
-        "draft model, ms",
-        "tokens/s",
-        "median over texts",
-        "printed: link, target model, tokens/s",
-    )
     titled = "Time of a token under Rayleigh fading, average SNR 10 dB"
     return {
         "axes": [],
         "series": [],
         "statistics": {"rows": statistics, "pairs": [str(one.about["pair"]["name"]) for one in studies]},
-        "tables": [Table(titled, heads, tuple(lines)).plain()],
+        "tables": [table(titled, HEADS, lines)],
     }
 
 
 def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, IntervalEstimate]:
     """Return seconds per token of link and models, and tokens per second."""
-    link, still_link = (sum_by(texts, link_seconds(texts, one, SNR_DB)) for one in fadings)
-    settings: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed}
+    link, still_link = (timed_texts.sum_by(texts, timed_texts.link_seconds(texts, one, SNR_DB)) for one in fadings)
+    settings: dict[str, Any] = {"resamples": timed_texts.RESAMPLES, "seed": seed}
     tokens = texts.tokens
-    speed = speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(draft_s, PAPER_TIMES[1]))
+    speed = timed_texts.speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(draft_s, PAPER_TIMES[1]))
     return {
         "link_s": ratio(link, tokens, **settings),
         "link_s_median": _median(link / tokens, seed),
@@ -182,8 +144,7 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, see
 
 
 def _median(values: Any, seed: int) -> IntervalEstimate:
-    """Return the median over texts, with its interval."""
-    drawn = np.median(values[draw_texts(len(values), RESAMPLES, seed)], axis=-1)
+    drawn = np.median(values[draw_texts(len(values), timed_texts.RESAMPLES, seed)], axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return IntervalEstimate(float(np.median(values)), float(low), float(high))
 
@@ -196,7 +157,7 @@ def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, In
 
     printed = NONE
     if which is not None:
-        link, target, speed = LATENCIES[label.split(", ")[0]][which]
+        link, target, speed = HLM_LATENCIES[label.split(", ")[0]][which]
         printed = f"{f'{link:g} ms' if link >= 1 else f'{1e3 * link:g} μs'}, {target:g} ms, {speed:g} ({which})"
     times = [ms("link_s", ".3f"), ms("link_s_median", ".3f"), ms("link_s_without_fading", ".3f")]
     models = [ms("large_s", ".1f"), ms("small_s", ".1f")]

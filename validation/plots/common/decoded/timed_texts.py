@@ -1,9 +1,4 @@
-"""Convert the texts of a study to arrays, and compute their latency over many links at once.
-
-For one link the results equal those of :func:`~validation.decoding.retiming.retime` and
-:func:`~validation.decoding.metrics.summarize`. Only the mean of the fading differs between the SNRs of a figure, so
-the fading is drawn once and the messages are read once.
-"""
+"""Convert the texts of a study to arrays, and compute their latency over many links at once."""
 
 from __future__ import annotations
 
@@ -33,19 +28,7 @@ _READ = attrgetter(*_FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Hold n texts of one method, ordered by prompt id, with R exchanges in total.
-
-    Attributes
-    ----------
-    method : str
-    prompts : tuple of str
-    tokens, draft_passes, target_passes : array, shape (n,)
-        Sums over each text.
-    text, block : int array, shape (R,)
-        Index of the text of an exchange, and of its block in that text's fading.
-    encoded, formula : array, shape (R,)
-        Uplink bits: as encoded, and by the papers' formulas.
-    """
+    """Hold n texts of one method, ordered by prompt id, with R exchanges in total."""
 
     method: str
     prompts: tuple[str, ...]
@@ -92,7 +75,6 @@ class Fading:
     gains: Array
 
     def of(self, texts: Texts) -> Array:
-        """Return the fading gain of each exchange, (R,)."""
         place = {name: i for i, name in enumerate(self.prompts)}
         rows = np.array([place[name] for name in texts.prompts])
         return np.asarray(self.gains[rows[texts.text], texts.block])
@@ -110,7 +92,7 @@ def draw_fading(study: dict[str, Texts], seed: int, k_factor_db: float | None = 
     channel = link.open(Noise(seed, prompts, 0))
     gains = np.ones((len(prompts), int(needed.max(initial=0))))
     for row, count in enumerate(needed.tolist()):
-        gains[row, :count] = [channel.rate(row, 0.0) for _ in range(count)]
+        gains[row, :count] = [channel.rate(row) for _ in range(count)]
     gains = np.expm1(gains * np.log(2.0))  # the rate at 1 Hz is log₂(1 + S)
     for row, count in enumerate(needed.tolist()):
         gains[row, count:] = 1.0
@@ -132,11 +114,9 @@ class BootstrapDraws:
     drawn: Array  # (resamples, L)
 
     def over(self, other: BootstrapDraws) -> BootstrapDraws:
-        """Return the ratio to another method's number on the same texts."""
         return BootstrapDraws(_divide(self.value, other.value), _divide(self.drawn, other.drawn))
 
     def estimates(self) -> list[IntervalEstimate]:
-        """Return the estimate with its interval for each link."""
         columns = zip(self.value, self.drawn.T, strict=True)
         return [estimate(value, drawn, DEFAULT_CONFIDENCE) for value, drawn in columns]
 
@@ -193,7 +173,6 @@ def times_drawn(chosen: Array) -> Array:
 
 
 def _divide(above: Array, below: Array) -> Array:
-    """Divide; NaN where the denominator is 0."""
     found = np.full(np.shape(below), np.nan)
     np.divide(above, below, out=found, where=np.asarray(below) != 0)
     return found

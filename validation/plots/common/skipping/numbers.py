@@ -8,34 +8,21 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.uncertainty import LinearFit
-from validation.decoding.trace_drafts import (
-    POINTS,
-    Index,
-    Row,
-    Tokens,
-    TraceKey,
-    prompt_of,
-    rejection_at,
-    tokens_of,
-    trace_key,
-    uncertainty_at,
-)
+from validation.decoding import trace_drafts
+from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.skipping.line_fit import (
+from validation.plots.common.skipping.sample import (
     CELLS,
+    ClusteredEstimate,
+    accepted_if_skipped,
     bin_means,
     density_of,
     fit_of,
     line_of,
-    risks_of,
-)
-from validation.plots.common.skipping.sample import (
-    ClusteredEstimate,
-    accepted_if_skipped,
     mean,
     ratio,
+    risks_of,
     skipped_if_accepted,
-    thresholds_over,
     transmission_rate,
 )
 from validation.plots.common.style import axis
@@ -63,36 +50,30 @@ def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, An
     return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
 
 
-# ------------------------------------------------------------------------------------------- the baseline measures
-
-
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
-    """Return (u, β, prompt) by measure at the same positions and drafts, and why any measure is omitted.
-
-    The baselines run the model on the texts, so they exist only for the built-in pair's trace.
-    """
+    """Return (u, β, prompt) by measure at the same positions and drafts, and why any measure is omitted."""
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
         return {}, {BOTH_BASELINES: f"{BOTH_BASELINES} are left out: {why}."}
-    return _measured_baselines(trace_key(trace), seed)
+    return _measured_baselines(trace, seed)
 
 
 @lru_cache(maxsize=2)
-def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+def _measured_baselines(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
     from validation.models.pair import load_pair
     from validation.uncertainty.baselines import baseline_measures
 
-    pair, about = load_pair(BUILT_IN), source.trace.manifest["pair"]
-    if (pair.vocabulary, pair.draft_parameters) != (source.trace.vocabulary, about.get("small_parameters")):
+    pair, about = load_pair(BUILT_IN), trace.manifest["pair"]
+    if (pair.vocabulary, pair.draft_parameters) != (trace.vocabulary, about.get("small_parameters")):
         return {}, {
             BOTH_BASELINES: f"{BOTH_BASELINES} are left out: the trace is of another pair that was called built-in."
         }
-    found = baseline_measures(source.trace, pair, positions=BASELINE_POSITIONS, seed=seed)
+    found = baseline_measures(trace, pair, positions=BASELINE_POSITIONS, seed=seed)
     order = np.argsort(found.rows)
     rows, drafts = found.rows[order], found.drafts[order]
-    rejection = rejection_at(source.trace, rows, drafts)
-    prompt = prompt_of(source.trace, rows)
-    own = uncertainty_at(source.trace, rows, drafts, np.random.default_rng([seed, 2]))
+    rejection = trace_drafts.rejection_at(trace, rows, drafts)
+    prompt = trace_drafts.prompt_of(trace, rows)
+    own = trace_drafts.uncertainty_at(trace, rows, drafts, np.random.default_rng([seed, 2]))
     measures = {TEMPERATURE: own, **{name: values[order] for name, values in found.uncertainty.items()}}
     return {name: (u, rejection, prompt) for name, u in measures.items()}, {}
 
@@ -106,7 +87,7 @@ def correlation(uncertainty: Row, rejection: Row) -> float:
 
 def measure_baselines(trace: Trace, seed: int) -> Numbers:
     """Measure the mean rejection probability over the uncertainty, for each measure."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
     measures = {TEMPERATURE: (tokens.uncertainty, tokens.rejection, tokens.prompt)}
     measures |= {name: values for name, values in baselines.items() if name != TEMPERATURE}
@@ -120,15 +101,9 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
     return {
         "axes": [{"x": axis("uncertainty u"), "y": axis("rejection probability β")}],
         "series": series,
-        "statistics": {
-            "pearson_r": {one["name"]: one["pearson_r"] for one in series},
-            "left_out": left_out,
-        },
+        "statistics": {"pearson_r": {one["name"]: one["pearson_r"] for one in series}, "left_out": left_out},
         "positions_drawn": len(tokens.rows),
     }
-
-
-# ------------------------------------------------------------------------------------------- line and density
 
 
 def _line(fit: LinearFit | None) -> dict[str, Any] | None:
@@ -144,21 +119,15 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
     """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
-    found: dict[str, Any] = {
-        "non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt)),
-    }
+    found: dict[str, Any] = {"non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt))}
     for name, binned in (("tokens", False), ("bins", True)):
         fit = line_of(tokens, binned=binned)
         risks = risks_of(tokens, fit)
-        found[name] = {
-            "line": _line(fit),
-            "thresholds": plain([risks.averse, risks.prone]) if risks else None,
-        }
+        found[name] = {"line": _line(fit), "thresholds": plain([risks.averse, risks.prone]) if risks else None}
     return found
 
 
 def _relation(tokens: Tokens) -> list[dict[str, Any]]:
-    """Return the mean β at each u, and both lines at the ends."""
     found = [curve("mean at each u", POINTS, bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
     for name, binned in (("fit to the tokens", False), ("fit to the 21 means", True)):
         fit = line_of(tokens, binned=binned)
@@ -167,47 +136,34 @@ def _relation(tokens: Tokens) -> list[dict[str, Any]]:
     return found
 
 
-def _density(tokens: Tokens) -> list[dict[str, Any]]:
-    """Return the share of the tokens at each u, and the kernel density per step of 0.05."""
-    cells, outside = density_of(tokens)
-    centers = (np.arange(CELLS) + 0.5) / CELLS
-    return [
-        {"name": "share of the drafts at each u", "x": plain(POINTS), "mean": plain(tokens.mass)},
-        {
-            "name": "density by Gaussian kernels",
-            "x": plain(centers, 4),
-            "mean": plain(cells * CELLS, 5),
-            "outside": plain(outside),
-        },
-    ]
-
-
 RELATION = {"x": axis("uncertainty u"), "y": axis("rejection probability β")}
 SHARE = {"x": axis("uncertainty u"), "y": axis("share of the drafts")}
 DENSITY = {"x": axis("uncertainty u"), "y": axis("probability density")}
 
 
+def _exhibit(tokens: Tokens, axes: list[Any], series: list[dict[str, Any]], **statistics: Any) -> Numbers:
+    found = line_statistics(tokens) | statistics
+    return {"axes": axes, "series": series, "statistics": found, "positions_drawn": len(tokens.rows)}
+
+
 def measure_line(trace: Trace, seed: int) -> Numbers:
     """Measure the relation of β and u, with the two thresholds."""
-    tokens = tokens_of(trace, seed)
-    return {
-        "axes": [RELATION],
-        "series": _relation(tokens),
-        "statistics": line_statistics(tokens),
-        "positions_drawn": len(tokens.rows),
-    }
+    tokens = trace_drafts.tokens_of(trace, seed)
+    return _exhibit(tokens, [RELATION], _relation(tokens))
 
 
 def measure_density(trace: Trace, seed: int) -> Numbers:
-    """Measure the distribution of u."""
-    tokens = tokens_of(trace, seed)
+    """Measure the distribution of u: the share of the tokens at each u, and the kernel density per step of 0.05."""
+    tokens = trace_drafts.tokens_of(trace, seed)
+    cells, outside = density_of(tokens)
+    centers = plain((np.arange(CELLS) + 0.5) / CELLS, 4)
+    density = {"x": centers, "mean": plain(cells * CELLS, 5), "outside": plain(outside)}
+    series = [
+        {"name": "share of the drafts at each u", "x": plain(POINTS), "mean": plain(tokens.mass)},
+        {"name": "density by Gaussian kernels", **density},
+    ]
     ends = {"share_at_0": plain(tokens.mass[0]), "share_at_1": plain(tokens.mass[-1])}
-    return {
-        "axes": [DENSITY, SHARE],
-        "series": _density(tokens),
-        "statistics": {**line_statistics(tokens), **ends},
-        "positions_drawn": len(tokens.rows),
-    }
+    return _exhibit(tokens, [DENSITY, SHARE], series, **ends)
 
 
 def measure_both(trace: Trace, seed: int) -> Numbers:
@@ -216,23 +172,16 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
     return law | {"axes": [SHARE, RELATION], "series": [law["series"][0], *relation["series"]]}
 
 
-# ------------------------------------------------------------------------------------------- rates
-
-
 def measure_rates(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and both true skip rates over the threshold."""
-    tokens = tokens_of(trace, seed)
-    thresholds, sent, accepted, skipped = zip(*thresholds_over(tokens), strict=True)
-    return {
-        "axes": [{"x": axis("uncertainty threshold"), "y": axis("rate")}],
-        "series": [
-            curve("transmission rate", thresholds, list(sent)),
-            curve("P(accepted | skipped)", thresholds, list(accepted)),
-            curve("P(skipped | accepted)", thresholds, list(skipped)),
-        ],
-        "statistics": line_statistics(tokens),
-        "positions_drawn": len(tokens.rows),
+    tokens = trace_drafts.tokens_of(trace, seed)
+    rates = {
+        "transmission rate": transmission_rate,
+        "P(accepted | skipped)": accepted_if_skipped,
+        "P(skipped | accepted)": skipped_if_accepted,
     }
+    series = [curve(name, POINTS, [rate(tokens, at) for at in POINTS.tolist()]) for name, rate in rates.items()]
+    return _exhibit(tokens, [{"x": axis("uncertainty threshold"), "y": axis("rate")}], series)
 
 
 def measure_transmission(trace: Trace, seed: int) -> Numbers:
@@ -243,7 +192,7 @@ def measure_transmission(trace: Trace, seed: int) -> Numbers:
 
 def measure_methods(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and true skip rates of U-HLM with each measure, and of random skipping."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
     fit = line_of(tokens, binned=True)
     methods = {}
@@ -257,16 +206,12 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
         line = fit_of(u, beta, prompt, binned=True)
         if name != TEMPERATURE and (found := risks_of(own, line)):
             methods[f"U-HLM, {name}"] = _rates(own, found.prone)
-    return {
-        "axes": [{"x": axis("method"), "y": axis("rate")}],
-        "series": [
-            {"name": name, "threshold": number(rates["threshold"])}
-            | {key: interval(one) for key, one in rates.items() if key != "threshold"}
-            for name, rates in methods.items()
-        ],
-        "statistics": line_statistics(tokens) | {"left_out": left_out},
-        "positions_drawn": len(tokens.rows),
-    }
+    series = [
+        {"name": name, "threshold": number(rates["threshold"])}
+        | {key: interval(one) for key, one in rates.items() if key != "threshold"}
+        for name, rates in methods.items()
+    ]
+    return _exhibit(tokens, [{"x": axis("method"), "y": axis("rate")}], series, left_out=left_out)
 
 
 def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:

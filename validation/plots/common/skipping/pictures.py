@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, draw_band, name_axes, values
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.common.style import (
+    COLUMN,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    PAGE,
+    Axes,
+    Canvas,
+    canvas,
+    draw_band,
+    name_axes,
+    name_panels,
+    values,
+)
 
 RATES = {
     "transmission": "transmission rate",
@@ -28,9 +37,6 @@ _LOOKS: tuple[dict[str, Any], ...] = (
 )
 
 
-# -------------------------------------------------------------------------------------------------- pictures
-
-
 PRINTED_AS = {"sent": ", from its printed skips", "accepted | skipped": " prints"}
 """How a mark of cu-hlm stands to what the paper prints."""
 
@@ -41,11 +47,10 @@ def _inside(series: dict[str, Any]) -> dict[str, Any]:
     return series | cut
 
 
-def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
-    """Mark our threshold from the 21 means and the paper's; omit those outside [0, 1]."""
-    ours = numbers["statistics"]["bins"]["thresholds"] or []
+def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
+    """Mark our thresholds and the paper's; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
-    for name, places, color, line in (("ours", ours, DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
+    for name, places, color, line in (("ours", ours or [], DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
             label = None if number else f"thresholds, {name}"
@@ -53,7 +58,6 @@ def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
 
 
 def paint_baselines(numbers: Numbers) -> Canvas:
-    """Paint the mean rejection probability over u, with a curve for each uncertainty measure."""
     figure, (axes,) = canvas(COLUMN)
     for series, look in zip(numbers["series"], _LOOKS, strict=False):
         draw_band(axes, series, marker=".", markersize=3, **look)
@@ -64,7 +68,6 @@ def paint_baselines(numbers: Numbers) -> Canvas:
 
 
 def paint_measures(numbers: Numbers) -> Canvas:
-    """Paint a panel for each uncertainty measure, with Pearson's r."""
     figure, panels = canvas((PAGE[0], 2.6), panels=len(numbers["series"]))
     for axes, series, look in zip(panels, numbers["series"], _LOOKS, strict=False):
         draw_band(axes, series, marker=".", markersize=3, **look)
@@ -79,21 +82,17 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     """Draw the means, our lines, the paper's line, and the thresholds."""
     means, *lines = series
     draw_band(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
-    looks: tuple[dict[str, Any], ...] = (
-        {"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3},
-        {"color": DARK},
-    )
+    looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": DARK})
     for line, look in zip(lines, looks, strict=False):
         draw_band(axes, line, **look)
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
     axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
-    _mark_thresholds(axes, numbers, paper)
+    mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
     axes.legend(loc="upper left")
 
 
 def paint_line(numbers: Numbers) -> Canvas:
-    """Paint the mean rejection probability over u, with the fitted and the printed lines."""
     figure, (axes,) = canvas((COLUMN[0], 3.0))
     name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
@@ -105,34 +104,30 @@ def _bars(axes: Axes, series: dict[str, Any]) -> None:
 
 
 def paint_density(numbers: Numbers) -> Canvas:
-    """Paint histogram and kernel density of u."""
     figure, (axes,) = canvas(COLUMN)
     share, density = numbers["series"]
     name_axes(axes, numbers["axes"][0])
     bars = share | {"mean": [20 * one for one in share["mean"]], "name": "share at each u, by the step 0.05"}
     _bars(axes, bars)
     draw_band(axes, density, color=DARK)
-    _mark_thresholds(axes, numbers, CU)
+    mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
     axes.legend(loc="upper center")
     return figure
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    """Paint shares of u on the left, mean rejection probability and lines on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     share, *relation = numbers["series"]
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels((left, right), numbers["axes"])
     _bars(left, share)
-    _mark_thresholds(left, numbers, U)
+    mark_thresholds(left, numbers["statistics"]["bins"]["thresholds"], U)
     left.legend(loc="upper center")
     _relation(right, numbers, relation, U)
     return figure
 
 
 def paint_rates(numbers: Numbers) -> Canvas:
-    """Paint the transmission rate and both true skip rates over the threshold."""
     figure, (axes,) = canvas((COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
         draw_band(axes, _inside(series), **look)
@@ -153,7 +148,6 @@ def paint_rates(numbers: Numbers) -> Canvas:
 
 
 def paint_transmission(numbers: Numbers) -> Canvas:
-    """Paint the transmission rate over the threshold, with the printed point."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
     draw_band(axes, _inside(series), color=DARK)
@@ -186,7 +180,6 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    """Paint the transmission rate of each method on the left, both true skip rates on the right."""
     figure, (left, right) = canvas((PAGE[0], 2.8), panels=2)
     series = numbers["series"]
     names = iter(RATES.items())

@@ -5,13 +5,15 @@ Every estimate over tokens has an interval that is clustered by prompt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from validation.decoding.trace_drafts import POINTS, Index, Tokens
+import hlmtheory
+from hlmtheory import skipping
+from hlmtheory.uncertainty import LinearFit
+from validation.decoding.trace_drafts import DRAWS, POINTS, Index, Row, Tokens
 
 CONFIDENCE = 0.95
 
@@ -26,11 +28,7 @@ class ClusteredEstimate:
 
 
 def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
-    """Return Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt.
-
-    Linearised: with sums y_g and n_g of G prompts and r their ratio, Var(r) = G/(G - 1) Σ (y_g - r n_g)² / (Σ n_g)²;
-    t with G - 1 degrees of freedom.
-    """
+    """Return Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt."""
     from scipy.special import stdtrit
 
     index = np.unique(groups, return_inverse=True)[1]
@@ -74,8 +72,66 @@ def skipped_if_accepted(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     return ratio(tokens.skipped(threshold) * accepted, accepted, tokens.prompt)
 
 
-def thresholds_over(tokens: Tokens) -> Iterator[tuple[float, ClusteredEstimate, ClusteredEstimate, ClusteredEstimate]]:
-    """Return the thresholds 0, .05, …, 1, with the transmission rate and both true skip rates at each."""
-    for threshold in POINTS.tolist():
-        sent = transmission_rate(tokens, threshold)
-        yield threshold, sent, accepted_if_skipped(tokens, threshold), skipped_if_accepted(tokens, threshold)
+CELLS = 400  # of the kernel density on [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Risks:
+    """Hold the consequences of a rising line: R and its bound at s = 2, as sums and integrals, and the exact risk."""
+
+    averse: float
+    prone: float
+    discrete: float
+    discrete_bound: float
+    density: float
+    density_bound: float
+    exact: float
+    surrogate: float
+
+
+def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> LinearFit | None:
+    """Fit a line, with intervals clustered by prompt where there are enough prompts; None if u is constant."""
+    for labels in (groups, None):
+        try:
+            return hlmtheory.uncertainty.fit_linear(uncertainty, rejection, groups=labels, binned=binned)
+        except ValueError:  # first: one prompt, or u is constant without one of the prompts; second: u is constant
+            continue
+    return None
+
+
+def line_of(tokens: Tokens, *, binned: bool) -> LinearFit | None:
+    """Return the papers' fit on our tokens."""
+    return fit_of(tokens.uncertainty, tokens.rejection, tokens.prompt, binned=binned)
+
+
+def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
+    """Return the consequences of the line; None if it does not rise, because u then does not predict the risk."""
+    if fit is None or fit.slope <= 0:
+        return None
+    line = fit.line
+    averse, prone = skipping.skip_thresholds(**line)
+    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
+    cells, mass = density_of(tokens)[0], tokens.mass
+    discrete = skipping.rejection_risk_discrete(mass, **line), skipping.holder_bound_discrete(mass, **line)
+    density = skipping.rejection_risk(cells, **line), skipping.holder_bound(cells, **line)
+    each = averse, prone, *discrete, *density, gap.exact, gap.surrogate
+    return Risks(*map(float, each))
+
+
+def density_of(tokens: Tokens) -> tuple[Row, float]:
+    """Return the Gaussian kernel density of u in equal cells of [0, 1], and the kernel mass outside."""
+    from scipy.special import ndtr
+
+    width = float(tokens.uncertainty.std()) * len(tokens.uncertainty) ** -0.2
+    edges = np.linspace(0.0, 1.0, CELLS + 1)
+    if not width:
+        return np.histogram(tokens.uncertainty, edges)[0] / len(tokens.uncertainty), 0.0
+    cells = np.diff(tokens.mass @ ndtr((edges - POINTS[:, None]) / width))
+    inside = float(cells.sum())
+    return cells / inside, 1.0 - inside
+
+
+def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[ClusteredEstimate]:
+    """Return the mean β at each of the 21 points; NaN at a point without tokens."""
+    point = np.rint(uncertainty * DRAWS).astype(np.int64)
+    return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import hlmtheory
 from hlmtheory import truncation, verification
 from hlmtheory.truncation._search.pairs import SortedPair
-from validation.decoding.trace_drafts import TraceKey, offline_distortions, paper_line, tokens_of, trace_key
+from validation.decoding.trace_drafts import offline_distortions, paper_line, tokens_of
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
 
@@ -67,12 +67,11 @@ class Sample:
     """Hold the k of each rule and the true TV(r, r̂_k) at n positions.
 
     ``grid`` (S,): some k; ``deviation``, ``distortion``, ``rebuilt`` (n, S): Δ_k, TV(r, r̂_k) and TV(q̂, p) there.
-    ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
-    "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
-    ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η, with β for β_d;
-    ``safe`` (n, β): the smallest k with Δ_k ≤ θ q_d β; in the worst case, TV(r, r̂) ≤ θ needs this k.
-    ``inverse`` (V + 1,): mean of Δ_k/T over all positions of the trace with T > 0; ``inverse_sent`` over the drawn ones
-    with T > 0 and u > 0.8; NaN without such positions.
+    ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and "online,
+    true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself. ``least`` (n,): the k of (19) at θ
+    = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η, with β for β_d; ``safe`` (n, β): the smallest k with
+    Δ_k ≤ θ q_d β; in the worst case, TV(r, r̂) ≤ θ needs this k. ``inverse`` (V + 1,): mean of Δ_k/T over all positions
+    of the trace with T > 0; ``inverse_sent`` over the drawn ones with T > 0 and u > 0.8; NaN without such positions.
     """
 
     vocabulary: int
@@ -95,7 +94,6 @@ class Sample:
         return self.drafts.apart > 0
 
     def bias(self, distortion: Row) -> Row:
-        """Return the Bias of a distortion (n, ...), by its identity."""
         apart = self.drafts.apart.reshape(-1, *[1] * (distortion.ndim - 1))
         return np.asarray(2.0 * apart * distortion)
 
@@ -116,7 +114,7 @@ class Sample:
 
 def sample_of(trace: Trace, seed: int) -> Sample:
     """Return the sample at random positions of a trace, measured once for all figures."""
-    return _sample(trace_key(trace), seed, SAMPLE_VALUES)
+    return _sample(trace, seed, SAMPLE_VALUES)
 
 
 def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
@@ -126,8 +124,7 @@ def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
 
 
 @lru_cache(maxsize=2)
-def _sample(source: TraceKey, seed: int, values: int) -> Sample:
-    trace = source.trace
+def _sample(trace: Trace, seed: int, values: int) -> Sample:
     parts = sampled(trace, max(1, values // trace.vocabulary), seed)
     draft, target = (np.concatenate(side) for side in zip(*parts, strict=True))
     drafts = _drafts(draft, target, seed, paper_line(tokens_of(trace, seed)))
@@ -163,7 +160,6 @@ def _sample(source: TraceKey, seed: int, values: int) -> Sample:
 
 
 def _pairs(draft: NDArray[Any], target: NDArray[Any]) -> Iterator[tuple[slice, Row, Row]]:
-    """Yield distributions q and p in chunks."""
     step = max(1, CHUNK_VALUES // draft.shape[-1])
     for start in range(0, len(draft), step):
         part = slice(start, start + step)
@@ -211,12 +207,10 @@ def _limits(drafts: Drafts, part: slice) -> dict[str, Row]:
 
 
 def _first(deviation: Row, limits: Row) -> Sizes:
-    """Return the smallest k with Δ_k at most each limit."""
     return np.array([np.searchsorted(-row, -limit) for row, limit in zip(deviation, limits, strict=True)])
 
 
 def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
-    """Return the k of the samplers' rules."""
     wide = q[:, None]
     return {
         "top-p": np.asarray(truncation.size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike
 from hlmtheory.channel import vocabulary_payload_bits
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import plain
-from validation.plots.common.style import DARK, MIDDLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from validation.plots.common.style import DARK, MIDDLE, Axes
 
 BITS = 8  # b_prob of cu-hlm V-A
 FULL = 32_000  # |V| of cu-hlm V-A
@@ -39,11 +36,7 @@ def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
 
 
 def defined(values: ArrayLike, digits: int = 5) -> Any:
-    """Round values like ``plain``, with None for non-finite values, because JSON has no infinity.
-
-    >>> defined([0.25, float("nan")])
-    [0.25, None]
-    """
+    """Round values like ``plain``, with None for non-finite values, because JSON has no infinity."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim:
         return [defined(value, digits) for value in array]
@@ -57,11 +50,7 @@ def average(values: ArrayLike, axis: int | None = None) -> Any:
 
 
 def say(value: float | None, form: str = ",.0f") -> str:
-    """Format a number, or return "undefined".
-
-    >>> say(1234.5, ",.1f"), say(None)
-    ('1,234.5', 'undefined')
-    """
+    """Format a number, or return "undefined"."""
     return "undefined" if value is None else format(value, form)
 
 

@@ -35,6 +35,17 @@ def whole_from_one(remedy: str) -> Domain:
     return Domain("a whole number, 1 or more", lambda xp, value: value >= 1, remedy, kind="integer")
 
 
+def whole_in(least: int, most: int, remedy: str) -> Domain:
+    """Whole numbers in a range, its ends included."""
+    inside = lambda xp, value: (value >= least) & (value <= most)  # noqa: E731
+    return Domain(f"a whole number in {least}..{most:,}", inside, remedy, kind="integer")
+
+
+def within(least: float, most: float, remedy: str) -> Domain:
+    """Numbers in a closed range."""
+    return Domain(f"in [{least:,}, {most:,}]", lambda xp, value: (value >= least) & (value <= most), remedy)
+
+
 def checked(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
     """The namespace and the values, each checked by the domain of its name, in their common floating type."""
     xp, *given = _domains.checked(domains, **values)

@@ -10,7 +10,7 @@ import numpy as np
 from hlmtheory._array import Array, to_numpy
 from hlmtheory._domains import COUNT, DomainError, numbers
 from hlmtheory.batching import methods, search, wave_claims
-from hlmtheory.batching.planner import Measured, lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import lower_bound, plan, plan_latency
 from hlmtheory.batching.sides import against, fits_each, planned, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task
@@ -43,8 +43,7 @@ from hlmtheory.serving.pipeline import recurrence, stage_pair
 
 
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:
-    """Return the costs under (24b), the paper's memory rule."""
-    return Measured(tasks, service, methods.Options(rule="each")).costs(length)
+    return methods.Problem(tasks, service, methods.Options(rule="each")).costs(length)
 
 
 def _printed_value(tasks: Sequence[Task], service: Service, length: int) -> float:
@@ -69,7 +68,6 @@ def _worth(tasks: list[Task], service: Service, length: int, batches: Sequence[S
 
 
 def _as_given(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """Return the latency of the competitor's batches in the given order."""
     return plan_latency(tasks, service, batches, length, memory_rule="ignored")
 
 

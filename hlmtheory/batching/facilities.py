@@ -189,7 +189,6 @@ class _Corners:
         return value, scale, members
 
     def of_batches(self, members: Array) -> Array:
-        """The corner of each batch."""
         prompt, answer = (
             np.where(members, values, 0).max(axis=1) for values in (self.costs.inputs, self.costs.outputs)
         )
@@ -207,7 +206,6 @@ class _Program:
         self.add(batches)
 
     def add(self, batches: Array) -> bool:
-        """Add batches that fit and are not there yet; whether there were any."""
         here = {row.tobytes() for row in self.members}
         new = np.asarray([row.tobytes() not in here for row in batches], dtype=bool)
         batches = batches[new]
@@ -249,5 +247,4 @@ class _Program:
 
 
 def _summed(values: Array) -> Array:
-    """Running sums over the last axis, from 0."""
     return np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], axis=-1)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,12 +16,14 @@ from hlmtheory.batching.facilities import Known, facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
-from hlmtheory.batching.waves import batch_times, best_waves
-from hlmtheory.serving import Service, Task
-from hlmtheory.serving.free import partition_bound
+from hlmtheory.serving import Service, Task, decoding_steps, inference_latency, stage_times
+from hlmtheory.serving.pipeline import finish_time, in_turn, longest_first, partition_bound, step_times
 
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
 
+
+STATIC = 4
+"""Tasks per batch of ``static``; the paper prints no number."""
 
 FEW_TASKS = 16
 """Most tasks for which ``improved`` begins from several plans."""
@@ -55,11 +56,10 @@ class Options:
 
     schedule: str = "barrier"
     rule: str = "together"
-    static_size: int = 4
     max_labels: int = 100
 
 
-class Problem(ABC):
+class Problem:
     """Tasks sorted by prompt, with their costs at each draft length computed once."""
 
     def __init__(self, tasks: Sequence[Task], service: Service, options: Options) -> None:
@@ -98,10 +98,6 @@ class Problem(ABC):
         """The size of the caches."""
         return Cache(self.service, length, self.options.rule)
 
-    @abstractmethod
-    def measure(self, batches: Batches, waves: tuple[int, ...], length: int, order: str, schedule: str) -> float:
-        """Latency of batches, by the evaluator of :mod:`hlmtheory.batching`."""
-
     def plan(
         self,
         batches: Iterable[Iterable[int]],
@@ -122,7 +118,9 @@ class Problem(ABC):
             waves = cache.waves([cache.of_batch(self.inputs[list(b)], self.outputs[list(b)]) for b in fixed])
         orders = [order, "longest"] if schedule == "free" and order != "sequential" else [order]
         return _best(
-            Candidate(fixed, waves, one, length, self.measure(fixed, waves, length, one, schedule), True)
+            Candidate(
+                fixed, waves, one, length, measured(self.tasks, self.service, fixed, waves, length, one, schedule), True
+            )
             for one in orders
         )
 
@@ -130,6 +128,43 @@ class Problem(ABC):
         """The plan of runs of the tasks in this order, sorted by prompt if none is given."""
         tasks = np.split(self.sorted if by is None else by, runs.starts[1:])
         return self.plan(tasks, length, order, waves=runs.waves)
+
+
+def measured(
+    tasks: Sequence[Task],
+    service: Service,
+    batches: Sequence[Sequence[int]],
+    waves: Sequence[int],
+    length: int,
+    order: str,
+    schedule: str,
+) -> float:
+    """Latency as in :func:`plan_latency`, without its checks: the batches of ``dp-printed`` need not be a partition."""
+    inputs, outputs = columns(tasks)
+    total, begin = 0.0, 0
+    for count in waves:
+        wave = [np.asarray(batch) for batch in batches[begin : begin + count]]
+        begin += count
+        steps = decoding_steps([outputs[batch].max() for batch in wave], service.acceptance, length)
+        prompts, sizes = [inputs[batch].max() for batch in wave], [len(batch) for batch in wave]
+        total += _of_wave(*stage_times(service, length, prompts, sizes), steps, order, schedule)
+    return total
+
+
+def _of_wave(draft: Array, verify: Array, steps: Array, order: str, schedule: str) -> float:
+    """Latency of the batches of one wave, from their stages (M, 3)."""
+    if order == "given" and schedule == "barrier":
+        return float(inference_latency(draft, verify, steps))
+    n = np.arange(1, steps.max() + 1)[:, None]
+    d, v = (np.where(n <= steps, step_times(stage, n), 0.0) for stage in (draft, verify))
+    if order == "sequential":
+        return float(d.sum() + v.sum())
+    if schedule == "barrier":
+        return float(search.johnson_latency(d, v).sum())
+    if order == "longest":
+        return finish_time(longest_first(d, v, steps), v)
+    sequence = search.johnson_order(d, v) if order == "johnson" else None
+    return finish_time(in_turn(d, v, steps, sequence), v)
 
 
 def _over_lengths(problem: Problem, lengths: list[int], plan: Callable[[int], Candidate]) -> Candidate:
@@ -145,7 +180,6 @@ def _over_lengths(problem: Problem, lengths: list[int], plan: Callable[[int], Ca
 
 
 def _best(plans: Iterable[Candidate]) -> Candidate:
-    """The plan with the smallest latency, the first of equals."""
     return min(plans, key=lambda plan: plan.latency)
 
 
@@ -206,7 +240,6 @@ def _improved(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _moved(problem: Problem, start: Candidate) -> Candidate:
-    """The plan after all moves of tasks that make it faster."""
     place = np.argsort(problem.sorted)
     batches = [tuple(sorted(place[list(batch)].tolist())) for batch in start.batches]
     edges = np.cumsum([0, *start.waves])
@@ -217,8 +250,6 @@ def _moved(problem: Problem, start: Candidate) -> Candidate:
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:
     """All partitions and orders at each draft length, by rising bound; the best latency so far cuts each search."""
-    if any(problem.costs(length).in_waves for length in lengths):
-        return _exact_waves(problem, lengths)
     best = _improved(problem, lengths)
     floor = {length: problem.bound(length) for length in lengths}
     for length in sorted(lengths, key=lambda length: floor[length]):
@@ -227,19 +258,6 @@ def _exact(problem: Problem, lengths: list[int]) -> Candidate:
             if batches is not None:
                 best = problem.plan((problem.sorted[batch] for batch in batches), length, "johnson")
     return replace(best, complete=True, bound=best.latency)
-
-
-def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
-    """All divisions into waves, and all partitions of each wave."""
-    plans: list[tuple[float, int, list[Any]]] = []
-    for length in sorted(lengths, key=problem.bound):
-        if not plans or problem.bound(length) < min(plans)[0]:
-            waves, latency = best_waves(problem.costs(length))
-            plans.append((latency, length, waves))
-    _, length, waves = min(plans)
-    batches = [problem.sorted[batch] for wave in waves for batch in wave]
-    best = problem.plan(batches, length, "johnson", waves=tuple(map(len, waves)))
-    return replace(best, bound=best.latency)
 
 
 def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
@@ -254,12 +272,10 @@ def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
     return batches
 
 
-def _of_size(size: int | None) -> Callable[[Problem, list[int]], Candidate]:
-    def method(problem: Problem, lengths: list[int]) -> Candidate:
-        batch = problem.options.static_size if size is None else size
-        return _over_lengths(problem, lengths, lambda length: problem.plan(_in_sizes(problem, batch, length), length))
-
-    return method
+def _of_size(size: int) -> Callable[[Problem, list[int]], Candidate]:
+    return lambda problem, lengths: _over_lengths(
+        problem, lengths, lambda length: problem.plan(_in_sizes(problem, size, length), length)
+    )
 
 
 def _max(problem: Problem, lengths: list[int]) -> Candidate:
@@ -319,11 +335,22 @@ def _even_runs(costs: search.Costs, wave: Array) -> tuple[float, list[Array]]:
         split = np.array_split(wave, count)
         needs = [costs.cache.of_batch(costs.inputs[run], costs.outputs[run]) for run in split]
         if (sum(needs) if costs.cache.shared else max(needs)) <= costs.cache.capacity:
-            value = partition_bound(*batch_times(costs, [run.tolist() for run in split]))
+            value = partition_bound(*_batch_times(costs, [run.tolist() for run in split]))
             if value >= best:
                 break  # more batches only add their fixed costs
             best, runs = value, split
     return best, runs
+
+
+def _batch_times(costs: search.Costs, batches: list[list[int]]) -> tuple[Array, Array, Array]:
+    top = [max(batch, key=lambda task: costs.inputs[task]) for batch in batches]
+    sizes = np.asarray([float(len(batch)) for batch in batches])
+    steps = np.asarray([costs.steps[batch].max() for batch in batches])
+    draft, verify = (
+        (sizes[:, None] * unit[top] + fixed).T[: steps.max()]
+        for unit, fixed in zip(costs.unit, costs.fixed, strict=True)
+    )
+    return draft, verify, steps
 
 
 def _sequential(problem: Problem, lengths: list[int]) -> Candidate:
@@ -340,7 +367,7 @@ METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
     "exact": _exact,
     "balanced": _balanced,
     "none": _of_size(1),
-    "static": _of_size(None),
+    "static": _of_size(STATIC),
     "max": _max,
     "heuristic": _heuristic,
     "sequential": _sequential,

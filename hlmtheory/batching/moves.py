@@ -39,7 +39,6 @@ def improved(costs: Costs, waves: list[Wave]) -> list[Wave]:
 
 
 def _best_move(clock: _Clock, waves: list[Wave], number: int, batch: tuple[int, ...]) -> list[Wave]:
-    """The waves after the best move of tasks of this batch, or as they are."""
     now = clock.latencies(waves)
     moves = [move for part in _parts(clock.costs, batch) for move in _moves(waves, number, batch, part)]
     changed = clock.latencies([wave for move in moves for wave in move.values()])
@@ -53,7 +52,6 @@ def _best_move(clock: _Clock, waves: list[Wave], number: int, batch: tuple[int, 
 
 
 def _parts(costs: Costs, batch: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """The tasks that may leave a batch together."""
     by_output = sorted(batch, key=lambda task: (costs.outputs[task], task))
     parts: set[tuple[int, ...]] = {(task,) for task in batch}
     for row in (list(batch), by_output):
@@ -118,7 +116,6 @@ class _Clock:
         return np.where(fits, johnson_latency(*jobs) @ self.weight, np.inf)
 
     def _of(self, batch: tuple[int, ...]) -> tuple[Array, float]:
-        """Stage times (2, steps) and bytes of a batch."""
         costs, members = self.costs, list(batch)
         key = (len(batch), batch[-1], int(costs.outputs[members].max()))
         if key not in self.times:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, DomainError, flag, number, option
-from hlmtheory.batching import methods, search
+from hlmtheory.batching import methods
 from hlmtheory.batching.memory import RULES
 from hlmtheory.batching.refusals import (
     LENGTH,
@@ -19,9 +16,7 @@ from hlmtheory.batching.refusals import (
     refuse_method,
     refuse_tasks,
 )
-from hlmtheory.serving import Service, Task, decoding_steps, inference_latency, stage_times
-from hlmtheory.serving.free import finish_time, in_turn, longest_first
-from hlmtheory.serving.pipeline import step_times
+from hlmtheory.serving import Service, Task
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 METHODS = tuple(methods.METHODS)
@@ -60,12 +55,6 @@ class Plan:
         """Upper bound on how far the latency exceeds the optimum: latency / lower bound - 1."""
         return max(self.latency / self.lower_bound - 1.0, 0.0) if self.lower_bound > 0 else 0.0
 
-    @property
-    def is_partition(self) -> bool:
-        """Whether every task is in exactly one batch, (24c); False for ``dp-printed``."""
-        tasks = sorted(task for batch in self.batches for task in batch)
-        return tasks == list(range(len(tasks)))
-
 
 def plan(
     tasks: Sequence[Task],
@@ -75,7 +64,6 @@ def plan(
     schedule: str = "barrier",
     memory_rule: str = "together",
     draft_lengths: Iterable[int] = range(1, 11),
-    static_size: int = 4,
     max_labels: int = 100,
 ) -> Plan:
     """Batches and draft length for a set of tasks: edge-sd (28) for every draft length, then (33) by enumeration.
@@ -99,8 +87,6 @@ def plan(
         (24b) with (10) as printed, which can exceed the memory (``batching.memory_each``). "ignored": no limit.
     draft_lengths : iterable of int, default 1..10
         Each 1 or more. A length at which a task does not fit the memory is left out.
-    static_size : int, default 4
-        Tasks per batch of ``static``; the paper prints no number.
     max_labels : int, default 100
         Largest number of states that ``pareto`` keeps per prefix.
 
@@ -137,11 +123,10 @@ def plan(
     options = methods.Options(
         schedule,
         "ignored" if method == "autoregressive" else memory_rule,
-        number(POSITIVE_COUNT, "static_size", static_size),
         number(POSITIVE_COUNT, "max_labels", max_labels),
     )
     lengths = fitting_lengths(tasks, service, lengths, options.rule)
-    problem = Measured(tasks, service, options)
+    problem = methods.Problem(tasks, service, options)
     refuse_method(problem, method, lengths)
     best = methods.METHODS[method](problem, lengths)
     if method == "improved":
@@ -225,44 +210,7 @@ def plan_latency(
     rule = memory_rule if length else "ignored"
     refuse_tasks(tasks, service, [length], rule)
     counts = refuse_batches(tasks, service, batches, length, rule, waves)
-    return measured(tasks, service, batches, counts, length, order, schedule)
-
-
-def measured(
-    tasks: Sequence[Task],
-    service: Service,
-    batches: Sequence[Sequence[int]],
-    waves: Sequence[int],
-    length: int,
-    order: str,
-    schedule: str,
-) -> float:
-    """Latency as in :func:`plan_latency`, without its checks: the batches of ``dp-printed`` need not be a partition."""
-    inputs, outputs = methods.columns(tasks)
-    total, begin = 0.0, 0
-    for count in waves:
-        wave = [np.asarray(batch) for batch in batches[begin : begin + count]]
-        begin += count
-        steps = decoding_steps([outputs[batch].max() for batch in wave], service.acceptance, length)
-        prompts, sizes = [inputs[batch].max() for batch in wave], [len(batch) for batch in wave]
-        total += _of_wave(*stage_times(service, length, prompts, sizes), steps, order, schedule)
-    return total
-
-
-def _of_wave(draft: Array, verify: Array, steps: Array, order: str, schedule: str) -> float:
-    """Latency of the batches of one wave, from their stages (M, 3)."""
-    if order == "given" and schedule == "barrier":
-        return float(inference_latency(draft, verify, steps))
-    n = np.arange(1, steps.max() + 1)[:, None]
-    d, v = (np.where(n <= steps, step_times(stage, n), 0.0) for stage in (draft, verify))
-    if order == "sequential":
-        return float(d.sum() + v.sum())
-    if schedule == "barrier":
-        return float(search.johnson_latency(d, v).sum())
-    if order == "longest":
-        return finish_time(longest_first(d, v, steps), v)
-    sequence = search.johnson_order(d, v) if order == "johnson" else None
-    return finish_time(in_turn(d, v, steps, sequence), v)
+    return methods.measured(tasks, service, batches, counts, length, order, schedule)
 
 
 def lower_bound(
@@ -311,17 +259,7 @@ def lower_bound(
     option("memory_rule", memory_rule, RULES)
     draft_length = number(LENGTH, "draft_length", draft_length)
     refuse_tasks(tasks, service, [draft_length], memory_rule)
-    problem = Measured(tasks, service, methods.Options(schedule, memory_rule))
+    problem = methods.Problem(tasks, service, methods.Options(schedule, memory_rule))
     if not flag("close", close):
         return problem.bound(draft_length)
     return problem.close_bound([draft_length], methods.METHODS["dp"](problem, [draft_length]).latency)
-
-
-class Measured(methods.Problem):
-    """Tasks whose candidates are measured by :func:`plan_latency`."""
-
-    def measure(
-        self, batches: methods.Batches, waves: tuple[int, ...], length: int, order: str, schedule: str
-    ) -> float:
-        """Return T_inf in seconds."""
-        return measured(self.tasks, self.service, batches, waves, length, order, schedule)

@@ -14,8 +14,8 @@ from hlmtheory.batching.methods import Problem, columns
 from hlmtheory.serving import Service, Task, peak_memory
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
-EXACT_TASKS, EXACT_WAVE_TASKS = 12, 8
-"""Most tasks of ``exact``, and most where waves may be needed."""
+EXACT_TASKS = 12
+"""Most tasks of ``exact``."""
 
 
 LENGTH = Domain("1 or more", lambda xp, value: value >= 1, "'autoregressive' decodes without drafts", kind="integer")
@@ -71,7 +71,7 @@ def refuse_tasks(tasks: Sequence[Task], service: Service, lengths: Sequence[int]
 
 def refuse_method(problem: Problem, method: str, lengths: Sequence[int]) -> None:
     """Raise if the method cannot plan this problem."""
-    options, count = problem.options, len(problem.tasks)
+    options = problem.options
     if method == "dp-printed" and (options.rule == "together" or options.schedule == "free"):
         raise DomainError(
             "memory_rule must be each, and schedule barrier, for method 'dp-printed', Algorithm 1 word for word; got "
@@ -81,13 +81,10 @@ def refuse_method(problem: Problem, method: str, lengths: Sequence[int]) -> None
         return
     if options.schedule == "free":
         raise DomainError("schedule must be barrier for method 'exact'; got 'free'; take 'balanced' or 'improved'")
-    waves = any(problem.costs(length).in_waves for length in lengths)
-    most = EXACT_WAVE_TASKS if waves else EXACT_TASKS
-    if count > most:
-        why = " where the memory is shared in waves" if waves else ""
+    if len(problem.tasks) > EXACT_TASKS or any(problem.costs(length).in_waves for length in lengths):
         raise DomainError(
-            f"tasks must be at most {most} for method 'exact'{why}; got {count}; take 'improved', which returns the "
-            "gap to a lower bound"
+            f"tasks must be at most {EXACT_TASKS}, within the memory together, for method 'exact'; got "
+            f"{len(problem.tasks)}; take 'improved', which returns the gap to a lower bound"
         )
 
 

@@ -125,7 +125,6 @@ class Costs:
 
 
 def _running_argmax(values: Array, i: int) -> Array:
-    """For each j ≤ i, the index of the largest value among j..i."""
     top = np.empty(i + 1, dtype=np.int64)
     best = i
     for j in range(i, -1, -1):

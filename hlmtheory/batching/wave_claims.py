@@ -69,7 +69,6 @@ def _fit_alone(tasks: list[Task], service: Service, length: int, batches: Sequen
 
 
 def _fit_together(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
-    """Return whether Γ_p + Σ_m Γ_kv,m ≤ Γ_s."""
     return len(_in_waves(tasks, service, length, batches)) == 1 and _fit_alone(tasks, service, length, batches)
 
 

@@ -8,21 +8,24 @@ is infinite.
 from __future__ import annotations
 
 from hlmtheory.channel.claims import CLAIMS
-from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts
-from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
-from hlmtheory.channel.latency import shannon_latency, throughput, vocabulary_payload_bits
-from hlmtheory.channel.leak import SizeClasses, rounds_leak, size_classes
+from hlmtheory.channel.fading import Rayleigh, Rician
+from hlmtheory.channel.latency import (
+    db_to_linear,
+    dbm_to_watts,
+    log_distance_gain,
+    shannon_latency,
+    throughput,
+    vocabulary_payload_bits,
+)
+from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.channel.links import GilbertElliott, TraceLink
-from hlmtheory.channel.path_loss import log_distance_gain
 from hlmtheory.channel.split import downlink_bits
 
 __all__ = [
     "CLAIMS",
     "GilbertElliott",
-    "QuadratureEstimate",
     "Rayleigh",
     "Rician",
-    "SizeClasses",
     "TraceLink",
     "db_to_linear",
     "dbm_to_watts",

@@ -16,6 +16,7 @@ from hlmtheory.channel.fading import (
     distribution_by_quadrature,
 )
 from hlmtheory.channel.latency import (
+    DOMAINS,
     efficiency,
     mean_round_throughput,
     shannon_latency,
@@ -24,7 +25,6 @@ from hlmtheory.channel.latency import (
 )
 from hlmtheory.channel.leak_claims import LEAK_CLAIMS
 from hlmtheory.channel.links import GilbertElliott
-from hlmtheory.channel.quantities import DOMAINS
 from hlmtheory.channel.split import SPLIT_CLAIMS
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
@@ -39,9 +39,7 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
 #   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded: the mean
 #   latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is infinite too, and a run's
-#   throughput tends to 0, unless blocks in outage are dropped. A simulated mean latency depends on the number of
-#   samples and on the seed. These are finite: every quantile, the mean outside an outage, the rate, and the mean of a
-#   transfer whose S is drawn again after each coherence time (block_claims).
+#   throughput tends to 0, unless blocks in outage are dropped.
 # finite_mean. By the above, the mean above a small enough cut exceeds any given number.
 # capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
 #   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); summing the Poisson mixture over j in the other
@@ -74,13 +72,11 @@ def _latency_of_information(bits: Array, bandwidth_hz: Array, snr: Array) -> Arr
 
 
 def _strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> QuadratureEstimate:
-    """Return E[1/log₂(1 + S); a ≤ S ≤ b] with a = cut and b = width · cut."""
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(mean_snr, k_factor).inverse_efficiency(low, low * factor)
 
 
 def _growth(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> Array:
-    """Return the bound ln 2 f(0) e^{-(1+κ)b/m} ln(b/a)."""
     xp, m, k = arrays(mean_snr=mean_snr, k_factor=k_factor, cut=cut)[:3]
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(m, k).latency_growth() * xp.exp(-(1.0 + k) * low * factor / m) * xp.log(factor)
@@ -96,7 +92,6 @@ def _no_fading(mean_snr: Array) -> Array:
 
 
 def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
-    """Return the share of bad slots after one step: π_bad (1 - leave_bad) + π_good leave_good."""
     bad = GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad()
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
 

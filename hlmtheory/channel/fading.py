@@ -14,25 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import Domain, finite_answer, generator, number
-from hlmtheory._quantities import checked, not_negative, open_unit, positive
+from hlmtheory._domains import finite_answer, generator, number
+from hlmtheory._quantities import checked, not_negative, open_unit, positive, within
 from hlmtheory.channel import fading_laws as laws
-from hlmtheory.channel.quantities import DRAWS
+from hlmtheory.channel.latency import DRAWS
 
 LAW = {
     "mean_snr": positive("give the ratio, not dB; over a dead link nothing arrives, over a noiseless one at once"),
-    "k_factor": Domain(
-        "in [0, 10,000]",
-        lambda xp, value: (value >= 0) & (value <= 10_000),
-        "give the ratio, not dB: 0 without a line of sight; above 10,000 the SNR hardly varies, take it as constant",
-    ),
+    "k_factor": within(0, 10_000, "give the ratio, not dB; above 10,000 the SNR hardly varies, take it as constant"),
     "snr": not_negative("give the ratio, not dB"),
     "upper": not_negative("give the ratio, not dB; leave it out if there is no upper end"),
-    "rate": Domain(
-        "in [0, 1,000]",
-        lambda xp, value: (value >= 0) & (value <= 1_000),
-        "give a spectral efficiency in bit/s/Hz; 1,000 needs a SNR of 3,010 dB, which no block reaches",
-    ),
+    "rate": within(0, 1_000, "give a spectral efficiency in bit/s/Hz; 1,000 needs a SNR of 3,010 dB"),
     "probability": open_unit("give a probability that is neither 0 nor 1"),
     "outage": open_unit("give the share of the blocks that are given up; without it the mean is infinite"),
     "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
@@ -152,7 +144,6 @@ class Rician:
         return self._through(lambda m, k: math.log(2) * (1.0 + k) * np.exp(-k) / m)
 
     def _numpy(self, **values: Array) -> tuple[Any, ...]:
-        """Return the namespace, and m, κ and the values, checked, as float64 numpy arrays."""
         xp, *given = checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor, **values)
         return (xp, *(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays
-from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag
-from hlmtheory._quantities import checked
-from hlmtheory.channel.quantities import COUNT, DOMAINS
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import Domain, DomainError, broadcast, entry_for_each, finite_answer, flag
+from hlmtheory._quantities import at_least_one, checked, not_negative, positive, whole_from_one, whole_in
 
 _LARGEST = 2**63 - 1  # largest value of an int64
 
@@ -94,16 +93,14 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 @finite_answer
 def throughput(times_s: Array) -> Array:
     """Return the tokens per second over a run of one-token rounds (..., n): n/Σt, which a user observes."""
-    xp, times = checked(DOMAINS, times_s=times_s)
-    entry_for_each("round", times_s=tuple(times.shape))
+    xp, times = _rounds(times_s)
     return 1.0 / xp.mean(times, axis=-1)
 
 
 @finite_answer
 def mean_round_throughput(times_s: Array) -> Array:
     """Return the mean over rounds (..., n) of tokens per second in a round, Σ(1/t)/n, at least :func:`throughput`."""
-    xp, times = checked(DOMAINS, times_s=times_s)
-    entry_for_each("round", times_s=tuple(times.shape))
+    xp, times = _rounds(times_s)
     return xp.mean(1.0 / times, axis=-1)
 
 
@@ -116,3 +113,93 @@ def _rounds(times_s: Array) -> tuple[Any, Array]:
     xp, times = checked(DOMAINS, times_s=times_s)
     entry_for_each("round", times_s=tuple(times.shape))
     return xp, times
+
+
+@finite_answer
+def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Array, reference_m: Array = 1.0) -> Array:
+    """Return the power gain g₀ (d/d₀)^-α.
+
+    Parameters
+    ----------
+    distance_m, reference_m : array, shape (...)
+        d and d₀, in metres.
+    reference_gain : array, shape (...)
+        g₀, the gain at d₀, as a ratio: -30 dB in edge-sd Section IV.
+    exponent : array, shape (...)
+        α; 2 in edge-sd Section IV.
+
+    Returns
+    -------
+    array, shape (...)
+        A ratio.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite or not positive, or the exponent is negative.
+
+    Examples
+    --------
+    >>> round(float(log_distance_gain(100.0, reference_gain=1e-3, exponent=2.0)), 12)
+    1e-07
+    """
+    _, distance, gain, alpha, reference = checked(
+        DOMAINS, distance_m=distance_m, reference_gain=reference_gain, exponent=exponent, reference_m=reference_m
+    )
+    return gain * (distance / reference) ** -alpha
+
+
+_LEVEL = Domain("finite", lambda xp, value: xp.isfinite(value), "a power of 0 has no level in dB")
+
+
+@finite_answer
+def db_to_linear(db: Array) -> Array:
+    """Return the ratio of powers for decibels: 10^(dB/10).
+
+    Parameters
+    ----------
+    db : array, shape (...)
+        Finite, in dB.
+
+    Returns
+    -------
+    array, shape (...)
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+
+    Examples
+    --------
+    >>> float(db_to_linear(-20.0))
+    0.01
+    """
+    xp, level = arrays(db=db)
+    (level,) = floating(xp, _LEVEL.check(xp, "db", level))
+    return 10.0 ** (level / 10.0)
+
+
+@finite_answer
+def dbm_to_watts(dbm: Array) -> Array:
+    """Return watts for dBm, decibels relative to a milliwatt."""
+    xp, level = arrays(dbm=dbm)
+    (level,) = floating(xp, _LEVEL.check(xp, "dbm", level))
+    return 10.0 ** ((level - 30.0) / 10.0)
+
+
+DOMAINS = {
+    "bits": positive("a round that sends nothing takes no time: leave it out"),
+    "bandwidth_hz": positive("give the band of the uplink in Hz"),
+    "snr": positive("give the ratio, not dB; over a dead link nothing arrives, over a noiseless one at once"),
+    "distance_m": positive("give a distance in metres"),
+    "reference_m": positive("give a distance in metres"),
+    "reference_gain": positive("give the gain at the reference distance as a ratio, not in dB"),
+    "exponent": not_negative("give the path-loss exponent: 2 in free space, 2.7 to 5 in towns"),
+    "times_s": positive("a round takes some time, in seconds"),
+    "bound": positive("give the number that the mean is claimed not to exceed"),
+    "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
+    "width": at_least_one("give the ratio of the strip's upper end to its lower end"),
+}
+COUNT = whole_from_one("count tokens, or bits")
+DRAWS = whole_in(0, 10_000_000, "draw more in several calls, so that memory suffices")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import COUNT, DomainError, generator, number
+from hlmtheory._domains import DomainError, generator, number
 from hlmtheory._quantities import checked, not_negative, open_unit, positive
-from hlmtheory.channel.quantities import DRAWS
+from hlmtheory.channel.latency import DRAWS
 
 _DOMAINS = {
     "good_bps": positive("give the rate of the good state in bit/s"),
@@ -22,7 +22,6 @@ _DOMAINS = {
     "slot_s": positive("give the length of a slot in seconds"),
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "start_s": not_negative("a trace begins at time 0"),
-    "until_s": not_negative("a trace begins at time 0"),
     "throughput_bps": not_negative("give the throughput in bit/s"),
 }
 
@@ -48,8 +47,8 @@ class GilbertElliott:
     Examples
     --------
     >>> link = GilbertElliott(good_bps=8e6, bad_bps=1e6, leave_good=0.0625, leave_bad=0.25, slot_s=0.5)
-    >>> float(link.share_of_bad()), float(link.mean_rate()), float(link.mean_burst_s())
-    (0.2, 6600000.0, 2.0)
+    >>> float(link.share_of_bad()), float(link.mean_rate())
+    (0.2, 6600000.0)
     """
 
     good_bps: Array
@@ -71,17 +70,6 @@ class GilbertElliott:
         """Return the long-run rate in bit/s, shape (...)."""
         _, good, bad, _, _, _ = self._values()
         return good + (bad - good) * self.share_of_bad()
-
-    def mean_burst_s(self) -> Array:
-        """Return the mean duration of a stay in the bad state in seconds, shape (...)."""
-        _, _, _, _, back, slot = self._values()
-        return slot / back
-
-    def correlation(self, slots: Array) -> Array:
-        """Return the correlation of the rates of slots that far apart: (1 - leave_good - leave_bad)^slots."""
-        xp, count, out = arrays(slots=slots, out=self._values()[3])
-        back = self._values()[4]
-        return (1.0 - out - back) ** xp.astype(COUNT.check(xp, "slots", count), out.dtype)
 
     def sample(self, rng: np.random.Generator, slots: int) -> np.ndarray[Any, Any]:
         """Return the rate in bit/s in consecutive slots of one link, numpy; the first state has the long-run law.
@@ -167,10 +155,6 @@ class TraceLink:
         edges, total = self._edges()
         return float(total[-1] / edges[-1])
 
-    def delivered_bits(self, until_s: Array) -> Array:
-        """Return the bits that the link carries from time 0 to ``until_s`` (...), float64."""
-        return self._through(self._delivered, until_s=until_s)
-
     def transfer_time(self, bits: Array, start_s: Array) -> Array:
         """Return the smallest T in seconds such that the link carries ``bits`` in [``start_s``, ``start_s`` + T]."""
         return self._through(self._transfer, bits=bits, start_s=start_s)
@@ -181,11 +165,6 @@ class TraceLink:
         spans = np.diff(times, append=2.0 * times[-1] - times[-2])
         rates = np.asarray(to_numpy(self.throughput_bps), dtype=np.float64)
         return tuple(np.concatenate([[0.0], np.cumsum(part)]) for part in (spans, spans * rates))  # type: ignore[return-value]
-
-    def _delivered(self, until: Any) -> Any:
-        edges, total = self._edges()
-        cycles, rest = np.divmod(until, edges[-1])
-        return cycles * total[-1] + np.interp(rest, edges, total)
 
     def _transfer(self, bits: Any, start: Any) -> Any:
         edges, total = self._edges()
@@ -200,7 +179,6 @@ class TraceLink:
         return cycles * edges[-1] + edges[after - 1] + share * (edges[after] - edges[after - 1]) - begin
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:
-        """Call the function with numpy arrays, and return the result in the library of the input."""
         xp, *given = checked(_DOMAINS, **values)
         plain = np.broadcast_arrays(*(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
         return xp.asarray(np.asarray(function(*plain)), device=given[0].device)

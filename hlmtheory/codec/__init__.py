@@ -1,4 +1,4 @@
-"""Drafts as bytes, in a checked frame: quantised rows, enumerated or entropy-coded, truncated rows, or tokens alone.
+"""Drafts as bytes, in a checked frame: quantised rows, truncated rows, a codec for each row, or tokens alone.
 
 Papers: c-sqs (bhattacharjee2025csqs) (1)-(5), which counts the bits that are sent here; cu-hlm (oh2025cuhlm) (4) and
 Section IV-B for truncated rows.
@@ -21,7 +21,7 @@ once is refused.
 from __future__ import annotations
 
 from hlmtheory.codec.claims import CLAIMS
-from hlmtheory.codec.coding import Message, decode, encode
+from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.envelope import AuthenticationError, ForeignError, OutOfOrderError, ReplayedError
 from hlmtheory.codec.frame import (
     ChecksumError,
@@ -29,25 +29,26 @@ from hlmtheory.codec.frame import (
     ExtendedError,
     MalformedError,
     MessageError,
-    MissingCoderError,
     TruncatedError,
     UnexpectedError,
     VersionError,
 )
 from hlmtheory.codec.menu import CodecMenu
+from hlmtheory.codec.messages import KINDS as CODEC_KINDS
 from hlmtheory.codec.messages import (
     LatticeDraft,
     LatticeMessage,
-    TruncatedDraft,
+    Message,
+    MixedDraft,
+    MixedMessage,
+    TokenDraft,
+    TokenMessage,
     TruncatedMessage,
-    lattice_message,
     truncated_message,
 )
-from hlmtheory.codec.mixed import MixedDraft, MixedMessage, coded_message, message_bytes
-from hlmtheory.codec.selection import CODEC_KINDS, CodecChoice, cheapest_codec
+from hlmtheory.codec.mixed import coded_message, decoded_rows, message_bytes
+from hlmtheory.codec.selection import CodecChoice, cheapest_codec
 from hlmtheory.codec.text_budget import CodecAllocation, optimal_codecs
-from hlmtheory.codec.tokens import TokenDraft, TokenMessage
-from hlmtheory.codec.truncated import decoded_rows
 
 __all__ = [
     "CLAIMS",
@@ -65,14 +66,12 @@ __all__ = [
     "MalformedError",
     "Message",
     "MessageError",
-    "MissingCoderError",
     "MixedDraft",
     "MixedMessage",
     "OutOfOrderError",
     "ReplayedError",
     "TokenDraft",
     "TokenMessage",
-    "TruncatedDraft",
     "TruncatedError",
     "TruncatedMessage",
     "UnexpectedError",
@@ -82,7 +81,6 @@ __all__ = [
     "decode",
     "decoded_rows",
     "encode",
-    "lattice_message",
     "message_bytes",
     "optimal_codecs",
     "truncated_message",

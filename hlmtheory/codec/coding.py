@@ -1,92 +1,111 @@
-"""Messages to bytes and back: the frame, and the coder of each kind."""
+"""Messages to bytes and back: the frame, and the coder of each kind.
+
+Truncated rows (cu-hlm (4)) take k(b + ⌈log₂V⌉) bits each, and ⌈log₂V⌉ + 64 for the token and its exact probability.
+Mixed rows are written bit by bit, in the formats of :mod:`hlmtheory.codec.menu`, each with its token, and q_d if the
+server accepts by it. Tokens alone take ⌈log₂ V⌉ bits each. Quantised rows: :mod:`hlmtheory.codec.enumerative`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import partial
+
+import numpy as np
 
 from hlmtheory._array import brief
+from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory._domains import DomainError, instance
-from hlmtheory.codec.entropy import decode_entropy, encode_entropy
-from hlmtheory.codec.enumerative import decode_lattice, encode_lattice
+from hlmtheory.codec.enumerative import (
+    MOST_STEPS,
+    decode_lattice,
+    encode_lattice,
+    rank,
+    rank_counts,
+    refuse_too_many,
+    unrank,
+    unrank_counts,
+)
 from hlmtheory.codec.frame import (
-    ENTROPY_ROWS,
     LATTICE_ROWS,
     MIXED_ROWS,
     TOKENS,
     TRUNCATED_ROWS,
+    BitReader,
+    Bits,
+    Limits,
     MalformedError,
     MessageError,
+    Reader,
     TruncatedError,
+    columns,
+    fixed,
     framed,
+    gamma,
     unframed,
+    varint,
 )
-from hlmtheory.codec.limits import Limits
-from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage
-from hlmtheory.codec.mixed import MixedMessage
-from hlmtheory.codec.mixed_coding import decode_mixed, encode_mixed
-from hlmtheory.codec.tokens import TokenMessage, decode_tokens, encode_tokens
-from hlmtheory.codec.truncated import decode_truncated, encode_truncated
+from hlmtheory.codec.menu import KIND_BITS, LONGEST_NUMBER, PROBABILITY_BITS, number_bits, steps_of_row
+from hlmtheory.codec.messages import (
+    KINDS,
+    LARGEST_VOCABULARY,
+    LONGEST_BATCH,
+    MIXTURE,
+    MOST_BITS,
+    TOP_K,
+    Integers,
+    LatticeMessage,
+    Message,
+    MixedDraft,
+    MixedMessage,
+    TokenDraft,
+    TokenMessage,
+    TruncatedMessage,
+)
+from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
-Message: TypeAlias = LatticeMessage | TruncatedMessage | MixedMessage | TokenMessage
-
-_CODERS = {"enumerative": (LATTICE_ROWS, encode_lattice), "entropy": (ENTROPY_ROWS, encode_entropy)}
-_LIMITED: dict[int, Callable[[bytes, Limits | None], Message]] = {
-    LATTICE_ROWS: decode_lattice,
-    MIXED_ROWS: decode_mixed,
-    TOKENS: decode_tokens,
-}
-_UNLIMITED: dict[int, Callable[[bytes], Message]] = {ENTROPY_ROWS: decode_entropy, TRUNCATED_ROWS: decode_truncated}
+_DOUBLE = np.dtype(">f8")
 
 
-def encode(message: Message, *, coder: str = "enumerative") -> bytes:
+def encode(message: Message) -> bytes:
     """The bytes of a batch of drafts.
 
     Parameters
     ----------
     message : LatticeMessage, TruncatedMessage, MixedMessage or TokenMessage
-    coder : str
-        For a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
-        faster and often shorter for wide supports, and needs the extra ``codec``. The others have one form and
-        ignore it.
 
     Returns
     -------
     bytes
+        A lattice message is within one bit of c-sqs (1) and the tokens.
 
     Raises
     ------
     MessageError
-        If the batch is too long for the coder, or there is no such coder.
-    MissingCoderError
-        If the entropy coder's library is not installed.
+        If the batch is too long for the coder.
 
     Examples
     --------
-    >>> from hlmtheory.codec import lattice_message
-    >>> message = lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+    >>> from hlmtheory.codec import LatticeDraft, LatticeMessage
+    >>> message = LatticeMessage(4, (LatticeDraft([0, 2], [6, 4], token=2),))
     >>> encode(message).hex(" ")
     '01 00 0d 04 01 03 02 0a 67 0e 5c 6d 7a'
     >>> decode(encode(message)) == message
     True
     """
     if isinstance(message, TruncatedMessage):
-        return framed(TRUNCATED_ROWS, encode_truncated(message))
+        return framed(TRUNCATED_ROWS, _encode_truncated(message))
     if isinstance(message, MixedMessage):
-        return framed(MIXED_ROWS, encode_mixed(message))
+        return framed(MIXED_ROWS, _encode_mixed(message))
     if isinstance(message, TokenMessage):
-        return framed(TOKENS, encode_tokens(message))
-    if coder not in tuple(_CODERS):
-        raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {brief(coder)}; choose one")
-    instance("message", message, LatticeMessage)
-    kind, body = _CODERS[coder]
-    return framed(kind, body(message))
+        return framed(TOKENS, _encode_tokens(message))
+    return framed(LATTICE_ROWS, encode_lattice(instance("message", message, LatticeMessage)))
 
 
 def decode(data: bytes) -> Message:
     """The message in these bytes, or an error that says what is wrong with them.
 
-    A message has one form in bytes: encoding the answer with the same coder gives the same bytes.
+    A message has one form in bytes: encoding the answer gives the same bytes.
 
     Parameters
     ----------
@@ -100,8 +119,6 @@ def decode(data: bytes) -> Message:
     ------
     TruncatedError, ExtendedError, VersionError, ChecksumError, MalformedError
         If the bytes were cut, extended or damaged, have another version, or are not the output of an encoder.
-    MissingCoderError
-        If they are entropy-coded and the library is not installed.
 
     Examples
     --------
@@ -117,19 +134,187 @@ def decode(data: bytes) -> Message:
 
 
 def decoded(data: bytes, limits: Limits | None) -> Message:
-    """The message in these bytes, if it is within the limits; they exclude entropy-coded and truncated rows."""
+    """The message in these bytes, if it is within the limits; they exclude truncated rows."""
     if limits is not None:
         limits.check_length(len(data))
     kind, body = unframed(data)
     if limits is not None:
         limits.check_kind(kind)
-    if kind not in _LIMITED and kind not in _UNLIMITED:
+    if kind not in _DECODERS:
         raise MalformedError(f"there is no kind {kind} of message; no encoder writes that")
     try:
-        message = _LIMITED[kind](body, limits) if kind in _LIMITED else _UNLIMITED[kind](body)
-        again = encode(message, coder="entropy" if kind == ENTROPY_ROWS else "enumerative")
+        message = _DECODERS[kind](body, limits)
+        again = encode(message)
     except (DomainError, MessageError, TruncatedError) as error:  # the check is right, but the body is not a message
         raise MalformedError(f"{error}; no encoder writes that") from error
     if again != data:
         raise MalformedError("the message has other bytes when it is encoded again; no encoder writes that")
     return message
+
+
+def _width(vocabulary: int) -> int:
+    """⌈log₂V⌉."""
+    return (vocabulary - 1).bit_length()
+
+
+def _encode_tokens(message: TokenMessage) -> bytes:
+    tokens = np.array([draft.token for draft in message.drafts], dtype=np.int64)
+    head = varint(message.vocabulary) + varint(len(message.drafts))
+    return head + np.packbits(columns(tokens, _width(message.vocabulary))).tobytes()
+
+
+def _decode_tokens(body: bytes, limits: Limits | None) -> TokenMessage:
+    reader = Reader(body)
+    vocabulary, count = _head(reader, limits)
+    data, width = reader.rest(), _width(vocabulary)
+    if len(data) != -(-count * width // 8):
+        raise MalformedError(f"{count} tokens do not take {len(data)} bytes; no encoder writes that")
+    tokens = BitReader(data).columns(count, width)
+    return TokenMessage(vocabulary, tuple(TokenDraft(token) for token in tokens.tolist()))
+
+
+def _head(reader: Reader, limits: Limits | None) -> tuple[int, int]:
+    vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
+    count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
+    if limits is not None:
+        limits.check_head(vocabulary, count)
+    return vocabulary, count
+
+
+def _encode_truncated(message: TruncatedMessage) -> bytes:
+    """Header, sizes, tokens, levels, and the drawn tokens' probabilities."""
+    drafts = message.drafts
+    tokens = np.concatenate([np.append(draft.support, draft.token) for draft in drafts])
+    levels = np.concatenate([draft.values for draft in drafts])
+    own = np.asarray([draft.probability for draft in drafts], dtype=_DOUBLE)
+    head = varint(message.vocabulary) + bytes((message.bits,)) + varint(len(drafts))
+    head += b"".join(varint(draft.support.size) for draft in drafts)
+    fields = np.concatenate([columns(tokens, _width(message.vocabulary)), columns(levels, message.bits)])
+    return head + np.packbits(fields).tobytes() + own.tobytes()
+
+
+def _decode_truncated(body: bytes, limits: Limits | None) -> TruncatedMessage:
+    reader = Reader(body)
+    vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
+    bits = reader.varint("the bits of a probability", 1, MOST_BITS)
+    count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
+    sizes = [reader.varint("a size", 0, vocabulary) for _ in range(count)]
+    width, sent = _width(vocabulary), sum(sizes)
+    data = reader.rest()
+    packed = -(-((sent + count) * width + sent * bits) // 8)
+    if len(data) != packed + count * _DOUBLE.itemsize:
+        raise MalformedError(f"{sent} entries and {count} tokens do not take {len(data)} bytes; no encoder writes that")
+    fields = BitReader(data[:packed])
+    tokens, levels = fields.columns(sent + count, width), fields.columns(sent, bits)
+    own = np.frombuffer(data[packed:], dtype=_DOUBLE).tolist()
+    drafts, start = [], 0
+    for place, (size, probability) in enumerate(zip(sizes, own, strict=True)):
+        kept = tokens[start + place :][: size + 1]  # the drawn token follows each row's
+        part = levels[start : start + size]
+        drafts.append(MixedDraft(TOP_K, kept[:-1], part, None, bits, int(kept[-1]), probability))
+        start += size
+    return TruncatedMessage(vocabulary, tuple(drafts))
+
+
+def _encode_mixed(message: MixedMessage) -> bytes:
+    """Vocabulary, number of drafts, whether q_d is sent, then the drafts bit by bit."""
+    known = message.drafts[0].probability is not None
+    head = varint(message.vocabulary) + varint(len(message.drafts)) + bytes((known,))
+    lattices = [draft for draft in message.drafts if draft.kind != TOP_K]
+    effort = sum(steps_of_row(message.vocabulary, d.support.size, d.counts.size, d.resolution) for d in lattices)
+    if effort > MOST_STEPS:
+        raise MessageError("the batch takes too long to decode; send fewer drafts at a time")
+    parts = [part for draft in message.drafts for part in _fields(draft, message.vocabulary)]
+    body = head + np.packbits(np.concatenate(parts)).tobytes()
+    refuse_too_many(sum(draft.support.size for draft in message.drafts), len(body), MessageError)
+    return body
+
+
+def _fields(draft: MixedDraft, vocabulary: int) -> list[Bits]:
+    """The bits of one draft: its row, its token, its probability."""
+    width = _width(vocabulary)
+    parts = [fixed(KINDS.index(draft.kind), KIND_BITS)]
+    if draft.kind == TOP_K:
+        parts += [gamma(draft.support.size + 1), gamma(draft.bits), columns(draft.support, width)]
+        parts.append(columns(draft.values, draft.bits))
+    else:
+        parts += [gamma(draft.support.size), gamma(draft.resolution), _number(draft, vocabulary)]
+    parts.append(fixed(draft.token, width))
+    if draft.probability is not None:
+        own = np.asarray(draft.probability, dtype=_DOUBLE).tobytes()
+        parts.append(np.unpackbits(np.frombuffer(own, dtype=np.uint8)))
+    return parts
+
+
+def _number(draft: MixedDraft, vocabulary: int) -> Bits:
+    """Support and counts as one number."""
+    length = number_bits(vocabulary, draft.support.size, draft.counts.size, draft.resolution)
+    if length > LONGEST_NUMBER:
+        raise MessageError(f"a row takes a number of {length} bits of {LONGEST_NUMBER} at most; send fewer tokens")
+    supports = math.comb(vocabulary, draft.support.size)
+    return fixed(rank(draft.support) + supports * rank_counts(draft.counts, draft.resolution), length)
+
+
+def _decode_mixed(body: bytes, limits: Limits | None) -> MixedMessage:
+    reader = Reader(body)
+    vocabulary, count = _head(reader, limits)
+    known = bool(reader.varint("the flag", 0, 1))
+    bits = BitReader(reader.rest())
+    entries, effort, drafts = 0, 0, []
+    for place in range(count):
+        number = bits.fixed(KIND_BITS)
+        if number >= len(KINDS):
+            raise MalformedError(f"there is no kind {number} of row; no encoder writes that")
+        kind = KINDS[number]
+        size = bits.gamma("a size", vocabulary + 1) - int(kind == TOP_K)
+        entries += size
+        refuse_too_many(entries, len(body), MalformedError)
+        expect = None if limits is None else partial(limits.row, place, kind, size)
+        support, values, rest, width, more = _row(bits, kind, size, vocabulary, effort, expect)
+        effort += more
+        token = bits.fixed(_width(vocabulary))
+        own = bits.fixed(PROBABILITY_BITS).to_bytes(8, "big") if known else None
+        probability = None if own is None else float(np.frombuffer(own, dtype=_DOUBLE)[0])
+        drafts.append(MixedDraft(kind, support, values, rest, width, token, probability))
+    if bits.left >= 8:
+        raise MalformedError("there are bytes after the last draft; no encoder writes that")
+    return MixedMessage(vocabulary, tuple(drafts))
+
+
+def _row(
+    bits: BitReader, kind: str, size: int, vocabulary: int, effort: int, expect: Callable[[int], None] | None
+) -> tuple[Integers, Integers, int | None, int, int]:
+    """Support, values, rest, b and effort of one row; ``expect`` refuses a b or ℓ before the rest is read."""
+    if kind == TOP_K:
+        width = bits.gamma("the bits of a level", MOST_BITS)
+        if expect is not None:
+            expect(width)
+        support = bits.columns(size, _width(vocabulary))
+        return support, bits.columns(size, width), None, width, 0
+    if size > vocabulary or (kind == MIXTURE and size == vocabulary):
+        raise MalformedError(f"a support has {size} tokens of {vocabulary}; no encoder writes that")
+    resolution, cells = bits.gamma("a resolution", LARGEST_RESOLUTION), size + int(kind == MIXTURE)
+    if expect is not None:
+        expect(resolution)
+    # refuse before making a number longer than the bits
+    about = about_log2(vocabulary, size) + about_log2(resolution + cells - 1, cells - 1)
+    if about > min(bits.left, LONGEST_NUMBER) + 1:
+        raise MalformedError("a row takes more bits than there are; no encoder writes that")
+    more = steps_of_row(vocabulary, size, cells, resolution)
+    if effort + more > MOST_STEPS:
+        raise MalformedError("the drafts take too long to decode; no encoder writes that")
+    index = bits.fixed(number_bits(vocabulary, size, cells, resolution))
+    index, place = divmod(index, math.comb(vocabulary, size))
+    if index >= lattice_points(cells, resolution):
+        raise MalformedError("a number is not that of a row; no encoder writes that")
+    counts = unrank_counts(index, cells, resolution)
+    rest = int(counts[-1]) if kind == MIXTURE else None
+    return unrank(place, size, vocabulary), counts[:size], rest, 0, more
+
+
+_DECODERS: dict[int, Callable[[bytes, Limits | None], Message]] = {
+    LATTICE_ROWS: decode_lattice,
+    TRUNCATED_ROWS: _decode_truncated,
+    MIXED_ROWS: _decode_mixed,
+    TOKENS: _decode_tokens,
+}

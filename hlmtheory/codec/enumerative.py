@@ -12,14 +12,15 @@ import math
 import numpy as np
 
 from hlmtheory._combinatorics import about_log2, lattice_points
-from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
-from hlmtheory.codec.limits import Limits
+from hlmtheory.codec.frame import Limits, MalformedError, MessageError, Reader, varint
 from hlmtheory.codec.messages import LARGEST_VOCABULARY, LONGEST_BATCH, Integers, LatticeDraft, LatticeMessage
-from hlmtheory.codec.ranks import NEAR, rank, unrank
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 LONGEST_INDEX = 2**12
 """Largest size of the number in bytes, so that arithmetic on it is fast; MOST_STEPS bounds all other work."""
+
+NEAR = 32
+"""Across a gap of at most max(this, k), the binomial is updated; across a larger gap it is computed anew."""
 
 MOST_STEPS = 2**32
 """Largest value of :func:`steps`, summed over a batch, that is encoded or decoded; about half a second."""
@@ -61,13 +62,11 @@ def encode_lattice(message: LatticeMessage) -> bytes:
     length = -(-(states - 1).bit_length() // 8)
     if length > LONGEST_INDEX:
         raise MessageError(
-            f"the enumerated batch takes {length} bytes, more than {LONGEST_INDEX}; send fewer drafts at a time, "
-            'or take coder="entropy"'
+            f"the enumerated batch takes {length} bytes, more than {LONGEST_INDEX}; send fewer drafts at a time"
         )
     if sum(steps_of(message.vocabulary, draft.size, draft.resolution) for draft in drafts) > MOST_STEPS:
         raise MessageError(
-            "the enumerated batch takes too long to decode; send fewer tokens or drafts at a time, "
-            'lower the resolution, or take coder="entropy"'
+            "the enumerated batch takes too long to decode; send fewer tokens or drafts, or lower the resolution"
         )
     body = head + index.to_bytes(length, "big")
     refuse_too_many(sum(sizes), len(body), MessageError)
@@ -82,8 +81,7 @@ def index_of(message: LatticeMessage) -> tuple[int, int]:
         k, units = draft.size, draft.resolution
         if about_log2(message.vocabulary, k) + about_log2(units + k - 1, k - 1) > 8 * LONGEST_INDEX + 64:
             raise MessageError(
-                f"a draft of {k} tokens at resolution {units} is too long to enumerate; "
-                'send fewer tokens, or take coder="entropy"'
+                f"a draft of {k} tokens at resolution {units} is too long to enumerate; send fewer tokens"
             )
         if vary:
             digits.append((k - 1, message.vocabulary))
@@ -161,3 +159,58 @@ def unrank_counts(place: int, k: int, resolution: int) -> Integers:
         return np.bincount(units, minlength=k).astype(np.int64)
     bars = unrank(place, k - 1, resolution + k - 1) - np.arange(k - 1)
     return np.diff(bars, prepend=0, append=resolution)
+
+
+def rank(members: Integers) -> int:
+    """The colexicographic place Σ C(c_i, i) of a set c_1 < … < c_k among all sets of its size."""
+    total, value, before, size = 0, 1, -1, 0  # value = C(before + 1, size)
+    for member in members.tolist():
+        top = before + 1
+        value, size = value * (top - size) // (size + 1), size + 1  # C(top, size + 1)
+        if member - top > max(NEAR, size):
+            value = math.comb(member, size)
+        else:
+            for n in range(top + 1, member + 1):
+                value = value * n // (n - size) if n > size else int(n == size)
+        total, before = total + value, member - 1
+    return total
+
+
+def unrank(place: int, size: int, vocabulary: int) -> Integers:
+    """The set at this place, 0 ≤ place < C(V, size), ascending."""
+    members = np.empty(size, dtype=np.int64)
+    top, value = vocabulary, math.comb(vocabulary, size)
+    for k in range(size, 0, -1):
+        for _ in range(max(NEAR, k)):
+            if value <= place:
+                break
+            value, top = value * (top - k) // top, top - 1  # C(top - 1, k)
+        else:
+            top = _largest(place, k, top + 1)  # top itself was not tried yet
+            value = math.comb(top, k)
+        place -= value
+        members[k - 1] = top
+        value, top = (value * k // top, top - 1) if top else (0, -1)  # C(top - 1, k - 1)
+        value = value if value or k > 1 else 1
+    return members
+
+
+def _largest(place: int, k: int, below: int) -> int:
+    """The largest c < below with C(c, k) ≤ place."""
+    if place == 0:
+        return k - 1
+    wanted = math.log(place) + math.lgamma(k + 1) + 1e-6
+    low, high = k - 1, below - 1
+    middle_term = math.exp(wanted / k)
+    start = int(middle_term + (k - 1) / 2)
+    for near in (start - 1, start + 2 + int(k * k / (24.0 * middle_term))):
+        if low < near <= high:
+            fits = math.lgamma(near + 1) - math.lgamma(near - k + 1) <= wanted
+            low, high = (near, high) if fits else (low, near - 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = math.lgamma(middle + 1) - math.lgamma(middle - k + 1) <= wanted
+        low, high = (middle, high) if fits else (low, middle - 1)
+    while math.comb(low, k) > place:
+        low -= 1
+    return low

@@ -51,14 +51,7 @@ class OutOfOrderError(CodecError):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What the two sides of a session share.
-
-    Attributes
-    ----------
-    context : bytes
-        SHA-256 of the policy, the session, and whether there is a key.
-    key : bytes or None
-    """
+    """What the two sides of a session share: SHA-256 of policy, session and whether there is a key, and the key."""
 
     context: bytes
     key: bytes | None

@@ -27,14 +27,11 @@ from numpy.typing import NDArray
 from hlmtheory._combinatorics import lattice_points, log2_binomial
 from hlmtheory._domains import Domain, DomainError, instances, numbers
 from hlmtheory.codec.enumerative import ENTRIES_PER_BYTE, MOST_STEPS, steps, steps_of
-from hlmtheory.codec.messages import LARGEST_VOCABULARY, MOST_BITS
+from hlmtheory.codec.messages import KINDS, LARGEST_VOCABULARY, LATTICE, MIXTURE, MOST_BITS
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-TOP_K, LATTICE, MIXTURE, ENTROPY = KINDS = ("top-k", "lattice", "mixture", "entropy")
-"""The kinds of a row; the place is its number in the message. "entropy" is a lattice or mixture, entropy-coded."""
 
 KIND_BITS = 2
 PROBABILITY_BITS = 64
@@ -58,8 +55,7 @@ class CodecMenu:
     Parameters
     ----------
     kinds : tuple of str
-        Of "top-k", "lattice", "mixture" and "entropy". Entropy coding is tried for each K at the coarsest certified ℓ;
-        it needs the extra ``codec``.
+        Of "top-k", "lattice" and "mixture".
     widths : tuple of int
         b of top-k, 1..24. Its k is any of 0..V.
     sizes : tuple of int, optional
@@ -78,7 +74,7 @@ class CodecMenu:
     ('lattice',)
     """
 
-    kinds: tuple[str, ...] = (TOP_K, LATTICE, MIXTURE)
+    kinds: tuple[str, ...] = KINDS
     widths: tuple[int, ...] = tuple(range(1, MOST_BITS + 1))
     sizes: tuple[int, ...] | None = None
     resolutions: tuple[int, ...] | None = None
@@ -105,13 +101,7 @@ def _numbers(name: str, given: Any, most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """All lattices and mixtures of a menu, by ascending bits.
-
-    Attributes
-    ----------
-    bits, size, resolution : int64 arrays, shape (n,)
-    mixture : bool array, shape (n,)
-    """
+    """All lattices and mixtures of a menu, by ascending bits."""
 
     bits: Integers
     size: Integers

@@ -14,9 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.codec.menu import MIXTURE, TOP_K
-from hlmtheory.codec.messages import LatticeDraft
-from hlmtheory.codec.mixed import MixedDraft
+from hlmtheory.codec.messages import MIXTURE, TOP_K, LatticeDraft, MixedDraft
 from hlmtheory.truncation.levels import levels_of, slack, values_of
 
 Row = NDArray[np.float64]

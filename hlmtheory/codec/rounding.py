@@ -24,18 +24,10 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SortedRow:
-    """One distribution in descending order.
+    """One distribution in descending order, with sums of its heads and tails (V + 1,).
 
-    Attributes
-    ----------
-    source : float64 array, shape (V,)
-        The row before it was sorted.
-    values : float64 array, shape (V,)
-    heads, tails : float64 arrays, shape (V + 1,)
-        Sums of the first k entries, and of the entries from k on.
-    slack : float
-        What is added to each distance, so that rounding never makes it too small; 0 for a row with a single 1, which
-        has no rounding. A distance has at most 15 sums of at most V terms each, and of size 1 at most.
+    ``slack`` is added to each distance, so that rounding never makes it too small; 0 for a row with a single 1, which
+    has no rounding. A distance has at most 15 sums of at most V terms each, and of size 1 at most.
     """
 
     source: Row
@@ -77,24 +69,10 @@ class SortedRow:
 class Rounding:
     """How the K largest entries and the rest become ℓ units.
 
-    The entries of at least one unit are rounded down, and the others to 0. The units that are left over go one by one
-    to the largest remainders, which makes the support's part of the row nearest to q. If every entry of the support
-    has one and some are left over, these go to the largest entry.
-
-    Attributes
-    ----------
-    whole : int64 array, shape (m,)
-        Units of the entries of at least one unit, rounded down.
-    remainders : float64 array, shape (m,)
-        What this rounding loses of them, in units.
-    raised, first : int
-        How many of the largest remainders, and how many of the other entries, get one unit more.
-    extra : int
-        Units left over, for the largest entry.
-    spread : int
-        Units of the rest.
-    distance : float
-        TV(q, q̂), but for rounding.
+    The m entries of at least one unit are rounded down to ``whole``, and the others to 0. The units that are left over
+    go one by one to the largest remainders, which makes the support's part of the row nearest to q: one each to
+    ``raised`` of the m and to the ``first`` of the others. If every entry of the support has one, the ``extra`` units
+    go to the largest entry.
     """
 
     whole: Integers
@@ -104,49 +82,6 @@ class Rounding:
     extra: int
     spread: int
     distance: float
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A support and its resolution after rounding down: what is left over, and the remainders that compete for it.
-
-    Attributes
-    ----------
-    size, resolution, spread : int
-        K, ℓ, and the units of the rest.
-    whole, remainders : arrays, shape (m,)
-        As in :class:`Rounding`.
-    missing : int
-        Units left over.
-    """
-
-    size: int
-    resolution: int
-    spread: int
-    whole: Row
-    remainders: Row
-    missing: int
-
-    @classmethod
-    def of(cls, row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Split:
-        """Round the support down, and in a mixture the rest as one entry."""
-        spread = int(resolution * float(row.tails[size])) if mixture else 0
-        many = min(size, int(np.searchsorted(-row.values, -1.0 / resolution, side="right")))
-        scaled = resolution * row.values[:many]
-        whole = np.floor(scaled)
-        return cls(size, resolution, spread, whole, scaled - whole, resolution - spread - int(whole.sum()))
-
-    def lost(self, row: SortedRow, filled: float) -> float:
-        """What the support loses if the largest remainders that are filled have this sum, in probability."""
-        small = self.resolution * (row.heads[self.size] - row.heads[len(self.whole)])
-        return max(float(self.remainders.sum() + small - filled) / self.resolution, 0.0)
-
-    def rest(self, row: SortedRow, *, mixture: bool) -> float:
-        """What the rest has above its even share of its units."""
-        others = row.vocabulary - self.size
-        if not (mixture and others):
-            return float(row.tails[self.size])
-        return float(row.rest_excess(np.asarray(self.size), np.asarray(self.spread / self.resolution / others)))
 
 
 class Bounds:
@@ -203,22 +138,28 @@ class Bounds:
 
 def rounding(row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Rounding:
     """Round the ``size`` largest entries and, in a mixture, the rest as one entry, spread evenly by the server."""
-    return rounded(row, Split.of(row, size, resolution, mixture=mixture), mixture=mixture)
-
-
-def rounded(row: SortedRow, split: Split, *, mixture: bool) -> Rounding:
-    """Give the units that are left over to the largest remainders."""
-    many, up = len(split.whole), min(split.missing, split.size)
-    sums = np.concatenate(([0.0], np.cumsum(np.sort(split.remainders)[::-1])))
-    # of the units, some go to the m entries that were rounded down, and the others to the first of those below a unit
-    raised = np.arange(max(0, up - (split.size - many)), min(many, up) + 1)
-    filled = sums[raised] + split.resolution * (row.heads[many + up - raised] - row.heads[many])
+    # Step 1: round down
+    spread = int(resolution * float(row.tails[size])) if mixture else 0
+    many = min(size, int(np.searchsorted(-row.values, -1.0 / resolution, side="right")))
+    scaled = resolution * row.values[:many]
+    floor = np.floor(scaled)
+    remainders, missing = scaled - floor, resolution - spread - int(floor.sum())
+    # Step 2: of the units left over, some go to the m entries rounded down, the others to the first of those below one
+    up = min(missing, size)
+    sums = np.concatenate(([0.0], np.cumsum(np.sort(remainders)[::-1])))
+    raised = np.arange(max(0, up - (size - many)), min(many, up) + 1)
+    filled = sums[raised] + resolution * (row.heads[many + up - raised] - row.heads[many])
     best = int(np.argmax(filled))
     chosen = int(raised[best])
-    distance = split.lost(row, float(filled[best])) + split.rest(row, mixture=mixture)
-    extra = split.missing - up
-    whole = split.whole.astype(np.int64)
-    return Rounding(whole, split.remainders, chosen, up - chosen, extra, split.spread, distance)
+    # Step 3: the support loses what is not filled, and the rest what it has above its even share of its units
+    small = resolution * (row.heads[size] - row.heads[many])
+    distance = max(float(remainders.sum() + small - float(filled[best])) / resolution, 0.0)
+    others = row.vocabulary - size
+    if mixture and others:
+        distance += float(row.rest_excess(np.asarray(size), np.asarray(spread / resolution / others)))
+    else:
+        distance += float(row.tails[size])
+    return Rounding(floor.astype(np.int64), remainders, chosen, up - chosen, missing - up, spread, distance)
 
 
 def units_of(found: Rounding, size: int) -> Integers:

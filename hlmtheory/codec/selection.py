@@ -20,20 +20,8 @@ from hlmtheory._array import Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import Domain, DomainError, instance, leading_dimensions, number
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import canonical
-from hlmtheory.codec.entropy_rows import least_entropy
-from hlmtheory.codec.menu import (
-    ENTROPY,
-    KINDS,
-    LATTICE,
-    MIXTURE,
-    TOP_K,
-    Candidates,
-    CodecMenu,
-    Found,
-    candidates,
-    top_k_bits,
-)
-from hlmtheory.codec.messages import LARGEST_VOCABULARY
+from hlmtheory.codec.menu import Candidates, CodecMenu, Found, candidates, top_k_bits
+from hlmtheory.codec.messages import KINDS, LARGEST_VOCABULARY, LATTICE, MIXTURE, TOP_K
 from hlmtheory.codec.rounding import (
     Bounds,
     SortedRow,
@@ -51,31 +39,16 @@ VOCABULARY = Domain(
     kind="integer",
 )
 TOLERANCE = not_negative("the certified bias is a distance from 0 to 2, such as 0.05")
-CODEC_KINDS = KINDS
-"""The kinds of a row; :class:`CodecChoice` holds places in it."""
-
 CHUNK = 512
 """Candidates and sizes that are compared at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodecChoice:
-    """The codec of each row.
+    """The codec of each row: its place in ``CODEC_KINDS``, k tokens, b or ℓ, whether the rest has units, bits and bias.
 
-    Attributes
-    ----------
-    kind : int64 array, shape (...)
-        The place in ``CODEC_KINDS``: "top-k", "lattice", "mixture" or "entropy".
-    k : int64 array, shape (...)
-        How many tokens are written.
-    parameter : int64 array, shape (...)
-        b of top-k, ℓ of the others.
-    mixture : bool array, shape (...)
-        Whether the rest has units of its own; for an entropy-coded row too.
-    bits : int64 array, shape (...)
-        Bits of the row in the message, with its kind, k and parameter; without the draft token and its probability.
-    bias : array, shape (...)
-        2 TV(q, q̂) of the levels or counts that are written, rounded up.
+    The bits are those of the row with its kind, k and parameter, without the draft token and its probability. The bias
+    is 2 TV(q, q̂) of the levels or counts that are written, rounded up.
     """
 
     kind: Array
@@ -96,7 +69,7 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
     bias_tolerance : array, shape (...) or broadcastable to it
         ε, 0 or more: the largest Σ_v |law_v - p_v| of the emitted token, whatever the target is.
     menu : CodecMenu, optional
-        What may be chosen. None: all but entropy coding.
+        What may be chosen. None: the default menu.
 
     Returns
     -------
@@ -117,7 +90,7 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
     Examples
     --------
     >>> found = cheapest_codec([[0.9, 0.1, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]], 0.1)
-    >>> [CODEC_KINDS[kind] for kind in found.kind], found.k.tolist(), found.parameter.tolist(), found.bits.tolist()
+    >>> [KINDS[kind] for kind in found.kind], found.k.tolist(), found.parameter.tolist(), found.bits.tolist()
     (['lattice', 'lattice'], [2, 4], [7, 10], [16, 23])
     """
     xp, given, epsilon = arrays("bias_tolerance", draft=draft, bias_tolerance=bias_tolerance)
@@ -165,8 +138,6 @@ def _cheapest(row: SortedRow, limit: float, index: int, menu: CodecMenu) -> Foun
     best = _least_lattice(row, limit, entries)
     if TOP_K in menu.kinds:
         best = _least_top_k(row, limit, menu.widths, best) or best
-    if ENTROPY in menu.kinds:
-        best = least_entropy(row, limit, menu, best) or best
     if best is None:
         _refuse_unattainable(index, limit)
     return best

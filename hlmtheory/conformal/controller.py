@@ -1,14 +1,13 @@
-"""Threshold controller and its guarantees, in the notation of :mod:`hlmtheory.conformal`."""
+"""The two controllers of a support and the guarantee of each, in the notation of :mod:`hlmtheory.conformal`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, is_array
+from hlmtheory._array import Array, arrays, in_kind, is_array, running
 from hlmtheory._domains import COUNT, Domain, DomainError, finite_answer, flag, leading_dimensions
-from hlmtheory._quantities import open_unit, positive, whole_from_one
+from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
 from hlmtheory._simplex import distributions
 
 DOMAINS = {
@@ -17,7 +16,7 @@ DOMAINS = {
     "threshold": Domain("finite", lambda xp, value: xp.isfinite(value), "give a probability; 0 keeps every token"),
     "learning_scale": positive("give c of η = c/√T"),
     "target_scale": positive("give d of ε = d/√T"),
-    "vocabulary": whole_from_one("V counts the tokens of a row"),
+    "allowance": not_negative("give the most mass that may be dropped; 0 drops only tokens of probability 0"),
 }
 _STEPS = whole_from_one("T counts positions")
 
@@ -73,18 +72,33 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
     return (q >= tau[..., None]) | top  # (6)
 
 
+def smallest_support(draft: Array, allowance: Array) -> Array:
+    """Return the smallest support whose dropped mass is at most an allowance; it always holds the top token.
+
+    Of equal tokens, those with the lowest index; no support with fewer tokens meets the allowance.
+    """
+    xp, draft, allowance = arrays("allowance", draft=draft, allowance=allowance)
+    _, _, q = distributions(draft=draft)
+    most = in_kind(xp, DOMAINS["allowance"].check(xp, "allowance", allowance), xp.float64)
+    leading_dimensions(draft=tuple(q.shape[:-1]), allowance=tuple(most.shape))
+    return _smallest(xp, q, most)
+
+
+def _smallest(xp: Any, q: Array, allowance: Array) -> Array:
+    """Return the smallest support; a negative allowance, which only rounding can cause, drops nothing."""
+    order = xp.argsort(q, axis=-1, descending=True, stable=True)
+    rank = xp.argsort(order, axis=-1)
+    mass = running(xp, xp.sort(q, axis=-1))  # of the 1, 2, ... least probable tokens
+    fewer = xp.count_nonzero(mass <= allowance[..., None], axis=-1)
+    return (rank < q.shape[-1] - fewer[..., None]) | (rank == 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a controller over rows (..., T, V).
+    """A run of a controller over rows (..., T, V): supports, their dropped mass (..., T), and levels (..., T + 1).
 
-    Attributes
-    ----------
-    support : bool array, shape (..., T, V)
-        The tokens kept at each position.
-    dropped : array, shape (..., T)
-        Their dropped mass.
-    level : array, shape (..., T + 1)
-        τ of a :class:`ThresholdController`, or what is left of the budget, before each step and after the last.
+    The level is τ of a :class:`ThresholdController`, or what is left of the budget, before each step and after the
+    last.
     """
 
     support: Array
@@ -92,7 +106,58 @@ class Run:
     level: Array
 
 
-class ThresholdController:
+class _Controller:
+    """A level that the row of each drafted token moves, rolled back after the server has verified a batch."""
+
+    _settings: tuple[Array, ...]
+    _history: list[Array]
+    _plain: bool
+
+    def _start(self, level: Array, *settings: Array, given: tuple[Any, ...]) -> None:
+        self._history, self._settings, self._plain = [level], settings, not any(map(is_array, given))
+
+    def _level_and_row(self, draft: Array) -> tuple[Any, Array, Array]:
+        """Return the namespace, the level and the checked row.
+
+        Settings that were given as plain numbers are converted to the library and the device of the first row.
+        """
+        if self._plain and is_array(draft):
+            xp, _ = arrays(draft=draft)
+            values = (*self._history, *self._settings)
+            joined = [xp.asarray(value.tolist(), dtype=xp.float64, device=draft.device) for value in values]
+            count, self._plain = len(self._history), False
+            self._history, self._settings = joined[:count], tuple(joined[count:])
+        xp, draft, level = arrays(draft=draft, level=self._history[-1])
+        return xp, level, distributions(draft=draft)[2]
+
+    def step(self, draft: Array) -> Array:
+        """Return the support of a drafted token's row, and move the level."""
+        raise NotImplementedError
+
+    def run(self, drafts: Array) -> Run:
+        """Step over the rows (..., T, V) of several drafted tokens, and return what the steps did."""
+        xp, drafts = arrays(drafts=drafts)
+        _, _, rows = distributions(drafts=with_positions(drafts, 1))
+        before = len(self._history)
+        support = xp.stack([self.step(rows[..., n, :]) for n in range(rows.shape[-2])], axis=-2)
+        levels = [xp.broadcast_to(level, support.shape[:-2]) for level in self._history[before - 1 :]]
+        return Run(support, dropped(xp, rows, support), xp.stack(levels, axis=-1))
+
+    def _resume(self, accepted: Array, *, printed: bool) -> Array:
+        """Return the level after a batch, Algorithm 1, line 12."""
+        made = len(self._history) - 1
+        xp, level, count = arrays(level=self._history[0], accepted=accepted)
+        count = COUNT.check(xp, "accepted", count)
+        if bool(xp.any(count > made)):
+            raise DomainError(f"accepted must be at most {made}, the steps of this batch; got {count}; step first")
+        kept = count if printed else count + 1
+        for steps, value in enumerate(self._history[1:], start=1):
+            level = xp.where(kept >= steps, value, level)
+        self._history = [level]
+        return level
+
+
+class ThresholdController(_Controller):
     """Threshold of C-SQS: one step per drafted token, and a rollback after the server has verified a batch.
 
     Parameters
@@ -103,13 +168,6 @@ class ThresholdController:
         η > 0.
     threshold : array, shape (...)
         τ_1 ≥ -η(1 - ε). Plain numbers are converted to the array library and device of the first draft.
-    clip : bool
-        Whether τ is lowered to the row's largest probability before it is used (anti-windup).
-
-    Attributes
-    ----------
-    threshold : array, shape (...)
-        The τ that the next step uses.
 
     Raises
     ------
@@ -127,122 +185,100 @@ class ThresholdController:
     0.25
     """
 
-    def __init__(self, epsilon: Array, learning_rate: Array, threshold: Array = 0.0, *, clip: bool = False) -> None:
+    def __init__(self, epsilon: Array, learning_rate: Array, threshold: Array = 0.0) -> None:
         xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
         _refuse_low(xp, target, rate, tau)
-        self._epsilon, self._rate, self._clip = target, rate, flag("clip", clip)
-        self._history = [tau]
-        self._plain = not any(map(is_array, (epsilon, learning_rate, threshold)))
+        self._start(tau, target, rate, given=(epsilon, learning_rate, threshold))
 
     @property
     def threshold(self) -> Array:
-        """Return the τ that the next step uses, before a clip."""
+        """Return the τ (...) that the next step uses."""
         return self._history[-1]
 
     def step(self, draft: Array) -> Array:
-        """Return the support of a drafted token's row, and update the threshold.
-
-        Parameters
-        ----------
-        draft : array, shape (..., V)
-            Probability rows, with the leading dimensions of the threshold.
-
-        Returns
-        -------
-        bool array, shape (..., V)
-            The support {q ≥ τ} with the top token; τ is then moved by (8).
-
-        Raises
-        ------
-        ValueError
-            If a row is not a distribution or the leading dimensions do not fit.
-        """
-        if self._plain and is_array(draft):
-            self._join(draft)
-        xp, draft, tau = arrays(draft=draft, threshold=self.threshold)
-        _, _, q = distributions(draft=draft)
-        if self._clip:
-            tau = xp.minimum(tau, xp.max(q, axis=-1))
+        """Return the support {q ≥ τ} of a drafted token's row (..., V), with the top token, and move τ by (8)."""
+        xp, tau, q = self._level_and_row(draft)
         support = threshold_support(q, tau)
-        self._history.append(tau - self._rate * (dropped(xp, q, support) - self._epsilon))  # (8)
+        target, rate = self._settings
+        self._history.append(tau - rate * (dropped(xp, q, support) - target))  # (8)
         return support
-
-    def run(self, drafts: Array) -> Run:
-        """Step over the rows of several drafted tokens, and return what the steps did.
-
-        Parameters
-        ----------
-        drafts : array, shape (..., T, V)
-            Probability rows, with the leading dimensions of the threshold.
-
-        Returns
-        -------
-        Run
-
-        Raises
-        ------
-        ValueError
-            If a row is not a distribution, there is no position, or the leading dimensions do not fit.
-
-        Examples
-        --------
-        >>> found = ThresholdController(0.25, 0.5, 0.25).run([[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.25, 0.25]])
-        >>> found.support.sum(axis=-1).tolist(), found.dropped.tolist(), found.level.tolist()
-        ([2, 4], [0.25, 0.0], [0.25, 0.25, 0.375])
-        """
-        return ran(self, drafts)
-
-    def _join(self, draft: Array) -> None:
-        """Convert settings that were given as plain numbers to the library and the device of a row."""
-        xp, _ = arrays(draft=draft)
-        plain = (self._epsilon, self._rate, *self._history)
-        joined = [xp.asarray(value.tolist(), dtype=xp.float64, device=draft.device) for value in plain]
-        self._epsilon, self._rate, *self._history = joined
-        self._plain = False
 
     def roll_back(self, accepted: Array, *, printed: bool = False) -> Array:
         """End a batch of drafts: keep the updates of the accepted drafts and of the rejected one, undo the others.
 
         The token at the rejected position is resampled and stays in the text, so the dropped mass of that position
-        counts. Line 12 of Algorithm 1, as printed, uses the dropped mass of the last accepted position instead. But
-        line 8 has already made that update. The update of the rejected position is then lost, and the sum in Theorem 1
-        is not controlled (claim ``conformal.resampled``).
-
-        Parameters
-        ----------
-        accepted : integer array, shape (...)
-            How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
-        printed : bool
-            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. For T = 0 there
-            is no accepted position, and the threshold stays as it was before the batch.
-
-        Returns
-        -------
-        array, shape (...)
-            The threshold that the next batch starts from.
-
-        Raises
-        ------
-        ValueError
-            If ``accepted`` exceeds the number of drafts of the batch.
+        counts. Line 12 of Algorithm 1, as ``printed``, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts, uses that of
+        the last accepted position instead, for which line 8 has already made the update. So the sum in Theorem 1 is not
+        controlled (claim ``conformal.resampled``); for T = 0 the threshold stays as it was before the batch.
         """
-        made = len(self._history) - 1
-        xp, _, count = arrays(threshold=self.threshold, accepted=accepted)
-        count = COUNT.check(xp, "accepted", count)
-        if bool(xp.any(count > made)):
-            raise DomainError(f"accepted must be at most {made}, the steps of this batch; got {count}; step first")
-        self._history = [resumed(xp, self._history, count, printed=flag("printed", printed))]
-        return self.threshold
+        return self._resume(accepted, printed=flag("printed", printed))
 
 
-def ran(controller: Any, drafts: Array) -> Run:
-    """Step a controller over rows (..., T, V)."""
-    xp, drafts = arrays(drafts=drafts)
-    _, _, rows = distributions(drafts=with_positions(drafts, 1))
-    before = len(controller._history)
-    support = xp.stack([controller.step(rows[..., n, :]) for n in range(rows.shape[-2])], axis=-2)
-    levels = [xp.broadcast_to(level, support.shape[:-2]) for level in controller._history[before - 1 :]]
-    return Run(support, dropped(xp, rows, support), xp.stack(levels, axis=-1))
+class MassBudgetController(_Controller):
+    """Budget of dropped mass: one step per drafted token, and a rollback after the server has verified a batch.
+
+    The dropped mass of a support is known before anything is sent. So Σ_{n≤T} d_n ≤ εT for every T and every sequence
+    of rows, up to the rounding of float64 sums, where the threshold of (8) keeps it up to a regret (9). Position n may
+    drop its allowance a_n = b_{n-1} + ε, with b_n = a_n - d_n left in the budget and b_0 = 0.
+
+    Parameters
+    ----------
+    epsilon : array, shape (...)
+        ε in (0, 1), the limit of the mean dropped mass. A plain number is converted to the array library and device of
+        the first draft.
+
+    Raises
+    ------
+    ValueError
+        If ε is outside (0, 1).
+
+    Examples
+    --------
+    >>> controller = MassBudgetController(0.25)
+    >>> controller.step([1.0, 0.0, 0.0, 0.0]).tolist(), float(controller.saved)
+    ([True, False, False, False], 0.25)
+    >>> controller.step([0.25, 0.25, 0.25, 0.25]).tolist(), float(controller.saved)
+    ([True, True, False, False], 0.0)
+    >>> float(controller.roll_back(0))  # the second draft came too soon: the first was rejected
+    0.25
+    """
+
+    def __init__(self, epsilon: Array) -> None:
+        xp, target = arrays("epsilon", epsilon=epsilon)
+        target = in_kind(xp, DOMAINS["epsilon"].check(xp, "epsilon", target), xp.float64)
+        self._start(0.0 * target, target, given=(epsilon,))
+
+    @property
+    def saved(self) -> Array:
+        """Return b, the part of the budget that is left."""
+        return self._history[-1]
+
+    @property
+    def allowance(self) -> Array:
+        """Return a = b + ε, the most mass that the next step drops."""
+        return self.saved + self._settings[0]
+
+    def step(self, draft: Array, threshold: Array | None = None) -> Array:
+        """Return the smallest support of a row (..., V) within the allowance, and take what it drops from the budget.
+
+        Tokens with q ≥ ``threshold`` are kept even if the budget would allow dropping them, so it is saved for later
+        positions. The guarantee holds for any threshold, even if it changes. With None the budget is spent at once.
+        """
+        xp, saved, q = self._level_and_row(draft)
+        allowance = saved + self._settings[0]
+        leading_dimensions(draft=tuple(q.shape[:-1]), epsilon=tuple(allowance.shape))
+        support = _smallest(xp, q, allowance)
+        if threshold is not None:
+            support = support | threshold_support(q, threshold)
+        self._history.append(allowance - dropped(xp, q, support))
+        return support
+
+    def roll_back(self, accepted: Array) -> Array:
+        """End a batch of drafts: keep the steps of the accepted drafts and of the rejected one, undo the others.
+
+        The token at the rejected position is resampled and stays in the text, so its dropped mass counts.
+        """
+        return self._resume(accepted, printed=False)
 
 
 def with_positions(drafts: Array, axes: int) -> Array:
@@ -253,15 +289,6 @@ def with_positions(drafts: Array, axes: int) -> Array:
             "give one row for each position"
         )
     return drafts
-
-
-def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:
-    """Return the threshold after a batch, Algorithm 1, line 12."""
-    kept = accepted if printed else accepted + 1
-    tau = thresholds[0]
-    for steps, value in enumerate(thresholds[1:], start=1):
-        tau = xp.where(kept >= steps, value, tau)
-    return tau
 
 
 def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> None:
@@ -309,59 +336,17 @@ def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: 
 
 
 @finite_answer
-def regret_bound_sharp(
-    epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array | None = None
-) -> Array:
-    """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
+def regret_bound_sharp(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
+    """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + η(1 - ε))/(ηT).
 
-    A bound for every V has L = η(1 - ε), the limit for V → ∞. For one V it has L = max(-ηε, η(1 - 1/V - ε) - 1/V):
-    with V tokens a step drops at most 1 - 1/V, and at a threshold τ below 1/V it drops at most (V - 1) τ. The proofs
-    are in :mod:`hlmtheory.conformal.claims`.
-
-    Parameters
-    ----------
-    epsilon, learning_rate, threshold : arrays, shape (...)
-        ε in (0, 1), η > 0 and τ_1 ≥ -η(1 - ε).
-    steps : integer array, shape (...)
-        T, 1 or more.
-    vocabulary : integer array, shape (...), optional
-        V, 1 or more; None for a bound that holds for every V.
-
-    Returns
-    -------
-    array, shape (...)
-        Without V and with τ_1 = 0 it is ε + (1 - ε)/T, whatever η is. With V it is smaller. A run reaches it in the
-        limit if its threshold at the last step can be just above 1/V. With V, if τ_1 < 0, max(τ_1 + L, -ηε) replaces
-        τ_1 + L.
-
-    Raises
-    ------
-    ValueError
-        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite or below -η(1 - ε), or T or V is below 1.
-
-    Examples
-    --------
-    >>> round(float(regret_bound_sharp(0.0005, 0.001, 0.0, 2000)), 6)
-    0.001
-    >>> float(regret_bound_sharp(0.25, 1.0, 0.25, 4)), float(regret_bound_sharp(0.25, 1.0, 0.25, 4, vocabulary=4))
-    (0.5, 0.375)
+    It holds for every V and is reached in the limit V → ∞; at τ_1 = 0 it is ε + (1 - ε)/T, whatever η is.
     """
     xp, target, rate, tau, _ = setting(epsilon, learning_rate, threshold, steps=steps)
     _refuse_low(xp, target, rate, tau)
-    if vocabulary is None:
-        return sharp_bound(epsilon, learning_rate, threshold, steps)
-    return _bound_at(epsilon, learning_rate, threshold, steps, vocabulary)
+    return sharp_bound(epsilon, learning_rate, threshold, steps)
 
 
 def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
     """Return the sharp bound without refusing a low τ_1; the claims treat such a τ_1 as out of scope."""
     _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
     return target + (tau + rate * (1.0 - target)) / (rate * count)
-
-
-def _bound_at(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array) -> Array:
-    """Return ε + max(τ_1 + L, -ηε)/(ηT) for one V."""
-    xp, target, rate, tau, count, size = setting(epsilon, learning_rate, threshold, steps=steps, vocabulary=vocabulary)
-    share = 1.0 / size
-    below = xp.maximum(-rate * target, rate * (1.0 - share - target) - share)  # L
-    return target + xp.maximum(tau + below, -rate * target) / (rate * count)

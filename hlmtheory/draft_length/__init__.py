@@ -6,24 +6,25 @@ may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum o
 
 from __future__ import annotations
 
-from hlmtheory.draft_length.censored import DepthAcceptance, TokensByLength, acceptance_by_depth, tokens_by_length
+from hlmtheory.draft_length.censored import acceptance_by_depth, tokens_by_length
 from hlmtheory.draft_length.claims import CLAIMS
 from hlmtheory.draft_length.delay import critical_delays
 from hlmtheory.draft_length.online import online_regret_bound, optimistic_draft_length
-from hlmtheory.draft_length.optimum import optimal_draft_length, optimal_draft_length_profile, surrogate_draft_length
+from hlmtheory.draft_length.optimum import (
+    draft_length_regret,
+    optimal_draft_length,
+    optimal_draft_length_profile,
+    surrogate_draft_length,
+)
 from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate, split_tokens
-from hlmtheory.draft_length.rates import cost_per_token, etgr
-from hlmtheory.draft_length.regret import draft_length_regret
+from hlmtheory.draft_length.rates import etgr
 from hlmtheory.draft_length.rounds import round_costs, synchronisation_time
 from hlmtheory.draft_length.tracking import AcceptanceTracker
 
 __all__ = [
     "CLAIMS",
     "AcceptanceTracker",
-    "DepthAcceptance",
-    "TokensByLength",
     "acceptance_by_depth",
-    "cost_per_token",
     "critical_delays",
     "draft_length_regret",
     "etgr",

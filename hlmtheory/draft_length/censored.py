@@ -22,7 +22,7 @@ WIDENED = 1e-12
 _MOST = 2.0**40  # rounds of an interval that holds at all times
 
 _LEVEL = open_unit("give the share of cases in which the interval must hold, such as 0.95")
-_METHODS = ("band", "anytime", "delta", "clustered")
+_METHODS = ("band", "anytime", "clustered")
 _DEPTH_METHODS = ("exact", "anytime", "clustered")
 
 
@@ -52,28 +52,20 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95, method: str 
     Parameters
     ----------
     counts : integer array, shape (..., K+1, K+1), or (..., R, K+1, K+1) for "clustered"
-        n[k][i], rounds that drafted k and accepted i, with both from 0 to K; 0 where i > k. R requests, R ≥ 2, each
-        with its own counts.
+        n[k][i], rounds that drafted k and accepted i; 0 where i > k. R requests, R ≥ 2, each with its own counts.
     confidence : float
         Of each depth's interval, in (0, 1).
     method : {"exact", "anytime", "clustered"}
-        "exact" is the Clopper-Pearson interval. It needs rounds that are independent with one law of acceptance, and a
-        k that is independent of the outcome of its round and of all past outcomes. "anytime" holds for every k that is
-        chosen from past outcomes, and at all numbers of rounds together: an α is inside if
-        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1), δ = 1 - confidence (``draft_length.adaptive_depths``). "clustered" is
-        for rounds of one request that are alike. It uses a sandwich variance over requests and Student's t; it needs
-        only independent requests, but many of them.
-
-    Returns
-    -------
-    DepthAcceptance
+        "exact": Clopper-Pearson, for independent rounds of one law and k independent of all outcomes. "anytime": for
+        every k chosen from past outcomes, and all numbers of rounds together: α is inside if
+        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1), δ = 1 - confidence (``draft_length.adaptive_depths``). "clustered": a
+        sandwich variance over many independent requests, and Student's t.
 
     Raises
     ------
     ValueError
         If a count is negative or not an integer, the last two axes are not square with K ≥ 1, a round accepted more
-        than it drafted, the confidence is outside (0, 1), the method is unknown, or "clustered" has no axis of two
-        requests.
+        than it drafted, the confidence is outside (0, 1), the method is unknown, or "clustered" has no two requests.
 
     Examples
     --------
@@ -105,20 +97,13 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
         n[k][i] as in :func:`acceptance_by_depth`; R requests, R ≥ 2, each with its own counts.
     confidence : float
         In (0, 1).
-    method : {"band", "anytime", "delta", "clustered"}
-        "band" holds for all draft lengths together at any one number of rounds. It multiplies the Clopper-Pearson
-        limits of the depths, each at the level confidence^{1/K}; k must be
-        independent of all outcomes, past ones too. "anytime" holds for all draft lengths and all numbers of rounds
-        together, for every k that is chosen from past outcomes: depth d has the error (1 - confidence)/(d(d + 1)), so
-        the errors sum to less than 1 - confidence for any K (``draft_length.adaptive_depths``). "delta" uses
-        Greenwood's variance (kaplan1958nonparametric) and a normal quantile; it holds for each length alone, and only
-        for many rounds. These three need rounds with one law of acceptance. "clustered" uses a sandwich variance
-        over requests and Student's t with R - 1 degrees of freedom; it needs only independent requests, but many of
-        them.
-
-    Returns
-    -------
-    TokensByLength
+    method : {"band", "anytime", "clustered"}
+        "band" holds for all draft lengths together at one number of rounds, if k is independent of all outcomes: the
+        depths' Clopper-Pearson limits at the level confidence^{1/K}. "anytime" holds for all lengths and numbers of
+        rounds together, for every k that is chosen from past outcomes: depth d has the error
+        (1 - confidence)/(d(d + 1)) (``draft_length.adaptive_depths``). Both need rounds with one law of acceptance.
+        "clustered" uses a sandwich variance over requests and Student's t with R - 1 degrees of freedom; it needs only
+        independent requests, but many of them.
 
     Raises
     ------
@@ -147,16 +132,11 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
         return TokensByLength(tokens, low, high)
     known = xp.where(examined > 0, alphas, xp.zeros_like(alphas))  # a depth that was not examined has no influence
     slopes, safe = token_slopes(xp, known), xp.where(examined > 0, examined, 1.0)
-    if method == "delta":
-        error = xp.sqrt(xp.sum(slopes**2 * (known * (1.0 - known) / safe)[..., None, :], axis=-1))
-        half = _quantile(level) * error
-    else:
-        half = _clustered_half(xp, requests, known, safe, slopes, level)
+    half = _clustered_half(xp, requests, known, safe, slopes, level)
     return TokensByLength(tokens, tokens - half, tokens + half)
 
 
 def _by_request(xp: Any, rounds: Array) -> tuple[Array, Array]:
-    """Return the counts by request and their sum."""
     if rounds.ndim < 3 or rounds.shape[-3] < 2:
         raise DomainError(
             f"counts must have an axis of two requests or more, shape (..., R, K+1, K+1); got shape "
@@ -278,11 +258,4 @@ def _quotient(xp: Any, accepted: Array, examined: Array) -> Array:
 
 
 def _error(level: float) -> float:
-    """Return 1 - level, below 1."""
     return min(1.0 - level, 1.0 - 2.0**-53)
-
-
-def _quantile(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2.0))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, entry_for_each, leading_dimensions
+import numpy as np
+
+from hlmtheory._array import NUMPY, Array
+from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import open_unit, whole_from_one
-from hlmtheory._simplex import distributions
+from hlmtheory._sides import Values, host_side
+from hlmtheory._simplex import canonical
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length.censored import anytime, examined_and_accepted
 from hlmtheory.draft_length.published import mean_interval, position_interval, split_tokens
@@ -40,308 +43,203 @@ from hlmtheory.verification.tokens import expected_tokens_profile
 #   reaches 1/δ_d with probability at most δ_d, however many rounds examine d. Sum over d.
 
 
-def law_of_lengths(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
-    """Return the namespace, the law of k and the acceptances in float64."""
-    xp, _, law = distributions(length_law=length_law)
-    _, alphas = arrays(acceptances=acceptances)
-    UNIT_INTERVAL.check(xp, "acceptances", alphas)
-    alphas = in_kind(xp, alphas, xp.float64)
-    if not alphas.ndim or law.shape[-1] != alphas.shape[-1] + 1:
+def _law(one: Values, lengths: str = "length_law", acceptances: str = "acceptances") -> tuple[Array, Array]:
+    """The law of k and the acceptances, one row or one for each context."""
+    law, alphas = canonical(lengths, one[lengths]), one[acceptances]
+    if law.shape[-1] != alphas.shape[-1] + 1:
         raise DomainError(
-            f"length_law must have an entry for each k in 0..K; got {law.shape[-1]} beside acceptances of shape "
-            f"{tuple(alphas.shape)}; add one"
+            f"{lengths} must have an entry for each k in 0..K; got {law.shape[-1]} beside {acceptances} of shape "
+            f"{alphas.shape}; add one"
         )
-    return xp, law, alphas
+    return law, alphas
 
 
-def _at(xp: Any, values: Array, depth: Array) -> Array:
-    """Return the entry of depth d = 1..K of each row."""
-    _, d = arrays(depth=depth)
-    size = values.shape[-1]
-    domain = Domain(f"a depth in 1..K with K = {size}", lambda xp, v: (v >= 1) & (v <= size), "give one", "integer")
-    d = domain.check(xp, "depth", d)
-    leading_dimensions(depth=tuple(d.shape), others=tuple(values.shape[:-1]))
-    hot = xp.arange(1, size + 1, device=values.device) == d[..., None]
-    return xp.sum(xp.where(hot, values, xp.zeros_like(values)), axis=-1)
+def _at(values: Array, depth: Array, name: str = "depth") -> float:
+    """Return the entry of depth d = 1..K."""
+    if not 1 <= depth <= len(values):
+        raise DomainError(f"{name} must be in 1..K with K = {len(values)}; got {int(depth)}; give one")
+    return float(values[int(depth) - 1])
 
 
-def _chances(xp: Any, alphas: Array) -> Array:
-    """Return S(0..K)."""
-    return xp.concat([xp.ones_like(alphas[..., :1]), xp.cumulative_prod(alphas, axis=-1)], axis=-1)
+def _chances(alphas: Array) -> Array:
+    return np.concatenate([np.ones((*alphas.shape[:-1], 1)), np.cumprod(alphas, axis=-1)], axis=-1)
 
 
-def _expected_counts(xp: Any, law: Array, alphas: Array) -> Array:
+def _expected_counts(law: Array, alphas: Array) -> Array:
     """Return E n[k][i] of one round, by the first rejected draft."""
-    chances = _chances(xp, alphas)
-    stops = chances * xp.concat([1.0 - alphas, xp.ones_like(alphas[..., :1])], axis=-1)
-    size = law.shape[-1]
-    k, i = xp.arange(size, device=law.device)[:, None], xp.arange(size, device=law.device)[None, :]
-    cells = xp.where(i < k, stops[..., None, :], xp.where(i == k, chances[..., None, :], 0.0))
+    chances = _chances(alphas)
+    stops = chances * np.concatenate([1.0 - alphas, np.ones((*alphas.shape[:-1], 1))], axis=-1)
+    k, i = np.arange(law.shape[-1])[:, None], np.arange(law.shape[-1])
+    cells = np.where(i < k, stops[..., None, :], np.where(i == k, chances[..., None, :], 0.0))
     return law[..., :, None] * cells
 
 
-def _estimate(xp: Any, counts: Array, depth: Array) -> Array:
-    examined, accepted = examined_and_accepted(xp, counts)
-    seen = _at(xp, examined, depth)
-    return _at(xp, accepted, depth) / xp.where(seen > 0, seen, 1.0)
+def _estimate(counts: Array, depth: Array) -> float:
+    examined, accepted = examined_and_accepted(NUMPY, counts)
+    return _at(accepted, depth) / (_at(examined, depth) or 1.0)
 
 
-def _longer(xp: Any, law: Array) -> Array:
-    """Return G(1..K)."""
-    return xp.flip(xp.cumulative_sum(xp.flip(law, axis=-1), axis=-1), axis=-1)[..., 1:]
+def _quotient(chances: Array, depth: Array) -> float:
+    """Return P(L ≥ d)/P(L ≥ d - 1) from P(L ≥ 0), P(L ≥ 1), .."""
+    return _at(chances[1:], depth) / (_at(chances[:-1], depth) or 1.0)
 
 
-def censored_estimate(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return the quotient of expected counts at depth d."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    return _estimate(xp, _expected_counts(xp, law, alphas), depth)
+def _longer(law: Array) -> Array:
+    return np.cumsum(law[..., ::-1], axis=-1)[..., ::-1][..., 1:]
 
 
-def true_acceptance(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return α_d."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    return _at(xp, alphas + xp.zeros_like(law[..., 1:]), depth)
+def _true_acceptance(one: Values) -> float:
+    return _at(_law(one)[1], one["depth"])
 
 
-def is_examined(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return whether depth d is examined with a positive probability."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    return _at(xp, _longer(xp, law) * _chances(xp, alphas)[..., :-1], depth) > 0
+def _is_examined(one: Values) -> bool:
+    law, alphas = _law(one)
+    return _at(_longer(law) * _chances(alphas)[:-1], one["depth"]) > 0
 
 
-def _position_ends(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    some = xp.concat([xp.zeros_like(law[..., :1]), law[..., 1:]], axis=-1)
-    total = xp.sum(some, axis=-1, keepdims=True)
-    short = xp.astype(xp.arange(law.shape[-1], device=law.device) == 1, xp.float64)
-    law = xp.where(total > 0, some / xp.where(total > 0, total, 1.0), short)  # only rounds that draft are published
-    shares = xp.sum(_expected_counts(xp, law, alphas), axis=-2)
-    rates = xp.minimum(_longer(xp, shares), xp.ones_like(alphas))
-    mean = xp.sum(_longer(xp, law), axis=-1)
-    return xp, *position_interval(rates, xp.where(mean < 1.0, 1.0, mean))
+def _position_low(one: Values) -> float:
+    """Return the lower end of :func:`position_interval` at depth d, from the rounds that draft."""
+    law, alphas = _law(one)
+    some, total = law[1:], law[1:].sum()
+    law = np.concatenate([[0.0], some / total]) if total > 0 else np.eye(1, len(law), 1)[0]
+    rates = np.minimum(_longer(_expected_counts(law, alphas).sum(axis=-2)), 1.0)
+    return _at(position_interval(rates, max(float(_longer(law).sum()), 1.0))[0], one["depth"])
 
 
-def position_low(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return the lower end of :func:`position_interval` at depth d."""
-    xp, low, _ = _position_ends(length_law, acceptances)
-    return _at(xp, low, depth)
+_POOLED = ("context_lengths", "context_acceptances")
 
 
-def _mixture(context_law: Array, context_acceptances: Array, context_lengths: Array) -> tuple[Any, Array, Array, Array]:
-    xp, _, weights = distributions(context_law=context_law)
-    _, _, law = distributions(context_lengths=context_lengths)
-    _, alphas = arrays(context_acceptances=context_acceptances)
-    UNIT_INTERVAL.check(xp, "context_acceptances", alphas)
-    _, law, alphas = law_of_lengths(law, alphas)
-    if law.ndim < 2 or law.shape[-2] != weights.shape[-1]:
+def _contexts(one: Values) -> tuple[Array, Array, Array]:
+    law, alphas = _law(one, *_POOLED)
+    weights = canonical("context_law", one["context_law"])
+    if not len(law) == len(alphas) == len(weights):
         raise DomainError("context_lengths must have a row for each context; got another number; add rows")
-    return xp, weights[..., None], law, alphas
+    return weights[:, None], law, alphas
 
 
-def pooled_estimate(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
-    """Return the quotient of expected counts, pooled over contexts with their own law of k."""
-    xp, weights, law, alphas = _mixture(context_law, context_acceptances, context_lengths)
-    return _estimate(xp, xp.sum(weights[..., None] * _expected_counts(xp, law, alphas), axis=-3), depth)
+def _pooled_estimate(one: Values) -> float:
+    weights, law, alphas = _contexts(one)
+    return _estimate((weights[..., None] * _expected_counts(law, alphas)).sum(axis=0), one["depth"])
 
 
-def pooled_truth(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
-    """Return P(L ≥ d)/P(L ≥ d - 1) over all contexts."""
-    xp, weights, _, alphas = _mixture(context_law, context_acceptances, context_lengths)
-    chances = xp.sum(weights * _chances(xp, alphas), axis=-2)
-    before = _at(xp, chances[..., :-1], depth)
-    return _at(xp, chances[..., 1:], depth) / xp.where(before > 0, before, 1.0)
+def _pooled_truth(one: Values) -> float:
+    weights, _, alphas = _contexts(one)
+    return _quotient((weights * _chances(alphas)).sum(axis=0), one["depth"])
 
 
-def pooled_is_examined(context_law: Array, context_acceptances: Array, context_lengths: Array, depth: Array) -> Array:
-    """Return whether depth d is examined in some context."""
-    xp, weights, law, alphas = _mixture(context_law, context_acceptances, context_lengths)
-    examined = xp.sum(weights * _longer(xp, law) * _chances(xp, alphas)[..., :-1], axis=-2)
-    return _at(xp, examined, depth) > 0
+def _pooled_is_examined(one: Values) -> bool:
+    weights, law, alphas = _contexts(one)
+    return _at((weights * _longer(law) * _chances(alphas)[:, :-1]).sum(axis=0), one["depth"]) > 0
 
 
-def _joint(joint_law: Array) -> tuple[Any, Array, Array]:
-    """Return the namespace, the law of (k, L), and the observed counts, i = min(k, L)."""
-    xp, joint = arrays(joint_law=joint_law)
-    if joint.ndim < 2 or joint.shape[-1] != joint.shape[-2] or joint.shape[-1] < 2:
-        raise DomainError(f"joint_law must have shape (..., K+1, K+1); got {tuple(joint.shape)}; K is 1 or more")
-    size = joint.shape[-1]
-    _, _, flat = distributions(joint_law=xp.reshape(joint, (*joint.shape[:-2], size * size)))
-    joint = xp.reshape(flat, joint.shape)
-    cut = xp.sum(xp.triu(joint), axis=-1)  # L ≥ k
-    seen = xp.tril(joint, k=-1) + xp.eye(size, dtype=xp.float64, device=joint.device) * cut[..., None]
-    return xp, joint, seen
+def _joint(one: Values) -> tuple[Array, Array]:
+    """Return the law of (k, L), and the observed counts, i = min(k, L)."""
+    joint = one["joint_law"]
+    if joint.shape[0] != joint.shape[1] or len(joint) < 2:
+        raise DomainError(f"joint_law must have shape (..., K+1, K+1); got {joint.shape}; K is 1 or more")
+    joint = canonical("joint_law", joint.reshape(-1)).reshape(joint.shape)
+    return joint, np.tril(joint, k=-1) + np.diag(np.triu(joint).sum(axis=-1))  # all L ≥ k
 
 
-def joint_estimate(joint_law: Array, depth: Array) -> Array:
-    """Return the quotient of expected counts for any joint law of k and L."""
-    xp, _, seen = _joint(joint_law)
-    return _estimate(xp, seen, depth)
+def _joint_truth(one: Values) -> float:
+    return _quotient(np.concatenate([[1.0], _longer(_joint(one)[0].sum(axis=-2))]), one["depth"])
 
 
-def joint_survival(joint_law: Array, depth: Array) -> Array:
-    """Return P(L ≥ d)."""
-    xp, joint, _ = _joint(joint_law)
-    return _at(xp, _longer(xp, xp.sum(joint, axis=-2)), depth)
+def _joint_is_examined(one: Values) -> bool:
+    return _at(examined_and_accepted(NUMPY, _joint(one)[1])[0], one["depth"]) > 0
 
 
-def joint_truth(joint_law: Array, depth: Array) -> Array:
-    """Return P(L ≥ d)/P(L ≥ d - 1)."""
-    xp, joint, _ = _joint(joint_law)
-    law = xp.sum(joint, axis=-2)
-    before = _at(xp, _longer(xp, xp.concat([xp.zeros_like(law[..., :1]), law[..., :-1]], axis=-1)), depth)
-    before = before + _at(xp, law[..., -1:] + xp.zeros_like(law[..., 1:]), depth)  # P(L ≥ d - 1)
-    return joint_survival(joint_law, depth) / xp.where(before > 0, before, 1.0)
+def _accepted_at(one: Values, name: str) -> float:
+    return _at(np.cumsum(np.cumprod(one["acceptances"])), one[name], name)
 
 
-def joint_is_examined(joint_law: Array, depth: Array) -> Array:
-    """Return whether depth d is examined with a positive probability."""
-    xp, _, seen = _joint(joint_law)
-    return _at(xp, examined_and_accepted(xp, seen)[0], depth) > 0
+def _mean_low(one: Values) -> float:
+    _accepted_at(one, "other_length")
+    return float(mean_interval(_accepted_at(one, "draft_length"), one["draft_length"], one["other_length"])[0])
 
 
-def _mean_and_tokens(acceptances: Array, draft_length: Array, other_length: Array) -> tuple[Any, Array, Array]:
-    """Return m of rounds of k drafts, and E(K) at the other length."""
-    xp, alphas = arrays(acceptances=acceptances)
-    UNIT_INTERVAL.check(xp, "acceptances", alphas)
-    tokens = xp.cumulative_sum(xp.cumulative_prod(in_kind(xp, alphas, xp.float64), axis=-1), axis=-1)
-    names = {"draft_length": draft_length, "other_length": other_length}
-    for name, value in names.items():
-        _, length = arrays(**{name: value})
-        inside = Domain(
-            f"a length in 1..{alphas.shape[-1]}",
-            lambda xp, v: (v >= 1) & (v <= alphas.shape[-1]),
-            "give acceptances to that depth",
-            kind="integer",
-        )
-        inside.check(xp, name, length)
-    return xp, _at(xp, tokens, draft_length), 1.0 + _at(xp, tokens, other_length)
-
-
-def mean_low(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the lower end of :func:`mean_interval`."""
-    _, mean, _ = _mean_and_tokens(acceptances, draft_length, other_length)
-    return mean_interval(mean, draft_length, other_length)[0]
-
-
-def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
+def _tokens_at_other(one: Values) -> float:
     """Return E(K) by :func:`expected_tokens_profile`, with acceptance 0 beyond depth K."""
-    xp, alphas = arrays(acceptances=acceptances)
-    _mean_and_tokens(alphas, draft_length, other_length)
-    _, other = arrays(other_length=other_length)
-    depth = xp.arange(1, alphas.shape[-1] + 1, device=alphas.device)
-    return expected_tokens_profile(xp.where(depth <= other[..., None], alphas, xp.zeros_like(alphas)))
+    _accepted_at(one, "draft_length")
+    _accepted_at(one, "other_length")
+    depth = np.arange(1, len(one["acceptances"]) + 1)
+    return float(expected_tokens_profile(np.where(depth <= one["other_length"], one["acceptances"], 0.0)))
 
 
 _ENGINE_ROUNDS, _ENGINE_DEPTH = 8, 2
 """Rounds and largest draft length of the engines over which the probability of a miss is maximised."""
-_ERROR = open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05")
 
 
-def engine_miss(acceptances: Array, errors: Array) -> Array:
+def _engine_miss(one: Values) -> float:
     """Return the largest P(some depth's interval misses after the last of 8 rounds) over all rules for k."""
-    xp, alphas, deltas = _depths_and_errors(acceptances, errors)
-    depth = alphas.shape[-1]
-    size = _ENGINE_ROUNDS + 1
-    count = xp.arange(size, dtype=xp.float64, device=alphas.device)
-    missed = xp.zeros(tuple(alphas.shape[:-1]) + (size,) * (2 * depth), dtype=xp.float64, device=alphas.device)
+    alphas, deltas = one["acceptances"], one["errors"]
+    depth, size = len(alphas), _ENGINE_ROUNDS + 1
+    if not 1 <= depth <= _ENGINE_DEPTH or len(deltas) != depth:
+        raise DomainError(
+            f"acceptances and errors must have an entry for each depth up to {_ENGINE_DEPTH}; got {depth} and "
+            f"{len(deltas)}; give one or two of each"
+        )
+    count, missed = np.arange(float(size)), np.zeros((size,) * (2 * depth))
     for d in range(depth):  # axes r_1, a_1, r_2, a_2
         examined = count[:, None] + 0.0 * count
-        accepted = xp.minimum(count[None, :], examined)
-        low, high = anytime(xp, accepted, examined, deltas[..., d, None, None])
-        alpha = alphas[..., d, None, None]
-        outside = xp.astype((alpha < low) | (alpha > high), xp.float64)
+        low, high = anytime(NUMPY, np.minimum(count[None, :], examined), examined, deltas[d])
         shape = [1] * (2 * depth)
         shape[2 * d] = shape[2 * d + 1] = size
-        missed = xp.maximum(missed, xp.reshape(outside, (*outside.shape[:-2], *shape)))
+        missed = np.maximum(missed, ((alphas[d] < low) | (alphas[d] > high)).reshape(shape))
     for _ in range(_ENGINE_ROUNDS):
-        best = missed
-        for length in range(1, depth + 1):
-            best = xp.maximum(best, _after_round(xp, missed, alphas, 0, length))
-        missed = best
-    return missed[(..., *((0,) * (2 * depth)))]
+        missed = np.max([missed, *(_after_round(missed, alphas, 0, k) for k in range(1, depth + 1))], axis=0)
+    return float(missed[(0,) * (2 * depth)])
 
 
-def _after_round(xp: Any, missed: Array, alphas: Array, depth: int, length: int) -> Array:
+def _after_round(missed: Array, alphas: Array, depth: int, length: int) -> Array:
     """Return the expectation of ``missed`` after the drafts from ``depth`` on of a round that drafts ``length``."""
     if depth == length:
         return missed
-    axis = 2 * (depth - alphas.shape[-1])
-    rejected = xp.roll(missed, -1, axis=axis)  # one more is examined; what wraps around is never reached
-    accepted = xp.roll(rejected, -1, axis=axis + 1)
-    alpha = xp.reshape(alphas[..., depth], (*alphas.shape[:-1], *((1,) * (2 * alphas.shape[-1]))))
-    return alpha * _after_round(xp, accepted, alphas, depth + 1, length) + (1.0 - alpha) * rejected
+    rejected = np.roll(missed, -1, axis=2 * depth)  # one more is examined; what wraps around is never reached
+    accepted = np.roll(rejected, -1, axis=2 * depth + 1)
+    return alphas[depth] * _after_round(accepted, alphas, depth + 1, length) + (1.0 - alphas[depth]) * rejected
 
 
-def summed_errors(acceptances: Array, errors: Array) -> Array:
-    """Return Σ_d δ_d."""
-    xp, _, deltas = _depths_and_errors(acceptances, errors)
-    return xp.sum(deltas, axis=-1)
+def _rounds(one: Values, length: str) -> list[int]:
+    """Return the accepted drafts of each round of K drafts over the text; the first round begins at token 0."""
+    at, found = 0, []
+    while at < len(one["accepted"]):
+        found.append(int(min(one["accepted"][at], one[length])))
+        at += found[-1] + 1
+    return found
 
 
-def _depths_and_errors(acceptances: Array, errors: Array) -> tuple[Any, Array, Array]:
-    xp, alphas, deltas = arrays(acceptances=acceptances, errors=errors)
-    UNIT_INTERVAL.check(xp, "acceptances", alphas)
-    _ERROR.check(xp, "errors", deltas)
-    if not alphas.ndim or not 1 <= alphas.shape[-1] <= _ENGINE_DEPTH or alphas.shape[-1:] != deltas.shape[-1:]:
-        raise DomainError(
-            f"acceptances and errors must have an entry for each depth up to {_ENGINE_DEPTH}; got shapes "
-            f"{tuple(alphas.shape)} and {tuple(deltas.shape)}; give one or two of each"
-        )
-    leading_dimensions(acceptances=tuple(alphas.shape[:-1]), errors=tuple(deltas.shape[:-1]))
-    alphas, deltas = in_kind(xp, alphas, xp.float64), in_kind(xp, deltas, xp.float64)
-    return xp, alphas + xp.zeros_like(deltas), deltas + xp.zeros_like(alphas)
-
-
-_LENGTH = whole_from_one("a round drafts at least one token")
-
-
-def _text(accepted: Array, draft_length: Array, other_length: Array) -> tuple[Any, Array, Array, Array]:
-    xp, runs, length, other = arrays(accepted=accepted, draft_length=draft_length, other_length=other_length)
-    runs = COUNT.check(xp, "accepted", runs)
-    entry_for_each("token of the text", accepted=tuple(runs.shape))
-    length, other = _LENGTH.check(xp, "draft_length", length), _LENGTH.check(xp, "other_length", other)
-    leading_dimensions(accepted=tuple(runs.shape[:-1]), draft_length=tuple(length.shape), other=tuple(other.shape))
-    return xp, runs, length, other
-
-
-def _starts(xp: Any, runs: Array, length: Array) -> Array:
-    """Return 1 at each token where a round of K drafts begins, else 0; the first round begins at token 0."""
-    at = xp.zeros_like(runs[..., 0] + length)
-    begins = []
-    for t in range(runs.shape[-1]):
-        here = at == t
-        at = xp.where(here, t + 1 + xp.minimum(runs[..., t], length), at)
-        begins.append(xp.astype(here, xp.float64))
-    return xp.stack(begins, axis=-1)
-
-
-def rounds_of_text(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the number of rounds of K′ drafts over the text."""
-    xp, runs, _, other = _text(accepted, draft_length, other_length)
-    return xp.sum(_starts(xp, runs, other), axis=-1)
-
-
-def split_rounds(accepted: Array, draft_length: Array, other_length: Array) -> Array:
+def _split_rounds(one: Values) -> float:
     """Return Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, by :func:`split_tokens` of their histogram."""
-    xp, runs, length, other = _text(accepted, draft_length, other_length)
-    begins = _starts(xp, runs, length)
-    seen = xp.minimum(runs, length[..., None])
-    values = xp.arange(int(xp.max(seen)) + 1, device=runs.device)
-    histogram = xp.sum(xp.where(seen[..., None] == values, begins[..., None], 0.0), axis=-2)
-    tokens = xp.sum(begins * xp.astype(seen + 1, xp.float64), axis=-1)
-    return tokens / split_tokens(histogram, other)
+    seen = np.asarray(_rounds(one, "draft_length"))
+    return float((seen + 1).sum() / split_tokens(np.bincount(seen), one["other_length"]))
 
 
-def goes_on(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return whether L at the next token is at least L - 1."""
-    xp, runs, _, _ = _text(accepted, draft_length, other_length)
-    return xp.all(runs[..., 1:] >= runs[..., :-1] - 1, axis=-1)
+def _goes_on(one: Values) -> bool:
+    return bool((np.diff(one["accepted"]) >= -1).all())
 
 
+_DOMAINS = {
+    **dict.fromkeys(("length_law", "context_law", "context_lengths"), SIMPLEX),
+    **dict.fromkeys(("acceptances", "context_acceptances", "joint_law"), UNIT_INTERVAL),
+    **dict.fromkeys(("draft_length", "other_length"), whole_from_one("a round drafts at least one token")),
+    "depth": whole_from_one("give a depth"),
+    "accepted": COUNT,
+    "errors": open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05"),
+}
+_RANK = {
+    **dict.fromkeys(("length_law", "context_law", "acceptances", "accepted", "errors"), 1),
+    **dict.fromkeys(("context_lengths", "context_acceptances", "joint_law"), 2),
+}
+_side = partial(host_side, _DOMAINS, _RANK)
+_test = partial(_side, test=True)
+_LENGTHS, _JOINT, _ERRORS = ("length_law", "acceptances", "depth"), ("joint_law", "depth"), ("acceptances", "errors")
+_CONTEXTS, _TWO = ("context_law", *_POOLED, "depth"), ("draft_length", "other_length")
 _KM = "kaplan1958nonparametric"
 _SEEN = "some rounds examine depth d"
 _CUT = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 0.5], "depth": 2}
 _ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
+_FALLS_BY_ONE = Assumption("one token later at most one draft fewer is accepted", _test(_goes_on, "accepted", *_TWO))
 
 CLAIMS = (
     Claim(
@@ -349,9 +247,9 @@ CLAIMS = (
         source=Source(_KM, "the product-limit estimate, for draft lengths"),
         statement="Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d if k is independent of what would be accepted",
         relation=Relation.EQ,
-        lhs=censored_estimate,
-        rhs=true_acceptance,
-        assumptions=(Assumption(_SEEN, is_examined),),
+        lhs=_side(lambda one: _estimate(_expected_counts(*_law(one)), one["depth"]), *_LENGTHS),
+        rhs=_side(_true_acceptance, *_LENGTHS),
+        assumptions=(Assumption(_SEEN, _test(_is_examined, *_LENGTHS)),),
         attained=Attained(_CUT),
     ),
     Claim(
@@ -360,9 +258,9 @@ CLAIMS = (
         origin=Origin.IMPLIED,
         statement="the same quotient is α_d for every k that is chosen before the outcome, such as by the request",
         relation=Relation.EQ,
-        lhs=pooled_estimate,
-        rhs=pooled_truth,
-        assumptions=(Assumption("some round of a context examines depth d", pooled_is_examined),),
+        lhs=_side(_pooled_estimate, *_CONTEXTS),
+        rhs=_side(_pooled_truth, *_CONTEXTS),
+        assumptions=(Assumption("some round of a context examines depth d", _test(_pooled_is_examined, *_CONTEXTS)),),
         refuted={
             "context_law": [0.5, 0.5],
             "context_acceptances": [[0.875, 0.875], [0.125, 0.125]],
@@ -376,18 +274,18 @@ CLAIMS = (
         origin=Origin.IMPLIED,
         statement="the same quotient is α_d for a k that looks at the draft's confidence in its own tokens",
         relation=Relation.EQ,
-        lhs=joint_estimate,
-        rhs=joint_truth,
-        assumptions=(Assumption("a k with depth d occurs", joint_is_examined),),
+        lhs=_side(lambda one: _estimate(_joint(one)[1], one["depth"]), *_JOINT),
+        rhs=_side(_joint_truth, *_JOINT),
+        assumptions=(Assumption("a k with depth d occurs", _test(_joint_is_examined, *_JOINT)),),
         refuted={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
     ),
     Claim(
         id="draft_length.position_floor",
         source=Source(_KM, "accepted drafts by position and the mean draft length"),
         statement="P(i ≥ d)/P(i ≥ d−1) over the largest P(k ≥ d | k ≥ d−1) that the rates and E k allow ≤ α_d",
-        lhs=position_low,
-        rhs=true_acceptance,
-        assumptions=(Assumption(_SEEN, is_examined),),
+        lhs=_side(_position_low, *_LENGTHS),
+        rhs=_side(_true_acceptance, *_LENGTHS),
+        assumptions=(Assumption(_SEEN, _test(_is_examined, *_LENGTHS)),),
         attained=Attained({"length_law": _ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3}),
         ceiling=1.0,
     ),
@@ -395,25 +293,25 @@ CLAIMS = (
         id="draft_length.mean_floor",
         source=Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
         statement="1 + m min(1, K/k) ≤ E(K), m the mean of the accepted drafts in rounds of k",
-        lhs=mean_low,
-        rhs=tokens_at_other,
+        lhs=_side(_mean_low, "acceptances", *_TWO),
+        rhs=_side(_tokens_at_other, "acceptances", *_TWO),
         attained=Attained({"acceptances": [0.25, 1.0, 1.0], "draft_length": 3, "other_length": 1}),
     ),
     Claim(
         id="draft_length.split",
         source=Source("leviathan2023fast", "rounds of another length over the same text"),
         statement="rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted",
-        lhs=rounds_of_text,
-        rhs=split_rounds,
-        assumptions=(Assumption("one token later at most one draft fewer is accepted", goes_on),),
+        lhs=_side(lambda one: float(len(_rounds(one, "other_length"))), "accepted", *_TWO),
+        rhs=_side(_split_rounds, "accepted", *_TWO),
+        assumptions=(_FALLS_BY_ONE,),
         attained=Attained({"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1}),
     ),
     Claim(
         id="draft_length.adaptive_depths",
         source=Source("robbins1970statistical", "the mixture of likelihood ratios, at each depth"),
         statement="P(∃t, d: P(Binomial(r_d, α_d) = a_d) ≤ δ_d/(r_d + 1)) ≤ Σ_d δ_d for any k_t chosen by past rounds",
-        lhs=engine_miss,
-        rhs=summed_errors,
+        lhs=_side(_engine_miss, *_ERRORS),
+        rhs=_side(lambda one: float(one["errors"].sum()), *_ERRORS),
         attained=Attained({"acceptances": [0.4561], "errors": [2 * 0.4561 * (1.0 + 1e-9)]}, ratio=0.8826616276651047),
         ceiling=1.0,
     ),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+import math
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import COUNT
+from hlmtheory._domains import COUNT, UNIT_INTERVAL
+from hlmtheory._quantities import not_negative, positive
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds, tracking
-from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
-from hlmtheory.draft_length.rates import COST, FACTOR, etgr, etgr_profile, rate_and_costs, round_time
-from hlmtheory.draft_length.regret import kept, least_kept
+from hlmtheory.draft_length.optimum import (
+    kept,
+    least_kept,
+    optimal_draft_length,
+    stationary_draft_length,
+    surrogate_draft_length,
+)
+from hlmtheory.draft_length.rates import COST, FACTOR, LENGTH, etgr, etgr_profile, rate_and_costs, round_time
 from hlmtheory.draft_length.rounds import round_costs
 
 # Proofs, by the last part of the id.
@@ -45,48 +53,36 @@ def _best_rate(acceptance: Array, fixed: Array, marginal: Array, max_draft_lengt
     return etgr(acceptance, optimal_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
 
 
-def _best_of_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
-    return xp.max(rates, axis=-1)
+def _first_descent(one: Values) -> float:
+    rates = etgr_profile(one["acceptances"], one["fixed"], one["marginal"]).tolist()
+    return float(next((rate for rate, after in pairwise(rates) if after <= rate), rates[-1]))
 
 
-def _first_descent(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Return ETGR at the first K whose successor has no higher ETGR."""
-    xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
-    best = rates[..., 0]
-    going = xp.ones_like(best, dtype=xp.bool)
-    for k in range(1, rates.shape[-1]):
-        going = going & (rates[..., k] > best)
-        best = xp.where(going, rates[..., k], best)
-    return best
+def _link(one: Values) -> tuple[float, float, float]:
+    return float(one["acceptance"]), float(one["fixed"]), float(one["marginal"])
 
 
-def _gain_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+def _gain_of_a_draft(one: Values) -> float:
     """Return the relative gain d ln E/dK at the stationary point."""
-    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
-    inside = _interior(gamma, cost, slope)
-    a = -xp.log(xp.where(inside, gamma, xp.full_like(gamma, 0.5)))
-    real = xp.where(inside, stationary_draft_length(gamma, cost, slope), xp.ones_like(gamma))
-    return a / xp.expm1(a * (real + 1.0))
+    a = -math.log(one["acceptance"]) if _interior(one) else 1.0
+    return a / math.expm1(a * (float(stationary_draft_length(*_link(one))) + 1.0)) if _interior(one) else 1.0
 
 
-def _cost_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+def _cost_of_a_draft(one: Values) -> float:
     """Return the relative cost d ln T/dK at the stationary point."""
-    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
-    inside = _interior(gamma, cost, slope)
-    real = xp.where(inside, stationary_draft_length(gamma, cost, slope), xp.ones_like(gamma))
-    return slope / xp.where(inside, cost - slope + slope * (real + 1.0), xp.ones_like(gamma))
+    gamma, cost, slope = _link(one)
+    length = float(stationary_draft_length(gamma, cost, slope))
+    return slope / (cost + slope * length) if _interior(one) else 1.0
 
 
-def _digits_lost(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+def _digits_lost(one: Values) -> float:
     """Return the scale of the rounding error: an error δ of K* changes the gain by about aδ times the gain."""
-    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
-    a = -xp.log(xp.where(gamma > 0, gamma, xp.ones_like(gamma)))
-    return (1.0 + a) * _cost_of_a_draft(gamma, cost, slope)
+    return (1.0 - math.log(one["acceptance"] or 1.0)) * _cost_of_a_draft(one)
 
 
-def _interior(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    return (acceptance > 0) & (acceptance < 1) & (marginal > 0) & (fixed > marginal)
+def _interior(one: Values) -> bool:
+    gamma, cost, slope = _link(one)
+    return 0 < gamma < 1 and cost > slope > 0
 
 
 def _shrinks(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
@@ -94,15 +90,7 @@ def _shrinks(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_
     return optimal_draft_length(acceptance, fixed, marginal * rise, max_draft_length) < before
 
 
-def _surrogate_when_dearer(
-    fixed: Array, marginal: Array, rise: Array, max_draft_length: Array, acceptance: Array
-) -> Array:
-    xp, slope, rise = arrays(marginal=marginal, rise=rise)
-    dear = slope * FACTOR.check(xp, "rise", rise)
-    return surrogate_draft_length(acceptance, fixed, dear, max_draft_length, bonus=False) + 1
-
-
-def _surrogate(fixed: Array, marginal: Array, max_draft_length: Array, acceptance: Array) -> Array:
+def _surrogate(acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
     return surrogate_draft_length(acceptance, fixed, marginal, max_draft_length, bonus=False)
 
 
@@ -131,47 +119,45 @@ def _rate_of_algorithm_2(acceptance: Array, fixed: Array, marginal: Array, max_d
     return etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
 
 
-def _two_links(
-    acceptance: Array,
-    rate_bps: Array,
-    slowdown: Array,
-    fixed: Array,
-    marginal: Array,
-    bits_per_token: Array,
-    header_bits: Array,
-) -> tuple[Any, Array, Array, Array, Array]:
+def _two_links(one: Values) -> tuple[int, int, float, float]:
     """Return K* at the rates R/slowdown and R, and the costs of a round at R/slowdown.
 
     ``fixed`` and ``marginal`` are the parts of F and M that do not depend on the link.
     """
-    xp, rate, slowdown, token, header, cost, slope = arrays(
-        rate_bps=rate_bps,
-        slowdown=slowdown,
-        bits_per_token=bits_per_token,
-        header_bits=header_bits,
-        fixed=fixed,
-        marginal=marginal,
-    )
-    FACTOR.check(xp, "slowdown", slowdown)
-    COST.check(xp, "fixed", cost)
-    COST.check(xp, "marginal", slope)
-    fast = round_costs(rate, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope)
-    slow = round_costs(
-        rate / slowdown, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope
-    )
-    k_max = xp.asarray(_K_MAX, device=rate.device)
-    lengths = (optimal_draft_length(acceptance, *costs, k_max) for costs in (slow, fast))
-    return (xp, *lengths, *slow)
+    parts = {"bits_per_token": one["bits_per_token"], "header_bits": one["header_bits"]}
+    parts |= {"cloud_base_s": one["fixed"], "cloud_slope_s": one["marginal"]}
+    fast, slow = (round_costs(rate, **parts) for rate in (one["rate_bps"], one["rate_bps"] / one["slowdown"]))
+    lengths = [int(optimal_draft_length(one["acceptance"], *costs, _K_MAX)) for costs in (slow, fast)]
+    return lengths[0], lengths[1], float(slow[0]), float(slow[1])
 
 
-def _of_two_links(side: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function of the instance that calls ``side(acceptance, xp, slow, fast, fixed, marginal)``."""
+def _rate_of_shorter(one: Values) -> float:
+    slow, fast, *costs = _two_links(one)
+    return float(etgr(one["acceptance"], min(slow, fast), *costs))
 
-    @wraps(_two_links)
-    def function(**instance: Array) -> Array:
-        return side(instance["acceptance"], *_two_links(**instance))
 
-    return function
+def _rate_of_slow(one: Values) -> float:
+    slow, _, *costs = _two_links(one)
+    return float(etgr(one["acceptance"], slow, *costs))
+
+
+_side = partial(
+    host_side,
+    {
+        **dict.fromkeys(("acceptance", "acceptances"), UNIT_INTERVAL),
+        "rate_bps": positive("give the rate of the link in bit/s"),
+        **dict.fromkeys(("slowdown", "rise"), FACTOR),
+        **dict.fromkeys(("fixed", "marginal"), COST),
+        **dict.fromkeys(("bits_per_token", "header_bits"), not_negative("give a size in bits")),
+        "max_draft_length": LENGTH,
+    },
+    {"acceptances": 1},
+)
+
+
+def _surrogate_when_dearer(one: Values) -> float:
+    gamma, cost, slope = _link(one)
+    return float(_surrogate(gamma, cost, slope * float(one["rise"]), one["max_draft_length"])) + 1.0
 
 
 def _small_header(fixed: Array, marginal: Array, bits_per_token: Array, header_bits: Array) -> Array:
@@ -190,6 +176,8 @@ _HEADER = {
     "bits_per_token": 16.0,
     "header_bits": 320.0,
 }
+_LINKS = tuple(_HEADER)
+_LINK, _PROFILE = tuple(_CASE), ("acceptances", "fixed", "marginal")
 
 CLAIMS = (
     Claim(
@@ -197,8 +185,8 @@ CLAIMS = (
         source=Source(_PAPER, "(11)"),
         statement="max_K ETGR(K) = ETGR at the first K whose successor is no better, whatever the acceptance profile",
         relation=Relation.EQ,
-        lhs=_best_of_profile,
-        rhs=_first_descent,
+        lhs=_side(lambda one: float(etgr_profile(*(one[name] for name in _PROFILE)).max()), *_PROFILE),
+        rhs=_side(_first_descent, *_PROFILE),
         attained=Attained({"acceptances": [0.5, 1.0, 0.25], "fixed": 1.0, "marginal": 0.25}),
     ),
     Claim(
@@ -206,11 +194,11 @@ CLAIMS = (
         source=Source(_PAPER, "(11)"),
         statement="certificate: at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost",
         relation=Relation.EQ,
-        lhs=_gain_of_a_draft,
-        rhs=_cost_of_a_draft,
-        assumptions=(Assumption("0 < γ < 1 and F > M > 0", _interior),),
+        lhs=_side(_gain_of_a_draft, *_LINK),
+        rhs=_side(_cost_of_a_draft, *_LINK),
+        assumptions=(Assumption("0 < γ < 1 and F > M > 0", _side(_interior, *_LINK, test=True)),),
         attained=Attained(_CASE),
-        condition=_digits_lost,
+        condition=_side(_digits_lost, *_LINK),
     ),
     Claim(
         id="draft_length.optimal",
@@ -226,8 +214,8 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), and on Fig. 2"),
         origin=Origin.PUBLISHED,
         statement="a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R)",
-        lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: slow),
-        rhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: fast),
+        lhs=_side(lambda one: float(_two_links(one)[0]), *_LINKS),
+        rhs=_side(lambda one: float(_two_links(one)[1]), *_LINKS),
         refuted=_HEADER,
     ),
     Claim(
@@ -235,12 +223,8 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), from (8)"),
         origin=Origin.CORRECTED,
         statement="a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent",
-        lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: etgr(acceptance, slow, fixed, marginal)),
-        rhs=_of_two_links(
-            lambda acceptance, xp, slow, fast, fixed, marginal: etgr(
-                acceptance, xp.minimum(slow, fast), fixed, marginal
-            )
-        ),
+        lhs=_side(_rate_of_slow, *_LINKS),
+        rhs=_side(_rate_of_shorter, *_LINKS),
         assumptions=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", _small_header),),
         attained=Attained({**_HEADER, "header_bits": 16.0}),
     ),
@@ -267,7 +251,7 @@ CLAIMS = (
         source=Source(_PAPER, "below (11), with E ≈ γK"),
         origin=Origin.PUBLISHED,
         statement="a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*",
-        lhs=_surrogate_when_dearer,
+        lhs=_side(_surrogate_when_dearer, *_LINK, "rise", "max_draft_length"),
         rhs=_surrogate,
         assumptions=(Assumption("the best draft gets shorter", _shrinks),),
         refuted={**_CASE, "rise": 4.0, "max_draft_length": 16},

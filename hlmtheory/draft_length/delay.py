@@ -5,12 +5,15 @@ With x = (F + delay)/M, lengths K and K + 1 tie at x = c_K = E(K)/S(K + 1) - K. 
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each
+from hlmtheory._sides import Values, host_side
 from hlmtheory._simplex import quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile
@@ -19,7 +22,8 @@ from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile
 def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     """Return the delay above which one more draft gives more tokens a second: M (E(K)/S(K + 1) - K) - F.
 
-    It never falls with K. So the best length is the number of entries below the delay, for every acceptance profile.
+    It never falls with K, so the best length is the number of entries below the delay
+    (``draft_length.delay_threshold``).
 
     Parameters
     ----------
@@ -31,9 +35,8 @@ def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     Returns
     -------
     array, shape (..., K_max)
-        In seconds, for K = 0, 1, ..: the first is the delay above which drafting pays at all, the second that above
-        which two drafts are better than one. Negative if the longer draft is better without any delay; infinite if
-        draft K + 1 is never accepted and M > 0.
+        In seconds, for K = 0, 1, ..; negative if the longer draft is better without any delay, infinite if draft K + 1
+        is never accepted and M > 0.
 
     Raises
     ------
@@ -77,25 +80,19 @@ def critical_ratios(xp: Any, alpha: Array) -> Array:
 #   draft is better at or below it.
 
 
-def _best_rate(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Return the largest tokens a second over K = 0..K_max."""
-    return _at_length(acceptances, fixed, marginal, None)
+def _rates(one: Values) -> list[float]:
+    """Return the tokens a second of 0..K_max drafts."""
+    profile = etgr_profile(one["acceptances"], one["fixed"], one["marginal"]).tolist()
+    return [1.0 / float(one["fixed"]) if one["fixed"] > 0 else math.inf, *profile]
 
 
-def _threshold_rate(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+def _threshold_rate(one: Values) -> float:
     """Return the tokens a second with as many drafts as critical delays are below 0."""
-    xp, below = arrays(below=critical_delays(acceptances, fixed, marginal))
-    return _at_length(acceptances, fixed, marginal, xp.sum(xp.astype(below < 0, xp.int64), axis=-1))
+    delays = critical_delays(one["acceptances"], one["fixed"], one["marginal"])
+    return _rates(one)[int((delays < 0).sum())]
 
 
-def _at_length(acceptances: Array, fixed: Array, marginal: Array, length: Array | None) -> Array:
-    """Return the tokens a second of one length in 0..K_max. Without a length, return the largest over all lengths."""
-    xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
-    alone = quotient(xp, xp.ones_like(rates[..., 0]), arrays(rates=rates, fixed=fixed)[2] + 0.0 * rates[..., 0])
-    rates = xp.concat([alone[..., None], rates], axis=-1)
-    if length is None:
-        return xp.max(rates, axis=-1)
-    return xp.take_along_axis(rates, length[..., None], axis=-1)[..., 0]
+_side = partial(host_side, {"acceptances": UNIT_INTERVAL, "fixed": COST, "marginal": COST}, {"acceptances": 1})
 
 
 def _at_one(acceptance: Array, fixed: Array, marginal: Array) -> Array:
@@ -123,8 +120,8 @@ CLAIMS = (
             "the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile"
         ),
         relation=Relation.EQ,
-        lhs=_best_rate,
-        rhs=_threshold_rate,
+        lhs=_side(lambda one: max(_rates(one)), *_CASE),
+        rhs=_side(_threshold_rate, *_CASE),
         attained=Attained(_CASE),
     ),
     Claim(

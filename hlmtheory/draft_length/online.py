@@ -9,17 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, running
-from hlmtheory._domains import COUNT, Domain, DomainError, broadcast, entry_for_each, leading_dimensions
-from hlmtheory._quantities import not_negative, open_unit
+from hlmtheory._domains import COUNT, DomainError, broadcast, entry_for_each, leading_dimensions
+from hlmtheory._quantities import not_negative, open_unit, whole_in
 from hlmtheory._simplex import quotient
 from hlmtheory.draft_length.rates import COST, round_time
 
-_ROUNDS = Domain(
-    "a whole number, 0 to 1,000,000",
-    lambda xp, value: (value >= 0) & (value <= 1_000_000),
-    "give the number of rounds; the widths are summed one by one",
-    kind="integer",
-)
+_ROUNDS = whole_in(0, 1_000_000, "give the number of rounds; the widths are summed one by one")
 ERROR = open_unit("give the probability that some interval ever fails, such as 0.05")
 _TOKENS = not_negative("give the tokens that the fastest length would write in the range of the delay")
 
@@ -56,13 +51,7 @@ def optimistic_draft_length(examined: Array, accepted: Array, fixed: Array, marg
     2
     """
     xp, seen, kept, cost, slope, delta = arrays(
-        "examined",
-        "accepted",
-        examined=examined,
-        accepted=accepted,
-        fixed=fixed,
-        marginal=marginal,
-        error=error,
+        "examined", "accepted", examined=examined, accepted=accepted, fixed=fixed, marginal=marginal, error=error
     )
     return optimistic(xp, *_checked(xp, seen, kept, cost, slope, delta))[0]
 
@@ -114,7 +103,6 @@ def radius(xp: Any, count: Array, delta: Array, means: int) -> Array:
 
 
 def _widths(xp: Any, count: Array, delta: Array, means: int) -> Array:
-    """Return W(N)."""
     most = int(xp.max(count)) if 0 not in count.shape else 0
     n = xp.arange(most + 1, dtype=xp.float64, device=delta.device)
     each = xp.clip(2.0 * radius(xp, n, xp.astype(delta, xp.float64)[..., None], means), max=1.0)

@@ -96,9 +96,8 @@ def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array
 def split_tokens(histogram: Array, draft_length: Array) -> Array:
     """Return a lower bound on the tokens of a round of K drafts over the same text, from counts of accepted drafts.
 
-    A round that emitted i + 1 tokens is split into ⌈(i + 1)/(K + 1)⌉ rounds of K drafts. This assumes that a round that
-    begins one token later accepts at most one draft fewer, as when drafts copy a passage. Acceptance by depth assumes
-    instead that rounds of every K begin at the same tokens. This is false: a long draft covers an easy passage at once.
+    A round of i + 1 tokens is split into ⌈(i + 1)/(K + 1)⌉ rounds, if a round that begins one token later accepts at
+    most one draft fewer, as when drafts copy a passage (``draft_length.split``).
 
     Parameters
     ----------

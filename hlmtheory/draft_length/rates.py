@@ -59,12 +59,6 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
 
 
 @finite_answer
-def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Return T(K)/E(K), what a token costs in the long run, in the unit of the costs (s, J or bytes)."""
-    return 1.0 / etgr(acceptance, draft_length, fixed, marginal)
-
-
-@finite_answer
 def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     """Return (1 + Σ_{j≤K} Π_{i≤j} α_i)/T(K) in tokens a second for K = 1..K_max, of α_i given those before."""
     xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)

@@ -46,20 +46,17 @@ def round_costs(
         R, uplink rate in bit/s.
     bits_per_token, header_bits : array
         b and O_header, in bit.
-    propagation_s : array
-        T_prop, the propagation time of the uplink, in seconds: half the round-trip time.
+    propagation_s, downlink_s : array
+        T_prop and T_down, of the uplink and the reply with its transmission, in seconds.
     cloud_base_s, cloud_slope_s : array
         T_base and δ_cloud of the verification, in seconds and seconds a token.
     edge_start_s, edge_slope_s : array
         β and α_edge of the drafting, in seconds and seconds a token.
-    downlink_s : array
-        T_down, the time of the reply, in seconds: the other half of the round-trip time plus the transmission.
 
     Returns
     -------
     fixed, marginal : array, shape (...)
-        flexspec (10): F = T_prop + T_base + T_down + O/R + β in seconds, M = α_edge + b/R + δ_cloud in seconds
-        a token.
+        flexspec (10): F = T_prop + T_base + T_down + O/R + β in seconds, M = α_edge + b/R + δ_cloud a token.
 
     Raises
     ------
@@ -152,8 +149,7 @@ CLAIMS = (
         rhs=_size_one,
         assumptions=(
             Assumption(
-                "3.5625 GB ≤ size ≤ 3.58125 GB",
-                lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9),
+                "3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9)
             ),
         ),
         attained=Attained({"size_bytes": 3.5625e9}),

@@ -10,18 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import UNIT_INTERVAL, Domain, number, option
-from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory._domains import UNIT_INTERVAL, number, option
+from hlmtheory._quantities import not_negative, positive, whole_from_one, whole_in
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import expected_tokens
 
 _LENGTH = whole_from_one("a round drafts at least one token")
-_SUMMED = Domain(
-    "a whole number in 1..65,536 where its law is summed term by term",
-    lambda xp, value: (value >= 1) & (value <= 65_536),
-    "no round has so long a draft; take 65,536",
-    kind="integer",
-)
+_SUMMED = whole_in(1, 65_536, "its law is summed term by term; no round has so long a draft")
 _TRACKER = {
     "step": UNIT_INTERVAL,
     "accepted": not_negative("give how many drafts were accepted"),
@@ -34,13 +29,8 @@ _METHODS = ("ema_printed", "consistent")
 class AcceptanceTracker:
     """A running estimate of γ from past rounds: flexspec's moving average as printed, or a consistent estimate.
 
-    "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
-    accepted at this K. So 1 + γ̂K is right at the K in use. For K > 1 the estimate is below γ and depends on K, so it
-    is wrong at other lengths.
-
-    "consistent" is the number of accepted drafts over the number of examined drafts, min(τ + 1, K) per round, both
-    with forgetting rate μ. E[τ] = γ E[min(τ + 1, K)] for every K, even a K that was chosen from the past. With μ = 0
-    this is the maximum-likelihood estimate.
+    "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K, the share accepted at this K, wrong at other lengths.
+    "consistent" is accepted over examined drafts, min(τ + 1, K) per round, both with forgetting rate μ, for every K.
 
     Parameters
     ----------
@@ -48,8 +38,7 @@ class AcceptanceTracker:
         μ in [0, 1].
     method : {"ema_printed", "consistent"}
     accepted, examined : float
-        Numerator and denominator of the estimate. To begin with γ̂ = 0.8 and the weight of 10 drafts, give 8 and 10.
-        For "ema_printed" only the quotient matters.
+        Numerator and denominator of the estimate: for γ̂ = 0.8 and the weight of 10 drafts, 8 and 10.
 
     Raises
     ------
@@ -84,31 +73,12 @@ class AcceptanceTracker:
     def update(self, accepted: int, draft_length: int) -> AcceptanceTracker:
         """The tracker after one more round, in which τ of K drafts were accepted."""
         draft_length = number(_LENGTH, "draft_length", draft_length)
-        accepted = number(_up_to(draft_length), "accepted", accepted)
+        accepted = number(whole_in(0, draft_length, "at most all drafts are accepted"), "accepted", accepted)
         keep = 1.0 - self.step
         if self.method == "ema_printed":  # Algorithm 2, last line
             return replace(self, accepted=keep * self.estimate + self.step * accepted / draft_length, examined=1.0)
         examined = min(accepted + 1, draft_length)
         return replace(self, accepted=keep * self.accepted + accepted, examined=keep * self.examined + examined)
-
-
-def _up_to(length: int) -> Domain:
-    return Domain(
-        f"a whole number in 0..K with K = {length}",
-        lambda xp, value: (value >= 0) & (value <= length),
-        "no more drafts are accepted than were sent",
-        kind="integer",
-    )
-
-
-def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
-    """E[τ] and Var τ: P(τ ≥ i) = γ^i for i ≤ K, so E[τ²] = Σ (2i - 1) γ^i."""
-    length = _SUMMED.check(xp, "draft_length", length)
-    i = xp.arange(1, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
-    reached = gamma[..., None] ** i
-    reached = xp.where(i <= xp.astype(length, gamma.dtype)[..., None], reached, xp.zeros_like(reached))
-    mean = xp.sum(reached, axis=-1)
-    return mean, xp.sum((2.0 * i - 1.0) * reached, axis=-1) - mean * mean
 
 
 # --------------------------------------------------------------------------------------------- claims
@@ -130,7 +100,6 @@ def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
 
 
 def _mean_share(acceptance: Array, draft_length: Array) -> Array:
-    """E[τ/K]."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
@@ -144,27 +113,20 @@ def _linear_in_use(acceptance: Array, draft_length: Array) -> Array:
 
 
 def _accepted_elsewhere(acceptance: Array, other_length: Array) -> Array:
-    """E[τ] at the other length, by the sum γ + ... + γ^K′."""
-    xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
-    return accepted_moments(xp, gamma, _LENGTH.check(xp, "other_length", other))[0]
+    xp, other = arrays(other_length=other_length)
+    return expected_tokens(acceptance, _LENGTH.check(xp, "other_length", other)) - 1.0
 
 
 def _extrapolated(acceptance: Array, draft_length: Array, other_length: Array) -> Array:
-    """K′ E[τ/K]."""
     xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
     return _mean_share(gamma, draft_length) * xp.astype(_LENGTH.check(xp, "other_length", other), gamma.dtype)
 
 
 def _mean_accepted(acceptance: Array, draft_length: Array) -> Array:
-    """E[τ]."""
-    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    UNIT_INTERVAL.check(xp, "acceptance", gamma)
-    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
-    return xp.sum(j * law, axis=-1)
+    return _linear_in_use(acceptance, draft_length) - 1.0
 
 
 def _mean_examined(acceptance: Array, draft_length: Array) -> Array:
-    """γ E[min(τ + 1, K)]."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
     j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
     k = xp.astype(length, gamma.dtype)[..., None]

@@ -45,16 +45,9 @@ BUDGET = Domain(
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A support size and resolution for each row, with payload and distortion.
+    """A support size K and resolution ℓ for each row, with payload in bit and distortion.
 
-    Attributes
-    ----------
-    k, resolution : int64 arrays, shape (...)
-        K largest entries on a lattice of ℓ units.
-    bits : array, shape (...)
-        The payload, in bit.
-    distortion : array, shape (...)
-        Dropped mass plus the sharp bound on the rounding, in float64 and rounded up: TV(q, q̂) is at most this.
+    The distortion is the dropped mass plus the sharp bound on the rounding, rounded up: TV(q, q̂) is at most this.
     """
 
     k: Array

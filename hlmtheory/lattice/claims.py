@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.lattice import sides
+from hlmtheory.lattice import _sides as sides
 
 #
 # Proofs, by the last part of the id.

@@ -64,7 +64,12 @@ def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bo
     units, adaptive = number(RESOLUTION, "resolution", resolution), flag("adaptive", adaptive)
     xp, size_of_row, kept = arrays(vocabulary=v, k=size)
     _refuse_more_than_vocabulary(xp, size_of_row, kept)
-    _refuse_too_long(v, size, units)
+    about = about_log2(v, size) + about_log2(units + size - 1, size - 1)
+    if about > LONGEST_EXACT:
+        raise DomainError(
+            f"k must give a payload of at most {LONGEST_EXACT:,} bits; got k = {size}, vocabulary = {v} and "
+            f"resolution = {units} with {about:.6g} bits; take payload_bits, which computes in float64"
+        )
     bits = math.log2(math.comb(v, size)) + math.log2(lattice_points(size, units))
     return bits + (v - 1).bit_length() if adaptive else bits
 
@@ -105,30 +110,15 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), budget_bits=tuple(budget.shape))
     one, adaptive = xp.ones_like(budget, dtype=xp.int64), flag("adaptive", adaptive)
-    _refuse_small_budget(xp, budget, log2_payload(xp, one * q.shape[-1], one, one, adaptive=adaptive))
+    short = log2_payload(xp, one * q.shape[-1], one, one, adaptive=adaptive) - budget
+    if not every(xp, short <= SLACK_BITS):
+        raise DomainError(
+            f"budget_bits must fit one draft; it is {float(xp.max(short)):.6g} bit too small; "
+            "raise it, keep fewer tokens, or lower the resolution"
+        )
     return best_allocation(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), budget, adaptive=adaptive)
 
 
 def _refuse_more_than_vocabulary(xp: Any, vocabulary: Array, k: Array) -> None:
     if bool(xp.any(k > vocabulary)):
         raise DomainError(f"k must be at most V; got {k} for V = {vocabulary}; K counts tokens of a row")
-
-
-def _refuse_too_long(vocabulary: int, k: int, resolution: int) -> None:
-    """Refuse a payload whose binomials would take seconds to compute."""
-    about = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1)
-    if about > LONGEST_EXACT:
-        raise DomainError(
-            f"k must give a payload of at most {LONGEST_EXACT:,} bits; got k = {k}, vocabulary = {vocabulary} and "
-            f"resolution = {resolution} with {about:.6g} bits; take payload_bits, which computes in float64"
-        )
-
-
-def _refuse_small_budget(xp: Any, budget: Array, one_draft: Array) -> None:
-    """Refuse a budget that the smallest payload of some row exceeds."""
-    short = one_draft - budget
-    if not every(xp, short <= SLACK_BITS):
-        raise DomainError(
-            f"budget_bits must fit one draft; it is {float(xp.max(short)):.6g} bit too small; "
-            "raise it, keep fewer tokens, or lower the resolution"
-        )

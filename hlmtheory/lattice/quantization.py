@@ -49,30 +49,7 @@ def top_support(draft: Array, k: Array) -> Array:
 
 
 def dropped_mass(draft: Array, *, support: Array) -> Array:
-    """Mass of q outside the support, which is TV(q, q̄).
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    support : bool array, shape (..., V)
-        Which tokens are kept.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1); c-sqs Lemma 1.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or a support is empty or holds a token of probability 0.
-
-    Examples
-    --------
-    >>> float(dropped_mass([0.5, 0.125, 0.375, 0.0], support=[True, False, True, False]))
-    0.125
-    """
+    """Mass of q outside the support, which is TV(q, q̄), in [0, 1); c-sqs Lemma 1."""
     xp, kind, q, kept = _row_and_support(draft, support)
     return in_kind(xp, kept_part(xp, q, kept)[1], kind)
 
@@ -116,25 +93,7 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
 def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
     """Sharp bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), on TV(q̄, q̂): attained for every K and ℓ, below 1.
 
-    Parameters
-    ----------
-    k, resolution : integer arrays, shape (...)
-        K and ℓ, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        Proposition 2 of reznik2011 in total variation, extended to ℓ < ⌊K/2⌋.
-
-    Raises
-    ------
-    ValueError
-        If K or ℓ is below 1 or not an integer.
-
-    Examples
-    --------
-    >>> distortion_bound_sharp([3, 400], [100, 100]).round(4).tolist()
-    [0.0067, 0.75]
+    Proposition 2 of reznik2011 in total variation, extended to ℓ < ⌊K/2⌋.
     """
     return sharp_distortion(*sizes(k, resolution))
 

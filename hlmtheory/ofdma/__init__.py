@@ -8,9 +8,4 @@ from __future__ import annotations
 from hlmtheory.ofdma.claims import CLAIMS
 from hlmtheory.ofdma.shares import finish_times, minmax_latency, minmax_shares
 
-__all__ = [
-    "CLAIMS",
-    "finish_times",
-    "minmax_latency",
-    "minmax_shares",
-]
+__all__ = ["CLAIMS", "finish_times", "minmax_latency", "minmax_shares"]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
+
+import numpy as np
 
 from hlmtheory._array import Array
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.ofdma.shares import (
-    band_seconds,
-    checked_users,
+    PER_USER,
+    SIZES,
+    finish_times,
     kkt_residual,
-    latency_of,
-    shares_of,
+    minmax_latency,
+    minmax_shares,
     sum_latency,
-    sum_shares,
-    times_of,
 )
 
 # Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
@@ -30,67 +32,39 @@ from hlmtheory.ofdma.shares import (
 # sum. Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
 
 
-def _shares_of(xp: Any, weights: Array) -> Array:
-    return weights / xp.sum(weights, axis=-1, keepdims=True)
+def _least(one: Values, rate: Array) -> float:
+    return float(minmax_latency(one["bits"], spectral_efficiency=rate, bandwidth_hz=one["bandwidth_hz"]))
 
 
-def _last_finish(bits: Array, spectral_efficiency: Array, weights: Array, bandwidth_hz: Array) -> Array:
-    xp, w = checked_users(weights=weights)
-    return xp.max(times_of(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
+def _times(one: Values, rate: Array, weights: Array) -> Array:
+    band, shares = one["bandwidth_hz"], weights / weights.sum()
+    return finish_times(one["bits"], spectral_efficiency=rate, shares=shares, bandwidth_hz=band)
 
 
-def _summed_finish(bits: Array, spectral_efficiency: Array, weights: Array, bandwidth_hz: Array) -> Array:
-    xp, w = checked_users(weights=weights)
-    return xp.sum(times_of(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
+def _certified(one: Values) -> float:
+    bits, rate = one["bits"], one["spectral_efficiency"]
+    return 1.0 - float(kkt_residual(bits, rate, minmax_shares(bits, spectral_efficiency=rate)))
 
 
-def _users(bits: Array, spectral_efficiency: Array) -> Array:
-    xp, need = band_seconds(bits, spectral_efficiency)
-    return xp.ones_like(need[..., 0]) * need.shape[-1]
+def _first_share(one: Values, boost: float) -> float:
+    """Return the first user's share after its SNR is raised by this factor."""
+    snr = np.concatenate([one["snr"][:1] * boost, one["snr"][1:]])
+    return float(minmax_shares(one["bits"], spectral_efficiency=np.log1p(snr))[0])
 
 
-def _certificate(objective: str) -> Any:
-    shares = shares_of if objective == "minmax" else sum_shares
-
-    def certified(bits: Array, spectral_efficiency: Array) -> Array:
-        w = shares(bits, spectral_efficiency)
-        return 1.0 - kkt_residual(bits, spectral_efficiency, w, objective=objective)
-
-    return certified
+def _latency_of_radio(one: Values) -> float:
+    rate = np.log1p(one["power"] * one["gain"] / one["noise"]) / math.log(2)
+    return float(_times(one, rate, minmax_shares(one["bits"], spectral_efficiency=rate)).max())
 
 
-def _one(bits: Array, spectral_efficiency: Array) -> Array:
-    xp, need = band_seconds(bits, spectral_efficiency)
-    return xp.ones_like(need[..., 0])
+def _latency_as_printed(one: Values) -> float:
+    return _least(one, np.log1p(one["power"] / one["gain"] / one["noise"]) / math.log(2))
 
 
-def _first_share(bits: Array, snr: Array, boost: Array) -> Array:
-    """Return the first user's share after its SNR is raised by the factor ``boost``."""
-    xp, sent, ratio, factor = checked_users(bits=bits, snr=snr, boost=boost)
-    first = xp.concat([ratio[..., :1] * factor[..., None], ratio[..., 1:]], axis=-1)
-    return shares_of(sent, xp.log1p(first))[..., 0]
-
-
-def _first_share_before(bits: Array, snr: Array, boost: Array) -> Array:
-    xp, factor = checked_users(boost=boost)
-    return _first_share(bits, snr, xp.ones_like(factor))
-
-
-def _latency_of_radio(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
-    """Return the finish time of the best shares, with SNR_k = p_k g_k/σ²."""
-    xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
-    rate = xp.log1p(p * g / n[..., None]) / math.log(2)
-    return xp.max(times_of(sent, rate, shares_of(sent, rate), band), axis=-1)
-
-
-def _latency_as_printed(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
-    """Return the finish time by the line after (26), which prints p_k/g_k."""
-    xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
-    return latency_of(sent, xp.log1p(p / g / n[..., None]) / math.log(2), band)
-
-
+_side = partial(host_side, SIZES, dict.fromkeys(PER_USER, 1))
 _CELL = {"bits": [100.0, 100.0], "spectral_efficiency": [1.0, 4.0]}
 _RADIO = {"bits": [100.0, 100.0], "power": [0.5, 0.5], "gain": [0.5, 1.0], "noise": 0.25, "bandwidth_hz": 100.0}
+_BAND = (*_CELL, "bandwidth_hz")
 
 CLAIMS = (
     Claim(
@@ -98,8 +72,8 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(26), (27)"),
         origin=Origin.PUBLISHED,
         statement="at a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k",
-        lhs=latency_of,
-        rhs=_last_finish,
+        lhs=_side(lambda one: _least(one, one["spectral_efficiency"]), *_BAND),
+        rhs=_side(lambda one: float(_times(one, one["spectral_efficiency"], one["weights"]).max()), *_BAND, "weights"),
         attained=Attained({**_CELL, "weights": [0.8, 0.2], "bandwidth_hz": 100.0}),
     ),
     Claim(
@@ -108,8 +82,8 @@ CLAIMS = (
         origin=Origin.MISPRINT,
         statement="at a fixed SNR, t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator",
         relation=Relation.EQ,
-        lhs=_latency_of_radio,
-        rhs=_latency_as_printed,
+        lhs=_side(_latency_of_radio, *_RADIO),
+        rhs=_side(_latency_as_printed, *_RADIO),
         refuted=_RADIO,
     ),
     Claim(
@@ -117,18 +91,18 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(26)"),
         statement="at a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0",
         relation=Relation.EQ,
-        lhs=_certificate("minmax"),
-        rhs=_one,
+        lhs=_side(_certified, *_CELL),
+        rhs=_side(lambda one: 1.0, *_CELL),
         attained=Attained(_CELL),
-        condition=_users,
+        condition=_side(lambda one: float(len(one["bits"])), *_CELL),
     ),
     Claim(
         id="ofdma.own_gain",
         source=Source("zhu2025edgesd", "Remark 1, from (27)"),
         origin=Origin.PUBLISHED,
         statement="at a fixed SNR, a user's share never rises with its own power or gain",
-        lhs=_first_share,
-        rhs=_first_share_before,
+        lhs=_side(lambda one: _first_share(one, float(one["boost"])), "bits", "snr", "boost"),
+        rhs=_side(lambda one: _first_share(one, 1.0), "bits", "snr", "boost"),
         attained=Attained({"bits": [100.0, 100.0], "snr": [1.0, 3.0], "boost": 1.0}),
         ceiling=1.0,
     ),
@@ -136,8 +110,8 @@ CLAIMS = (
         id="ofdma.sum",
         source=Source("zhu2025edgesd", "(26), for the sum in place of the maximum"),
         statement="at a fixed SNR, (Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k)",
-        lhs=sum_latency,
-        rhs=_summed_finish,
+        lhs=_side(lambda one: float(sum_latency(*(one[name] for name in _BAND))), *_BAND),
+        rhs=_side(lambda one: float(_times(one, one["spectral_efficiency"], one["weights"]).sum()), *_BAND, "weights"),
         attained=Attained({**_CELL, "weights": [2.0, 1.0], "bandwidth_hz": 100.0}),
     ),
 )

@@ -11,7 +11,7 @@ from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import DomainError, broadcast, entry_for_each, option
 from hlmtheory._quantities import at_least_one, positive
 
-_SIZES = {
+SIZES = {
     "bits": positive("leave out users who send nothing"),
     "spectral_efficiency": positive(
         "a user of zero gain never finishes, and one of infinite SNR needs no band: leave it out"
@@ -25,7 +25,7 @@ _SIZES = {
     "snr": positive("give the signal-to-noise ratio as a ratio, not in dB"),
     "boost": at_least_one("give the factor by which the gain is raised"),
 }
-_PER_USER = ("bits", "spectral_efficiency", "shares", "weights", "power", "gain", "snr")
+PER_USER = ("bits", "spectral_efficiency", "shares", "weights", "power", "gain", "snr")
 _RANGE = positive("the result leaves the range of its floating type: take other units, or float64")
 _OBJECTIVES = ("minmax", "sum")
 
@@ -39,7 +39,12 @@ def finish_times(
     bandwidth_hz: Array,
 ) -> Array:
     """Return the finish time of each user's upload in seconds: t_k = λI_k/(w_k B η_k), edge-sd (15)."""
-    return times_of(bits, _efficiency(bits, snr, spectral_efficiency), shares, bandwidth_hz)
+    rate = _efficiency(bits, snr, spectral_efficiency)
+    given = {"bits": bits, "spectral_efficiency": rate, "shares": shares, "bandwidth_hz": bandwidth_hz}
+    xp, sent, rate, w, band = checked_users(**given)
+    with np.errstate(all="ignore"):  # in_range raises on overflow and underflow
+        times = sent / rate / (w * band[..., None])  # (15)
+    return in_range(xp, "bits / (spectral_efficiency * shares * bandwidth_hz)", times)
 
 
 def minmax_shares(bits: Array, *, snr: Array | None = None, spectral_efficiency: Array | None = None) -> Array:
@@ -68,7 +73,8 @@ def minmax_shares(bits: Array, *, snr: Array | None = None, spectral_efficiency:
     >>> minmax_shares([100.0, 100.0], snr=[1.0, 15.0]).tolist()
     [0.8, 0.2]
     """
-    return shares_of(bits, _efficiency(bits, snr, spectral_efficiency))
+    xp, need = relative_need(bits, _efficiency(bits, snr, spectral_efficiency))
+    return need / xp.sum(need, axis=-1, keepdims=True)  # (27)
 
 
 def minmax_latency(
@@ -101,7 +107,11 @@ def minmax_latency(
     >>> float(minmax_latency([100.0, 100.0], spectral_efficiency=[1.0, 4.0], bandwidth_hz=100.0))
     1.25
     """
-    return latency_of(bits, _efficiency(bits, snr, spectral_efficiency), bandwidth_hz)
+    rate = _efficiency(bits, snr, spectral_efficiency)
+    xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=rate, bandwidth_hz=bandwidth_hz)
+    with np.errstate(all="ignore"):
+        time = xp.sum(sent / rate, axis=-1) / band
+    return in_range(xp, "sum(bits / spectral_efficiency) / bandwidth_hz", time)
 
 
 def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
@@ -134,7 +144,6 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
 
 
 def _efficiency(bits: Array, snr: Array | None, spectral_efficiency: Array | None) -> Array:
-    """Return η = log₂(1 + SNR), from the one of the two that is given."""
     if (snr is None) == (spectral_efficiency is None):
         given = "neither" if snr is None else "both"
         raise DomainError(f"one of snr and spectral_efficiency must be given; got {given}; a ratio is an snr")
@@ -144,52 +153,22 @@ def _efficiency(bits: Array, snr: Array | None, spectral_efficiency: Array | Non
     return xp.log1p(ratio) / math.log(2)
 
 
-def times_of(bits: Array, spectral_efficiency: Array, shares: Array, bandwidth_hz: Array) -> Array:
-    """Return :func:`finish_times`."""
-    xp, sent, rate, w, band = checked_users(
-        bits=bits, spectral_efficiency=spectral_efficiency, shares=shares, bandwidth_hz=bandwidth_hz
-    )
-    with np.errstate(all="ignore"):  # in_range raises on overflow and underflow
-        times = sent / rate / (w * band[..., None])  # (15)
-    return in_range(xp, "bits / (spectral_efficiency * shares * bandwidth_hz)", times)
-
-
-def shares_of(bits: Array, spectral_efficiency: Array) -> Array:
-    """Return :func:`minmax_shares`."""
-    xp, need = relative_need(bits, spectral_efficiency)
-    return need / xp.sum(need, axis=-1, keepdims=True)  # (27)
-
-
-def latency_of(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    """Return :func:`minmax_latency`."""
-    xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
-    with np.errstate(all="ignore"):
-        time = xp.sum(sent / rate, axis=-1) / band
-    return in_range(xp, "sum(bits / spectral_efficiency) / bandwidth_hz", time)
-
-
 def checked_users(**values: Any) -> tuple[Any, ...]:
     """Return the namespace and the checked values in their common floating type."""
     xp, *given = arrays(**values)
     shapes = {name: tuple(value.shape) for name, value in zip(values, given, strict=True)}
-    entry_for_each("user", **{name: shape for name, shape in shapes.items() if name in _PER_USER})
-    broadcast(**{name: shape if name in _PER_USER else (*shape, 1) for name, shape in shapes.items()})
+    entry_for_each("user", **{name: shape for name, shape in shapes.items() if name in PER_USER})
+    broadcast(**{name: shape if name in PER_USER else (*shape, 1) for name, shape in shapes.items()})
     for name, value in zip(values, given, strict=True):
-        _SIZES[name].check(xp, name, value)
+        SIZES[name].check(xp, name, value)
     return (xp, *floating(xp, *given))
 
 
-def band_seconds(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
-    """Return c_k = λI_k/η_k."""
+def relative_need(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
+    """Return c_k = λI_k/η_k divided by the largest c_k, so that no sum of them overflows."""
     xp, sent, rate = checked_users(bits=bits, spectral_efficiency=spectral_efficiency)
     with np.errstate(all="ignore"):
-        need = sent / rate
-    return xp, in_range(xp, "bits / spectral_efficiency", need)
-
-
-def relative_need(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
-    """Return c_k divided by the largest c_k, so that no sum of them overflows."""
-    xp, need = band_seconds(bits, spectral_efficiency)
+        need = in_range(xp, "bits / spectral_efficiency", sent / rate)
     return xp, need / xp.max(need, axis=-1, keepdims=True)
 
 

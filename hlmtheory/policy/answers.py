@@ -11,7 +11,7 @@ from hlmtheory._array import Array
 from hlmtheory._domains import DomainError
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import MalformedError, TruncatedMessage, decode, decoded_rows, encode, truncated_message
-from hlmtheory.codec.bitfields import BitReader, fixed
+from hlmtheory.codec.frame import BitReader, fixed
 from hlmtheory.policy.costs import Integers, Numbers
 from hlmtheory.policy.device import ANSWER_BITS, DevicePolicy
 from hlmtheory.policy.device_parts import CertifiedAnswers, DraftProbabilities, ServerAnswer
@@ -109,7 +109,6 @@ def answer_of(policy: DevicePolicy, data: bytes, drafts: int) -> ServerAnswer:
 
 
 def _target(vocabulary: int, data: bytes) -> np.ndarray:
-    """P as it was sent, (V,) float32; checked to be a distribution."""
     if len(data) != _NUMBER.itemsize * vocabulary:
         raise MalformedError(f"{len(data)} bytes are not {vocabulary} probabilities; no server writes that")
     row = np.frombuffer(data, dtype=_NUMBER).astype(np.float32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from hlmtheory.policy.band_shares import FEW, Curve, improved_shares, priced_sha
 from hlmtheory.policy.capacity import UTILITIES
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
-from hlmtheory.policy.user import Start, as_list, best_plan, checked_user
+from hlmtheory.policy.rounds import Prices
+from hlmtheory.policy.user import as_list, best_plan, checked_user
 
 _WEIGHT = positive("leave out users without a weight")
 
@@ -75,17 +76,7 @@ class BandUser:
         self._checked()
 
     def _checked(self) -> tuple[Any, ...]:
-        return checked_user(
-            self.hulls,
-            self.costs,
-            self.acceptances,
-            rejection=self.rejection,
-            weight=self.weight,
-            risk_limit=self.risk_limit,
-            draft_lengths=self.draft_lengths,
-            skipping=self.skipping,
-            bonus=self.bonus,
-        )
+        return checked_user(*(getattr(self, field.name) for field in fields(self)[:-1]))
 
     def _kind(self) -> tuple[Any, ...]:
         """What two users must have in common to share a curve: all but the link's rate and the weight."""
@@ -95,8 +86,24 @@ class BandUser:
         return (id(self.hulls), replace(self.costs, seconds_per_bit=1.0), *plain, *arrays, other)
 
 
+class Bounded:
+    """A plan of several users with a value and an upper bound on that of others."""
+
+    __slots__ = ()
+    value: float
+    upper_bound: float
+    utility: str
+
+    @property
+    def gap(self) -> float:
+        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
+        if self.utility == "log":
+            return max(self.upper_bound - self.value, 0.0)
+        return max(self.upper_bound / self.value - 1.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
-class SharedPlan:
+class SharedPlan(Bounded):
     """Plans and shares of several users, and an upper bound on the value of any plans and shares, rounded up."""
 
     users: tuple[UserPlan, ...]  # each at its share, as are its rate and its air time
@@ -110,13 +117,6 @@ class SharedPlan:
         """Tokens a second of each user."""
         return np.asarray([one.rate for one in self.users])
 
-    @property
-    def gap(self) -> float:
-        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
-        if self.utility == "log":
-            return max(self.upper_bound - self.value, 0.0)
-        return max(self.upper_bound / self.value - 1.0, 0.0)
-
 
 def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedPlan:
     """Return plans of several users and their shares of one band with much utility, and a bound that none exceeds.
@@ -127,10 +127,6 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
         At least one. Users with the same hulls object and the same other arguments are computed together.
     utility : {"linear", "log"}
         Σ ω X, or Σ ω log X, with X in tokens a second.
-
-    Returns
-    -------
-    SharedPlan
 
     Raises
     ------
@@ -199,7 +195,7 @@ def _curve(user: BandUser, z: Numbers, toll: Toll) -> Curve:
     given, lengths, limit = user._checked()
     given = replace(given, toll=toll)
     plans: list[UserPlan] = []
-    starts: list[Start] = []
+    starts: list[Prices] = []
     for one in z.tolist():
         there = replace(given, costs=replace(given.costs, seconds_per_bit=one))
         plan, start = best_plan(there, lengths, limit, start=starts[-1] if starts else None)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from hlmtheory.policy.capacity import throughput_shares
 from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, UserPlan
-from hlmtheory.policy.shares import throughput_shares
-from hlmtheory.policy.user import Start
+from hlmtheory.policy.rounds import Prices
 
 FEW = 8
 _CELLS = 2000  # of the grid of shares
@@ -31,7 +31,7 @@ class Curve(NamedTuple):
     fixed: Numbers  # (m,), A
     bits: Numbers  # (m,), of a round
     plans: tuple[UserPlan, ...]
-    starts: tuple[Start, ...]
+    starts: tuple[Prices, ...]
     slow: float  # s of this user, the seconds a bit takes on the whole band
 
     def rates(self, shares: Numbers) -> Numbers:

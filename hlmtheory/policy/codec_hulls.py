@@ -15,8 +15,10 @@ from hlmtheory._array import NUMPY, Array, tail_sums
 from hlmtheory._domains import DomainError, instance
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import CodecChoice, CodecMenu
-from hlmtheory.codec.menu import KINDS, LATTICE, MIXTURE, TOP_K, candidates, grid, top_k_bits
-from hlmtheory.policy.hulls import Hulls, Integers, Numbers
+from hlmtheory.codec.menu import candidates, grid, top_k_bits
+from hlmtheory.codec.messages import KINDS, LATTICE, MIXTURE, TOP_K
+from hlmtheory.policy.costs import Integers, Numbers
+from hlmtheory.policy.hulls import Hulls
 from hlmtheory.truncation.levels import levels_of, slack, values_of
 
 _BLOCK = 64  # rows that are rounded together
@@ -36,26 +38,20 @@ class Entries(NamedTuple):
 
 
 def codec_hulls(draft: Array, *, menu: CodecMenu | None = None) -> Hulls:
-    """Return the lower hulls of the certified messages of draft rows.
+    """Return the lower hulls of the certified messages of draft rows, with ``codec``; the risk is half of the bias.
 
     Parameters
     ----------
     draft : array, shape (N, V)
-        Distributions over the vocabulary, V from 2 to 262,144. Memory is that of a few rows besides these: call it
-        block by block, and :func:`join_hulls`.
+        Distributions over the vocabulary, V from 2 to 262,144. Memory is that of a few rows besides these.
     menu : CodecMenu, optional
-        Messages to choose from, without "entropy"; top-k with the sizes of the menu's grid. None: mixtures and
-        lattices with two sizes K an octave up to 4,096 and one resolution ℓ from 0.7 K to 200 K, and top-k.
-
-    Returns
-    -------
-    Hulls
-        With ``codec``; the risk is half of the certified bias.
+        Messages to choose from. None: mixtures and lattices with two sizes K an octave up to 4,096
+        and one resolution ℓ from 0.7 K to 200 K, and top-k.
 
     Raises
     ------
     ValueError
-        If a row is not a distribution, the shape is not (N, V), or the menu has no entry or entropy coding.
+        If a row is not a distribution, the shape is not (N, V), or the menu has no entry.
 
     Examples
     --------
@@ -80,10 +76,6 @@ def codec_hulls(draft: Array, *, menu: CodecMenu | None = None) -> Hulls:
 def entries(vocabulary: int, menu: CodecMenu | None) -> Entries:
     """All entries of a menu for a vocabulary."""
     made = _default(vocabulary) if menu is None else menu
-    if not set(made.kinds) <= {TOP_K, LATTICE, MIXTURE}:
-        raise DomainError(
-            f"menu must have top-k, lattices and mixtures only; got {made.kinds}; leave out entropy coding"
-        )
     some = candidates(vocabulary, made)
     keep = np.ones(len(some.bits), dtype=bool)
     if menu is None:
@@ -168,7 +160,6 @@ def _levelled(ordered: Numbers, tails: Numbers, sizes: Integers, width: int) -> 
 
 
 def _rest(ordered: Numbers, tails: Numbers, sizes: Integers, level: Numbers) -> Numbers:
-    """Σ_{i > k} (q_i - level)⁺ for each row and entry."""
     last = np.stack([np.searchsorted(-row, -one, side="left") for row, one in zip(ordered, level, strict=True)])
     last = np.maximum(last, sizes)
     found = tails[:, sizes] - np.take_along_axis(tails, last, axis=1) - (last - sizes) * level

@@ -40,15 +40,9 @@ class CapacityGain:
 def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServer) -> ColocatedPlan:
     """Return the fastest rounds for one user of a server that runs the draft model itself and streams.
 
-    With t_s ≤ t_d no device that drafts, sends and waits in turn is faster than ``rate``, if it loses nothing, its
-    drafts are accepted as often, and the K of a round, which may change, is independent of what would be accepted
-    (claim ``policy.colocated_speed``). A device that ends a round where its draft model is unsure can be faster, but
-    not than a server that looks at its own draft model in the same way (``policy.colocated_speed_looks``), and neither
-    exceeds ``ceiling`` (``policy.colocated_speed_most``). So repeat the rounds of such a device on the server: their
-    tokens over Σ K t_s + V(K).
-
-    This does not hold for a device that skips verification, or that goes on drafting while a round is verified. The
-    downlink must carry the tokens as they come.
+    With t_s ≤ t_d no device that drafts, sends and waits in turn, loses nothing and draws K independently is faster
+    than ``rate`` (``policy.colocated_speed``), nor one that looks at its draft model than a server that looks too
+    (``policy.colocated_speed_looks``), nor either than ``ceiling``. A device that skips, or drafts on, may be.
 
     Parameters
     ----------
@@ -58,10 +52,6 @@ def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServ
         t_s in seconds, positive.
     server : SharedServer
         Its ``batch`` does not matter for one user.
-
-    Returns
-    -------
-    ColocatedPlan
 
     Raises
     ------
@@ -83,12 +73,9 @@ def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServ
 
 
 def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServer) -> CapacityGain:
-    """Return how many times as many users a full server carries if devices draft for it.
+    """Return how many times as many users a full server carries if devices draft for it, each side with its own best K.
 
-    At the same K the gain is 1 + K t_s/(B σ(K)), which is 1 + K t_s/V(K) for one round a pass
-    (``policy.colocated_capacity``). Each side prefers its own K. So the gain is at least that at the server's K, and at
-    most that at the devices' (``policy.colocated_gain_floor``). Passes of the draft model
-    have the same batch as those of the target model.
+    At the same K it is 1 + K t_s/(B σ(K)) (``policy.colocated_capacity``); at least that at the server's best K.
 
     Parameters
     ----------
@@ -97,10 +84,6 @@ def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServe
     server_draft_s : float
         t_s in seconds, positive: of a pass of the draft model for up to B users.
     server : SharedServer
-
-    Returns
-    -------
-    CapacityGain
 
     Raises
     ------
@@ -120,7 +103,6 @@ def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServe
 
 
 def _checked(acceptances: Array, server_draft_s: float, server: SharedServer) -> tuple[Numbers, Numbers, SharedServer]:
-    """E(K) and K t_s for K = 0 to K_max."""
     alpha = numbers(UNIT_INTERVAL, "acceptances", acceptances)
     if alpha.ndim != 1 or not len(alpha):
         raise DomainError(

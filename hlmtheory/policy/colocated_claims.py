@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.draft_length import optimal_draft_length
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.colocated import ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.queueing import passes
-from hlmtheory.policy.user_claims import host_side
+from hlmtheory.policy.user_claims import DOMAINS as USER_DOMAINS
+from hlmtheory.shared_seed import streamed_rate
+from hlmtheory.shared_seed.streamed import DOMAINS
+from hlmtheory.verification import expected_tokens
 
 # Proofs, by the last part of the id.
 #
@@ -21,9 +26,7 @@ from hlmtheory.policy.user_claims import host_side
 #   same verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a
 #   ≥ 0 is the time of messages, round trip and queue. If K is independent of what would be accepted, rounds of each K
 #   give E(K) in the mean. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s + V) is a mean of
-#   E/(K t_s + V), so it is at most the largest of them. Four conditions are needed. With t_s > t_d a device may be
-#   faster. A round that keeps its draft unverified has one token in t_d, without V. A device that drafts while a round
-#   is verified does not add these times. For the fourth see colocated_speed_any.
+#   E/(K t_s + V), so it is at most the largest of them.
 # colocated_speed_any. False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is
 #   rejected), t = 0.1, V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that
 #   sees after one draft that it is unsure, and then sends, gives 11 + 1 tokens in 2 + 1.1 seconds.
@@ -39,10 +42,12 @@ from hlmtheory.policy.user_claims import host_side
 # colocated_gain_floor. Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K)
 #   = (σ + K t_s/B)/E if it drafts, least at K' and K''. The gain is e(K'')/d(K'). It is at most e(K')/d(K'), since
 #   e(K'') is the least e, and at least e(K'')/d(K''), since d(K') is the least d. Both are 1 + K t_s/(B σ(K)).
+# colocated_streamed. Let ε = 1 - α, K the best length of a server that drafts, D = K t + V, c = εD/(1 - α^{K+1}) its
+#   time of a token. As one more draft does not help, c ≤ t/α^{K+1}, so εD α^{K+1} ≤ t (1 - α^{K+1}), which is c ≤
+#   t + εD. A device that never stops takes t + ε(R + V + W) ≥ t + ε(K t + V) = t + εD a token, if R ≥ K t.
 
 _LAPS = 3
 """Rounds of each user that are simulated."""
-Values = dict[str, Any]
 
 
 def _tokens(acceptances: Any, length: int) -> float:
@@ -74,7 +79,6 @@ def _device_rate(one: Values) -> float:
 
 
 def _server_plan(one: Values) -> ColocatedPlan:
-    """The plan for the acceptances of all rounds together."""
     reached = one["context_law"] @ np.cumprod(one["context_acceptances"], axis=-1) / one["context_law"].sum()
     before = np.concatenate([[1.0], reached[:-1]])
     alphas = np.minimum(np.divide(reached, before, out=np.zeros_like(reached), where=before > 0), 1.0)
@@ -104,7 +108,6 @@ def _simulated(one: Values) -> float:
 
 
 def _at_length(one: Values, length: int) -> float:
-    """1 + K t_s/(B σ(K))."""
     load = one["pass_s"] / one.get("batch", 1) + one["token_s"] * (length + 1)
     return float(1.0 + length * one["server_draft_s"] / one.get("batch", 1) / load)
 
@@ -139,8 +142,34 @@ def _never_idle(one: Values) -> bool:
     return bool(one["away_s"] <= (one["users"] - 1) * verifying * (1.0 - 1e-12))
 
 
+def _checked(**times: Array) -> tuple[Any, ...]:
+    xp, *given = arrays(**times)
+    return xp, *(DOMAINS[name].check(xp, name, value) for name, value in zip(times, given, strict=True))
+
+
+def _best(acceptance: Array, draft_time: Array, verify_time: Array) -> Array:
+    """Return K, the best length of a server that drafts, up to 4,096 drafts."""
+    _, draft, verify = _checked(draft_time=draft_time, verify_time=verify_time)
+    return optimal_draft_length(acceptance, verify, draft, 4096, min_draft_length=0)
+
+
+def _best_seconds(acceptance: Array, draft_time: Array, verify_time: Array) -> Array:
+    xp, draft, verify = _checked(draft_time=draft_time, verify_time=verify_time)
+    length = _best(acceptance, draft, verify)
+    return (xp.astype(length, xp.float64) * draft + verify) / expected_tokens(acceptance, length)
+
+
+def _streamed_seconds(acceptance: Array, draft_time: Array, verify_time: Array, round_trip: Array) -> Array:
+    return 1.0 / streamed_rate(acceptance, draft_time, round_trip, verify_time).rate
+
+
+def _far_enough(acceptance: Array, draft_time: Array, verify_time: Array, round_trip: Array) -> Array:
+    xp, draft, trip = _checked(draft_time=draft_time, round_trip=round_trip)
+    return trip >= xp.astype(_best(acceptance, draft, verify_time), xp.float64) * draft
+
+
 _RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
-_side = partial(host_side, rank=_RANK)
+_side = partial(host_side, USER_DOMAINS, _RANK)
 _SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the device or on the server")
 _OWN = ("server_draft_s", "pass_s", "token_s")
 _QUEUE = (*_OWN, "draft_length", "away_s", "users")
@@ -238,14 +267,7 @@ COLOCATED_CLAIMS = (
             ),
         ),
         attained=Attained(
-            {
-                "server_draft_s": 0.125,
-                "pass_s": 0.5,
-                "token_s": 0.0,
-                "draft_length": 2,
-                "away_s": 0.25,
-                "users": 2,
-            }
+            {"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.25, "users": 2}
         ),
     ),
     Claim(
@@ -255,5 +277,18 @@ COLOCATED_CLAIMS = (
         lhs=_side(lambda one: _at_length(one, _best_length(one, drafting=True)), *_LOADS),
         rhs=_side(_gain, *_LOADS),
         attained=Attained({"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1}),
+    ),
+    Claim(
+        id="policy.colocated_streamed",
+        source=Source("lyu2026distance", "abstract, on pipelining, for a device that never stops drafting"),
+        statement="min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ K t, K the server's best length",
+        lhs=_best_seconds,
+        rhs=_streamed_seconds,
+        assumptions=(Assumption("R ≥ K t", _far_enough),),
+        attained=Attained(
+            {"acceptance": 0.998046875, "draft_time": 0.25 - 2.0**-30, "verify_time": 0.375, "round_trip": 5.25},
+            ratio=0.9989834116620351,  # on the faster side of the jump at 0.25
+        ),
+        condition=lambda acceptance: 64.0 + 0.0 * acceptance,
     ),
 )

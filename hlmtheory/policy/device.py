@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import NUMPY, Array, brief, softmax
-from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
-from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory._domains import COUNT, DomainError, flag, generator, instance, instances, number, token_of
+from hlmtheory._quantities import not_negative, whole_from_one, whole_in
 from hlmtheory._simplex import over_exact_sums
 from hlmtheory.codec import (
     CodecChoice,
@@ -29,8 +29,7 @@ from hlmtheory.codec import (
     encode,
 )
 from hlmtheory.codec.frame import LONGEST_MESSAGE
-from hlmtheory.codec.menu import TOP_K
-from hlmtheory.codec.messages import LONGEST_BATCH
+from hlmtheory.codec.messages import LONGEST_BATCH, TOP_K
 from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
@@ -51,13 +50,14 @@ from hlmtheory.policy.device_parts import (
     StreamedTokens,
     UncertaintyLine,
     a_text,
+    drawn,
     one_row,
+    padded,
     raced,
+    replacement,
     stream_place,
 )
-from hlmtheory.policy.hulls import Hulls
-from hlmtheory.policy.padding import padded
-from hlmtheory.policy.tokens import drawn, replacement
+from hlmtheory.policy.hulls import Hulls, choice_of
 
 REQUEST = b"\0"
 """The message of a round without drafts: a request for one token."""
@@ -70,12 +70,7 @@ MOST_SIZES = 64
 
 _PRICE = not_negative("give a price in tokens")
 _RULE = {
-    "draft_length": Domain(
-        f"a whole number in 0..{LONGEST_BATCH}",
-        lambda xp, value: (value >= 0) & (value <= LONGEST_BATCH),
-        "K counts the drafts of a round",
-        kind="integer",
-    ),
+    "draft_length": whole_in(0, LONGEST_BATCH, "K counts the drafts of a round"),
     "bit_price": _PRICE,
     "first_risk_price": _PRICE,
     "skip_slope": FINITE,
@@ -84,12 +79,7 @@ _RULE = {
 _PLACE = whole_from_one("give the place of the draft in its round, from 1")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
-_BYTES = Domain(
-    f"whole numbers of bytes in 1..{LONGEST_MESSAGE}",
-    lambda xp, value: (value >= 1) & (value <= LONGEST_MESSAGE),
-    "give the sizes that padded messages have",
-    kind="integer",
-)
+_BYTES = whole_in(1, LONGEST_MESSAGE, "give the sizes that padded messages have, in bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +259,6 @@ class DevicePolicy:
         return kept if answer.token is None else [*kept, number(token_of(self.vocabulary), "answer", answer.token)]
 
     def _decide(self, row: Numbers, logits: Array, token: int, place: int, rng: np.random.Generator) -> DeviceDraft:
-        """Decide a token that was drawn from this row."""
         rule = self.rule
         if rule.draft_length == 0:
             raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
@@ -281,7 +270,7 @@ class DevicePolicy:
             hulls = codec_hulls(row[None], menu=self.messages.menu)
             corner, fits = cheapest_corner(hulls, rule.bit_price, rule.risk_price(place), self.bits_limit)
             cost = rule.bit_price * float(hulls.bits[corner])
-            choice = _choice(hulls, corner)
+            choice = choice_of(hulls, corner)
             bias = float(choice.bias)
         # 2. skip, if the message costs more than the risk
         beta: float | None = None
@@ -293,7 +282,6 @@ class DevicePolicy:
         return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
 
     def _batch(self, coded: Sequence[Coded]) -> MixedMessage | LatticeMessage | TokenMessage:
-        """Return the message of coded drafts, before it is encoded."""
         kind: Callable[..., MixedMessage | LatticeMessage | TokenMessage] = MixedMessage
         if isinstance(self.messages, (LatticeRows, SeededTokens)):
             kind = LatticeMessage if isinstance(self.messages, LatticeRows) else TokenMessage
@@ -313,7 +301,6 @@ class DevicePolicy:
 
 
 def _later_prices(prices: Any, length: int) -> tuple[float, ...]:
-    """The prices of risk of places 2 to K."""
     if not isinstance(prices, (tuple, list)) or len(prices) > max(length - 1, 0):
         raise DomainError(
             f"later_risk_prices must be at most {max(length - 1, 0)} prices, of places 2 to K; got {brief(prices)}; "
@@ -337,7 +324,6 @@ def _answerable(limit: float, vocabulary: int, temperature: float) -> None:
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:
-    """The sizes of padded messages."""
     if not isinstance(sizes, (tuple, list)):
         raise TypeError(f"message_sizes must be a row of sizes; got {brief(sizes)}; give () for none")
     found = tuple(number(_BYTES, "message_sizes", size) for size in sizes)
@@ -371,14 +357,8 @@ def cheapest_corner(hulls: Hulls, bit_price: float, risk_price: float, limit: in
 
 
 def _quantised(q: Numbers, messages: LatticeRows) -> Numbers:
-    """The counts of q on its lattice, float64."""
     support = (q >= messages.threshold) & (q > 0)
     support[q.argmax()] = True
     if messages.top_k is not None:
         support &= np.asarray(top_support(q, min(messages.top_k, int(np.count_nonzero(q)))))
     return np.asarray(quantize(q, support=support, resolution=messages.resolution), dtype=np.float64)
-
-
-def _choice(hulls: Hulls, corner: int) -> CodecChoice:
-    codec = instance("codec", hulls.codec, CodecChoice)
-    return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,37 +26,29 @@ from hlmtheory.policy.device_parts import (
 )
 
 FORMAT, VERSION = "hlm-policy", 2
-CERTIFIED, LATTICE, PROBABILITIES, SEEDED = "certified rows", "lattice rows", "draft probabilities", "shared seed"
-ANSWERS, STREAMED = "draft probabilities, certified answer", "shared seed, streamed"
 LONGEST = 2**20
 """Most characters of the text."""
 
 Made = TypeVar("Made")
 
 _NUMBERS = ("vocabulary", "temperature", "planned_for", "bonus", "bits_limit")
+_KINDS: dict[str, type[Messages]] = {
+    "certified rows": CertifiedRows,
+    "lattice rows": LatticeRows,
+    "draft probabilities": DraftProbabilities,
+    "draft probabilities, certified answer": CertifiedAnswers,
+    "shared seed": SeededTokens,
+    "shared seed, streamed": StreamedTokens,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_PARTS = {"rule": DeviceRule, "uncertainty": UncertaintyLine, "menu": CodecMenu, "guarantees": Guarantee}
 _FIELDS = {
     "": ("format", "version", *_NUMBERS, "rule", "uncertainty", "messages", "guarantees"),
-    "rule": ("draft_length", "skips", "bit_price", "first_risk_price", "later_risk_prices", "skip_slope", "skip_level"),
-    "uncertainty": ("slope", "intercept", "max_temperature", "draws"),
-    CERTIFIED: ("kind", "menu"),
-    "menu": ("kinds", "widths", "sizes", "resolutions"),
-    LATTICE: ("kind", "resolution", "top_k", "threshold"),
-    PROBABILITIES: ("kind",),
-    ANSWERS: ("kind", "limit"),
-    SEEDED: ("kind", "stream"),
-    STREAMED: ("kind", "stream"),
-    "guarantees": ("quantity", "value", "basis", "prompts"),
+    **{name: tuple(field.name for field in fields(part)) for name, part in _PARTS.items()},
+    **{name: ("kind", *(field.name for field in fields(part))) for name, part in _KINDS.items()},
 }
 _IF_TRUE = ("alone", "message_sizes", "block")
 """Fields of the policy that are in its text only where they are true, so that the texts of other policies stay."""
-
-_MADE: dict[str, Callable[..., Messages]] = {
-    LATTICE: LatticeRows,
-    PROBABILITIES: DraftProbabilities,
-    ANSWERS: CertifiedAnswers,
-    SEEDED: SeededTokens,
-    STREAMED: StreamedTokens,
-}
 
 
 def text_of(policy: Mapping[str, Any]) -> str:
@@ -65,7 +57,7 @@ def text_of(policy: Mapping[str, Any]) -> str:
     plain |= {
         "rule": asdict(policy["rule"]),
         "uncertainty": None if policy["line"] is None else asdict(policy["line"]),
-        "messages": _messages_of(policy["messages"]),
+        "messages": {"kind": _NAMES[type(policy["messages"])], **asdict(policy["messages"])},
         "guarantees": [asdict(guarantee) for guarantee in policy["guarantees"]],
     }
     plain |= {name: policy[name] for name in _IF_TRUE if policy[name]}
@@ -101,37 +93,19 @@ def _guarantee(value: Any) -> Guarantee:
     return Guarantee(**_fields("guarantees", value))
 
 
-def _messages_of(messages: Messages) -> dict[str, Any]:
-    """What is sent, as plain values."""
-    kinds = {
-        CertifiedRows: CERTIFIED,
-        LatticeRows: LATTICE,
-        DraftProbabilities: PROBABILITIES,
-        CertifiedAnswers: ANSWERS,
-        SeededTokens: SEEDED,
-        StreamedTokens: STREAMED,
-    }
-    return {"kind": kinds[type(messages)], **asdict(messages)}
-
-
 def _messages(value: Any) -> Messages:
-    """What is sent, from plain values."""
-    kinds = (CERTIFIED, *_MADE)
     kind = value.get("kind") if isinstance(value, Mapping) else None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise DomainError(f"kind must be one of {', '.join(_KINDS)}; got {brief(kind)}; write the policy again")
     given = _fields(kind, value)
     del given["kind"]
-    if kind != CERTIFIED:
-        return _MADE[kind](**given)
-    if given["menu"] is None:
-        return CertifiedRows()
-    menu = _fields("menu", given["menu"])
-    return CertifiedRows(CodecMenu(**{name: _row(name, entry) for name, entry in menu.items()}))
+    if given.get("menu") is not None:
+        menu = _fields("menu", given["menu"])
+        given["menu"] = CodecMenu(**{name: _row(name, entry) for name, entry in menu.items()})
+    return _KINDS[kind](**given)
 
 
 def _parsed(text: str) -> Any:
-    """The value of a strict JSON text."""
     if not isinstance(text, str):
         raise TypeError(f"text must be a string; got {brief(text)}; read the file as UTF-8")
     if len(text) > LONGEST:
@@ -154,7 +128,6 @@ def _finite(word: str) -> float:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are different."""
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
@@ -164,7 +137,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _fields(section: str, value: Any, *, version: bool = False) -> dict[str, Any]:
-    """An object with exactly the fields of its section."""
     where = section or "the policy"
     if not isinstance(value, Mapping):
         raise DomainError(f"{where} must be an object of JSON; got {brief(value)}; write the policy again")
@@ -185,7 +157,6 @@ def _fields(section: str, value: Any, *, version: bool = False) -> dict[str, Any
 
 
 def _row(name: str, value: Any) -> Any:
-    """The lists of a menu; None stays."""
     if value is None and name in ("sizes", "resolutions"):
         return None
     if isinstance(value, list) and all(type(entry) in (int, str) for entry in value):

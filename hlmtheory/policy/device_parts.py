@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hlmtheory._array import NUMPY, Array
 from hlmtheory._domains import (
@@ -21,9 +23,9 @@ from hlmtheory._domains import (
     option,
     token_of,
 )
-from hlmtheory._quantities import whole_from_one
-from hlmtheory.codec import CodecMenu, LatticeDraft, MixedDraft, TokenDraft
-from hlmtheory.codec.menu import ENTROPY
+from hlmtheory._quantities import whole_from_one, whole_in
+from hlmtheory._simplex import canonical
+from hlmtheory.codec import CodecMenu, LatticeDraft, MalformedError, MixedDraft, TokenDraft, UnexpectedError
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.policy.costs import DeviceRule, Numbers
 from hlmtheory.shared_seed.stream import POSITION, SEED, STREAM, race_winner
@@ -39,12 +41,7 @@ _SIZE = whole_from_one("give the most tokens that are kept, or None")
 _BIAS = Domain(
     "above 0 and below 1", lambda xp, value: (value > 0) & (value < 1), "DraftProbabilities sends the whole of p"
 )
-_RESOLUTION = Domain(
-    f"a whole number in 1..{LARGEST_RESOLUTION}",
-    lambda xp, value: (value >= 1) & (value <= LARGEST_RESOLUTION),
-    "ℓ units are the mass 1",
-    kind="integer",
-)
+_RESOLUTION = whole_in(1, LARGEST_RESOLUTION, "ℓ units are the mass 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +99,14 @@ class Guarantee:
 class CertifiedRows:
     """Drafts are drawn from q; the message is a coded row with a certified bias, chosen by the rule's prices.
 
-    ``menu`` has the codes to choose from, without entropy coding. None: those of :func:`codec_hulls`.
+    ``menu`` has the codes to choose from. None: those of :func:`codec_hulls`.
     """
 
     menu: CodecMenu | None = None
 
     def __post_init__(self) -> None:
-        if self.menu is not None and ENTROPY in instance("menu", self.menu, CodecMenu).kinds:
-            raise DomainError("menu must not hold entropy coding, which needs more than numpy; got it; leave it out")
+        if self.menu is not None:
+            instance("menu", self.menu, CodecMenu)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -235,3 +232,76 @@ def a_text(name: str, value: Any) -> str:
     if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT and value.isprintable():
         return value
     raise DomainError(f"{name} must be 1 to {LONGEST_TEXT} printable characters; got {value!r:.60}; shorten it")
+
+
+BRANCHES = 64
+"""Number of parts from which one random number chooses."""
+
+
+def numbers_for(vocabulary: int) -> int:
+    """How many random numbers a token takes: the smallest n with ``BRANCHES``ⁿ ≥ V."""
+    count = 1
+    while BRANCHES**count < vocabulary:
+        count += 1
+    return count
+
+
+def drawn(row: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """Draw a token from a row (V,) of non-negative numbers with a positive sum; one of 0 is never drawn.
+
+    By blocks of tokens, each with a number of its own, so that a last digit of the row changes the token less often.
+    """
+    cumulative, size = np.cumsum(row), len(row)
+    uniform = rng.random((numbers_for(size),))
+    lower, first = 0.0, 0  # of the block
+    for level in reversed(range(len(uniform))):
+        step = BRANCHES**level
+        count = min(BRANCHES, -(-size // step))
+        ends = np.minimum(first + np.arange(step - 1, count * step, step), size - 1)
+        edges = cumulative[ends]
+        upper = float(edges[-1])
+        aim = min(lower + float(uniform[level]) * (upper - lower), float(np.nextafter(upper, 0.0)))  # it may round up
+        part = min(int(np.searchsorted(edges, aim, side="right")), count - 1)
+        lower = float(edges[part - 1]) if part else lower
+        first = min(first + part * step, size - 1)
+    return first
+
+
+def replacement(target: Array, known: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """A token from the residual (p - q̂)⁺, or from p if it is 0."""
+    p: NDArray[np.float64] = canonical("target", target)
+    if p.shape != known.shape:
+        raise DomainError(f"target must have shape {known.shape}; got {p.shape}; give one distribution")
+    residual = np.maximum(p - known, 0.0)
+    return drawn(residual if residual.max() > 0 else p, rng)
+
+
+_END = b"\x80"
+
+
+def padded(message: bytes, sizes: tuple[int, ...]) -> bytes:
+    """Return the message, padded to the smallest size that holds it; unpadded if ``sizes`` is empty.
+
+    Sizes are in bytes and ascend.
+    """
+    if not sizes:
+        return message
+    place = bisect_left(sizes, len(message) + len(_END))
+    if place == len(sizes):
+        raise DomainError(
+            f"message_sizes must hold every message and a byte of its end; got {sizes[-1]} bytes at most for a message "
+            f"of {len(message)}; plan again"
+        )
+    return (message + _END).ljust(sizes[place], b"\0")
+
+
+def unpadded(message: bytes, sizes: tuple[int, ...]) -> bytes:
+    """Return the message without its pad, or raise a CodecError."""
+    if not sizes:
+        return message
+    if len(message) not in sizes:
+        raise UnexpectedError(f"{len(message)} bytes, and messages are padded to {', '.join(map(str, sizes))}")
+    body = message.rstrip(b"\0")
+    if not body.endswith(_END) or padded(body[: -len(_END)], sizes) != message:
+        raise MalformedError("the message has no end, or a longer pad than it needs; no device sends that")
+    return body[: -len(_END)]

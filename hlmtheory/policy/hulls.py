@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import COUNT, Domain, DomainError, instance, numbers
 from hlmtheory._quantities import not_negative
 from hlmtheory.codec import CodecChoice
-
-Numbers = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from hlmtheory.policy.costs import Integers, Numbers
 
 _FINITE = not_negative("give bits of messages")
 _DEAREST = 1e290  # price of risk; a higher one, times others, may overflow
@@ -63,6 +60,12 @@ class Hulls:
         return len(self.start) - 1
 
 
+def choice_of(hulls: Hulls, corner: int) -> CodecChoice:
+    """How a corner is written."""
+    codec = instance("codec", hulls.codec, CodecChoice)
+    return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})
+
+
 def lower_hulls(bits: Array, risk: Array) -> Hulls:
     """Return the lower hulls of candidate messages.
 
@@ -74,10 +77,6 @@ def lower_hulls(bits: Array, risk: Array) -> Hulls:
         Bits of candidate j at position n, 0 or more; infinite if position n has no candidate j.
     risk : array, shape (N, J)
         Its risk in [0, 1], such as half of the certified bias of a codec.
-
-    Returns
-    -------
-    Hulls
 
     Raises
     ------

@@ -6,14 +6,13 @@ The other side of the claims on a plan's own numbers; it shares nothing with the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 
-from hlmtheory.codec import CodecChoice, coded_message, decode, decoded_rows, encode
+from hlmtheory.codec import coded_message, decode, decoded_rows, encode
 from hlmtheory.policy.costs import Integers, Numbers, PlanPart, StageCosts, UserPlan
-from hlmtheory.policy.hulls import Hulls
+from hlmtheory.policy.hulls import Hulls, choice_of
 
 
 class Law(NamedTuple):
@@ -86,8 +85,3 @@ def _place(world: World, corners: Integers, skips: Callable[[int], bool]) -> _Pl
         sent, kept, bits = sent + chance, kept + chance * accepted, bits + chance * float(choice.bits)
     distance = 0.5 * np.abs(law - world.target).sum(axis=1)
     return _Place(sent, kept, bits, float(distance.mean()))
-
-
-def choice_of(hulls: Hulls, corner: int) -> CodecChoice:
-    """How a corner is written."""
-    return CodecChoice(**{field.name: getattr(hulls.codec, field.name)[corner] for field in fields(CodecChoice)})

@@ -26,19 +26,14 @@ from hlmtheory._domains import (
     number,
     numbers,
 )
-from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory._quantities import not_negative, whole_from_one, whole_in
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.costs import Integers, Numbers
 
 _TIME = not_negative("give a time in seconds")
 _SHARE = Domain("in [0, 1)", lambda xp, value: (value >= 0) & (value < 1), "leave out users who send no rounds")
 _MOST = 10**7
-_ROUNDS = Domain(
-    f"a whole number in 1..{_MOST:,}, divided by the users",
-    lambda xp, value: (value >= 1) & (value <= _MOST),
-    "simulate fewer rounds of each user",
-    kind="integer",
-)
+_ROUNDS = whole_in(1, _MOST, "simulate fewer rounds of each user")
 _COMPANY = whole_from_one("give how many rounds a pass waits for; 1: it starts at once")
 _WARM = 4  # a share 1/4 of the rounds is left out at the beginning
 
@@ -79,23 +74,16 @@ def queue_rates(
         K of the rounds.
     server : SharedServer
     keep_s, keep_share : array, shape (U,) or broadcastable
-        Before a round is sent, drafts may be kept without verification: each takes ``keep_s`` more, and another one
-        follows with the probability ``keep_share``, below 1.
+        Drafts kept before a round is sent: each takes ``keep_s``, and another follows with probability ``keep_share``.
     spread : float
-        In [0, 1]. Each time away is its mean times a factor, uniform in 1 ± ``spread``. Equal times keep the order in
-        which users began, so that users may meet in a pass for ever, or never; a small spread ends that.
+        In [0, 1]. Times away are uniform in their mean times 1 ± ``spread``; equal times may keep users in step.
     rounds : int
         Rounds of each user that are simulated, in the mean; the first quarter is left out.
     company : int
-        m, 1 to the smaller of the batch and U: a pass starts when this many rounds wait. 1: when one does.
+        A pass starts when this many rounds wait, 1 to the smaller of the batch and U.
     patience_s : float, optional
-        τ: it also starts when a round has waited this long for the others. None: no limit.
+        It also starts when a round has waited this long for the others. None: no limit.
     rng : numpy Generator
-        Draws the kept drafts, and the moments at which users begin.
-
-    Returns
-    -------
-    QueueRates
 
     Raises
     ------
@@ -117,22 +105,24 @@ def queue_rates(
     kept_s = _each("keep_s", _TIME, keep_s, len(away))
     count = number(_ROUNDS, "rounds", rounds)
     if count * len(away) > _MOST:
-        raise DomainError(f"rounds must be {_ROUNDS.description}; got {count} for {len(away)} users; simulate fewer")
+        raise DomainError(f"rounds must be at most {_MOST:,} over all users; got {count} each; simulate fewer")
     least, patience = _waiting(company, patience_s, min(server.batch, len(away)))
     wide = number(UNIT_INTERVAL, "spread", spread)
     factor = 1.0 + wide * (2.0 * rng.random((len(away), count)) - 1.0)
     drawn = away[:, None] * factor + kept_s[:, None] * (rng.geometric(1.0 - kept[:, None], (len(away), count)) - 1)
     mean = away + kept_s * kept / (1.0 - kept)
-    found = _Seen(len(away))
-    first, last = count * len(away) // _WARM, count * len(away)
+    found: list[Pass] = []
+    total = 0
     begin = rng.random(len(away)) * (mean + server.alone_s(0))
     for one in passes(drawn, lengths, server, begin, company=least, patience_s=patience):
-        found.add(one, warm=found.total < first)
-        if found.total >= last:
+        if total >= count * len(away) // _WARM:
+            found.append(one)
+        total += len(one.users)
+        if total >= count * len(away):
             break
     alone = np.asarray([server.alone_s(int(k)) for k in lengths])
     return QueueRates(
-        *found.means(),
+        *_means(found, len(away)),
         least=1.0 / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
         most=1.0 / np.maximum(mean + alone, 1e-300),
     )
@@ -192,41 +182,22 @@ def longest_response(lengths: Integers, server: SharedServer, patience_s: float 
     return max(queued, alone) * (1.0 + 1e-12)
 
 
-class _Seen:
-    """Means over the passes that are counted."""
-
-    def __init__(self, users: int) -> None:
-        self.total = 0
-        self.first, self.last = np.full(users, math.nan), np.full(users, math.nan)
-        self.rounds, self.wait = np.zeros(users), np.zeros(users)
-        self.busy, self.passes, self.begin, self.end = 0.0, 0, math.nan, math.nan
-
-    def add(self, one: Pass, *, warm: bool) -> None:
-        self.total += len(one.users)
-        if warm:
-            return
-        if not self.passes:
-            self.begin = one.start
-        self.busy, self.passes, self.end = self.busy + one.end - one.start, self.passes + 1, one.end
-        for user, arrived in zip(one.users, one.arrived, strict=True):
-            if math.isnan(self.first[user]):
-                self.first[user] = one.end
-            self.rounds[user] += 1
-            self.last[user] = one.end
-            self.wait[user] += one.start - arrived
-
-    def means(self) -> tuple[Numbers, Numbers, float, float]:
-        """Rounds a second between a user's first and last pass, mean waits, the busy share, and rounds of a pass."""
-        span = self.end - self.begin
-        between = self.last - self.first
-        long = between > 0.5 * span
-        rates = np.where(long, (self.rounds - 1) / np.where(long, between, 1.0), self.rounds / span)
-        busy, batch = min(self.busy / span, 1.0), float(self.rounds.sum()) / self.passes
-        return rates, self.wait / np.maximum(self.rounds, 1.0), busy, batch
+def _means(passes: list[Pass], users: int) -> tuple[Numbers, Numbers, float, float]:
+    """Rounds a second between a user's first and last pass, mean waits, the busy share, and rounds of a pass."""
+    first, last, wait = np.full(users, math.nan), np.full(users, math.nan), np.zeros(users)
+    for one in passes:
+        first[one.users] = np.where(np.isnan(first[one.users]), one.end, first[one.users])
+        last[one.users] = one.end
+        wait[one.users] += one.start - np.asarray(one.arrived)
+    rounds = np.bincount([user for one in passes for user in one.users], minlength=users).astype(np.float64)
+    span, between = passes[-1].end - passes[0].start, last - first
+    long = between > 0.5 * span
+    rates = np.where(long, (rounds - 1) / np.where(long, between, 1.0), rounds / span)
+    busy = min(sum(one.end - one.start for one in passes) / span, 1.0)
+    return rates, wait / np.maximum(rounds, 1.0), busy, float(rounds.sum()) / len(passes)
 
 
 def _waiting(company: int, patience_s: float | None, most: int) -> tuple[int, float]:
-    """The checked rule by which a free server waits for rounds."""
     least = int(number(_COMPANY, "company", company))
     if least > most:
         raise DomainError(

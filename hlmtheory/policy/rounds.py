@@ -188,7 +188,6 @@ class Rounds:
         return prices.token + (prices.risk * limit if prices.risk else 0.0)
 
     def _worth_of(self, totals: Totals, prices: Prices, limit: float) -> float:
-        """The value of a round with these means."""
         spent = prices.rate * totals.seconds + prices.risk * totals.risk
         return self._worth(prices, limit) * totals.tokens - prices.token * totals.toll - spent
 

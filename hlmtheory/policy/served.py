@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._domains import DomainError, instance, instances, option
-from hlmtheory.policy.band import BandUser, Toll, curves_of, plan_at, planned_users
+from hlmtheory.policy.band import BandUser, Bounded, Toll, curves_of, plan_at, planned_users
 from hlmtheory.policy.band_shares import improved_shares, priced_shares
 from hlmtheory.policy.capacity import UTILITIES, SharedServer, server_rates
 from hlmtheory.policy.columns import ROUNDING
@@ -28,7 +28,7 @@ _UPDATES = 400  # of the parts of mixed rates
 
 
 @dataclass(frozen=True, slots=True)
-class ServedPlan:
+class ServedPlan(Bounded):
     """Plans and shares of several users of one server, their rates, and a bound that no others exceed, rounded up."""
 
     users: tuple[UserPlan, ...]  # each at its share; its rate is that with a free server
@@ -40,13 +40,6 @@ class ServedPlan:
     value: float  # Σ ω X, or Σ ω log X
     upper_bound: float
     utility: str
-
-    @property
-    def gap(self) -> float:
-        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
-        if self.utility == "log":
-            return max(self.upper_bound - self.value, 0.0)
-        return max(self.upper_bound / self.value - 1.0, 0.0)
 
 
 def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str = "linear") -> ServedPlan:
@@ -136,7 +129,6 @@ def _value_of(one: Served) -> float:
 def _served(
     users: tuple[UserPlan, ...], shares: Numbers, server: SharedServer, weights: Numbers, utility: str
 ) -> Served:
-    """The best rates of these plans at these shares."""
     tokens, fixed, air = (np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s"))
     load = np.asarray([server_seconds(one, server) for one in users]) / tokens
     most = tokens / (fixed + air)
@@ -213,7 +205,6 @@ class _Lowest(NamedTuple):
         return cls(float(price[best]), float(height[best]), tried[a], tried[b] if b < len(tried) else None, part)
 
     def rates(self) -> Numbers:
-        """The rates of both plans, mixed."""
         return np.asarray(
             self.part * self.left.rates + (0.0 if self.right is None else (1.0 - self.part) * self.right.rates)
         )
@@ -242,7 +233,6 @@ def _search(
 
 
 def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserPlan, ...], Numbers]:
-    """The plans at shares that add up to 1."""
     total = float(shares.sum())
     if total == 1.0:
         return users, shares
@@ -250,7 +240,6 @@ def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserP
 
 
 def _at_price(users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, price: float) -> _Try:
-    """The best plans and shares at a price of the server, and the bound."""
     tolls = [toll_of(price, weight, server) for weight in weights.tolist()]
     curves = curves_of(users, tolls)
     shares, above = priced_shares(curves, weights, "linear")

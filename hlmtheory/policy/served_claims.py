@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.policy.band_shares import Curve, price_bound
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.queueing import Pass, longest_response, passes
-from hlmtheory.policy.user_claims import host_side
+from hlmtheory.policy.user_claims import DOMAINS as USER_DOMAINS
 
 # A user has P plans, whose mean rounds have E tokens, A seconds without air time, b bits and σ seconds of the server. A
 # competitor takes any plans and shares, and each user a part of the rate that these allow; all are slowed down alike
@@ -33,7 +34,6 @@ from hlmtheory.policy.user_claims import host_side
 
 _POINTS = 9
 _LOW, _HIGH = 1.0, 256.0  # z over s: shares from 1 to 1/256
-Values = dict[str, Any]
 
 
 def _curves(one: Values, weights: Any, price: float) -> list[Curve]:
@@ -85,7 +85,7 @@ _RANK = {
     **dict.fromkeys(("tokens", "fixed_s", "plan_bits", "plan_load", "away_s"), 2),
     **dict.fromkeys(("weights", "parts", "choice", "use", "draft_lengths"), 1),
 }
-_side = partial(host_side, rank=_RANK)
+_side = partial(host_side, USER_DOMAINS, _RANK)
 _SOURCE = Source("zhu2025edgesd", "(26), with a server that all users share")
 _QUEUE_SOURCE = Source("denning1978operational", "bounds on closed networks, with batches")
 _TABLE = ("tokens", "fixed_s", "plan_bits", "plan_load")

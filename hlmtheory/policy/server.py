@@ -15,10 +15,18 @@ from hlmtheory.codec.coding import decoded
 from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import CertifiedAnswers, Coded, DraftProbabilities, ServerAnswer, raced, stream_place
-from hlmtheory.policy.padding import unpadded
+from hlmtheory.policy.device_parts import (
+    CertifiedAnswers,
+    Coded,
+    DraftProbabilities,
+    ServerAnswer,
+    drawn,
+    raced,
+    replacement,
+    stream_place,
+    unpadded,
+)
 from hlmtheory.policy.sendable import Sendable
-from hlmtheory.policy.tokens import drawn, replacement
 from hlmtheory.verification.block import block_acceptance, block_weights
 
 
@@ -92,14 +100,8 @@ class ServerPolicy:
         return self._answer(self.received(message), target, rng, seed, position)
 
     def _answer(
-        self,
-        drafts: tuple[Coded, ...],
-        target: Array,
-        rng: np.random.Generator,
-        seed: int | None,
-        position: int | None,
+        self, drafts: tuple[Coded, ...], target: Array, rng: np.random.Generator, seed: int | None, position: int | None
     ) -> ServerAnswer:
-        """Verify drafts that were received."""
         p: Numbers = canonical("target", target)
         wanted = (len(drafts) + 1, self.policy.vocabulary)
         if p.shape != wanted:

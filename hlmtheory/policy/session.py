@@ -121,14 +121,12 @@ class ServerSession:
 
 
 def _in_rounds(policy: Any) -> DevicePolicy:
-    """The policy, if its device waits for the answer to each message."""
     if isinstance(instance("policy", policy, DevicePolicy).messages, StreamedTokens):
         raise DomainError("policy must send in rounds; got StreamedTokens; use StreamedDevice and StreamedServer")
     return policy  # type: ignore[no-any-return]
 
 
 def _seed(policy: DevicePolicy, seed: Any) -> int | None:
-    """The seed of a text, for a policy that drafts by one."""
     needed = isinstance(policy.messages, SeededTokens)
     if needed and seed is None:
         raise DomainError(f"seed must be that of the text under a shared seed; got None; {SEED.remedy}")
@@ -137,7 +135,6 @@ def _seed(policy: DevicePolicy, seed: Any) -> int | None:
 
 
 def _use(seed: int | None, used: Any) -> None:
-    """Add a seed to those that were used; refuse one that was."""
     if seed is None and used is None:
         return
     if not isinstance(used, MutableSet):

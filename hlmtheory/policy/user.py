@@ -7,25 +7,23 @@ over the decisions seen so far (column generation); without a limit this is Dink
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import positive
-from hlmtheory.policy.columns import FINE, ROUNDS, Column, Mixture, best_mixture, certificate, keeps, rate_of, solve
+from hlmtheory.policy.columns import ROUNDS, Column, Mixture, best_mixture, keeps, rate_of, solve
 from hlmtheory.policy.costs import Numbers, PlanPart, StageCosts, UserPlan
-from hlmtheory.policy.exchange import SMALL, exchanged
 from hlmtheory.policy.hulls import Hulls, Priced
 from hlmtheory.policy.rounds import Prices, Rounds
 
 _WEIGHT = positive("leave out rows without a weight")
 _RISK = Domain("0 or more, perhaps infinite", lambda xp, value: value >= 0, "give float('inf') if any risk is allowed")
 
-_EXCHANGED = 2  # lengths whose decisions are exchanged
 _WORTH_MIXING = 1e-3
 """How much faster a mixture must be than the best plan of one part."""
 
@@ -45,10 +43,8 @@ def plan_user(
 ) -> UserPlan:
     """Return the decisions of one user with the most tokens per second, and a bound that no others exceed.
 
-    A plan keeps its limit in the mean over rounds. The risk of a round bounds the total variation of its tokens: Δ of
-    the row's message at each place that is reached, and at the first place, whether the draft is sent or skipped, with
-    β̂ besides if it is skipped. It is such a bound if rows with equal hulls are the drafts of one position, and if β̂
-    is right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
+    The risk of a round bounds the total variation of its tokens (``skipping.bill_joint``), if rows with equal hulls are
+    drafts of one position, and β̂ is right in the mean over sent drafts, and right or too large over skipped ones.
 
     Parameters
     ----------
@@ -58,33 +54,28 @@ def plan_user(
     acceptances : array, shape (K_max,)
         α_i in [0, 1]: P(draft i of a round is accepted given that drafts 1..i-1 were).
     rejection : array, shape (N,), optional
-        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. It takes the place of 1 - α_1,
-        also for the places after the first. None: 1 - α_1 for all.
+        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. None: 1 - α_1 for all.
     weight : array, shape (N,), optional
         How often each row begins a round, in any unit. None: all alike.
     risk_limit : float
         The most risk for each emitted token. 0: the law of the target model. ``float("inf")``: no limit.
     draft_lengths : iterable of int, optional
         The K to try, in 0..K_max. None: all of them. With 0 the server decodes alone.
-    skipping : bool
-        Whether the first draft of a round may be kept without verification.
-    bonus : bool
-        Whether the server adds a token if it accepts all K drafts.
+    skipping, bonus : bool
+        Whether a first draft may be kept without verification, and whether the server adds a token after K drafts.
     mixing : bool
-        Whether the rounds may take turns with two parts, of other messages or lengths. Such a plan is returned if it is
-        faster by 0.1% or more, or if no plan of one part is found within the limit.
+        Whether the rounds may take turns with two parts, if that is faster by 0.1%, or no single part keeps the limit.
 
     Returns
     -------
     UserPlan
-        The bound holds for every skip of each row, every message of each row at each place, all K that are tried, and
-        all mixtures of these that do not depend on the rows; also if a skipped draft is charged β̂ alone.
+        The bound holds for every skip, message at each place and K, and all mixtures that do not depend on the rows;
+        also if a skipped draft is charged β̂ alone.
 
     Raises
     ------
     ValueError
-        If a value is out of range, the shapes do not match, or no plan meets the limit; the message then names the
-        nearest one that can be met.
+        If a value is out of range, the shapes do not match, or no plan meets the limit; then it names the nearest.
 
     Examples
     --------
@@ -95,17 +86,8 @@ def plan_user(
     >>> plan.draft_length, round(plan.rate, 2), round(plan.gap, 9)
     (2, 31.3, 0.0)
     """
-    made, lengths, limit = checked_user(
-        hulls,
-        costs,
-        acceptances,
-        rejection=rejection,
-        weight=weight,
-        risk_limit=risk_limit,
-        draft_lengths=draft_lengths,
-        skipping=skipping,
-        bonus=bonus,
-    )
+    given = (hulls, costs, acceptances, rejection, weight, risk_limit, draft_lengths, skipping, bonus)
+    made, lengths, limit = checked_user(*given)
     return best_plan(made, lengths, limit, mixing=flag("mixing", mixing))[0]
 
 
@@ -113,7 +95,6 @@ def checked_user(
     hulls: Hulls,
     costs: StageCosts,
     acceptances: Array,
-    *,
     rejection: Array | None,
     weight: Array | None,
     risk_limit: float,
@@ -158,33 +139,21 @@ class Given:
         return Rounds(*given, skipping=skipping, bonus=self.bonus, toll=toll)
 
 
-class Start(NamedTuple):
-    """The prices of a plan."""
-
-    prices: Prices
-
-
 def best_plan(
-    given: Given,
-    lengths: list[int],
-    limit: float,
-    *,
-    start: Start | None = None,
-    mixing: bool = True,
-) -> tuple[UserPlan, Start]:
+    given: Given, lengths: list[int], limit: float, *, start: Prices | None = None, mixing: bool = True
+) -> tuple[UserPlan, Prices]:
     """Return the fastest plan found, or without ``mixing`` the fastest of one part, and the prices.
 
-    ``start`` holds the prices of a plan for another link.
+    ``start`` are the prices of a plan for another link.
     """
     priced = Priced(given.hulls, given.weight)
     models = [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
-    found = solve(models, limit, start.prices if start else Prices(0.0), charged=False)
+    found = solve(models, limit, start or Prices(0.0), charged=False)
     bound, mixture = found.bound, best_mixture(found.columns, limit) if found.columns else None
     if mixture is not None and not all(_fully_charged(column) for _, column in mixture.parts):
         found = solve(models, limit, found.prices, charged=True)
     # Columns whose skipped rows were not charged for their messages are none of the plan
     columns = [column for column in found.columns if _fully_charged(column)]
-    columns += _exchanged(models, columns, found.prices, limit)
     good = [column for column in columns if keeps(column.totals, limit)]
     single = max(reversed(good), key=lambda column: rate_of(column.totals)) if good else None
     mixture = best_mixture(columns, limit) if columns and (mixing or single is None) else None
@@ -192,7 +161,7 @@ def best_plan(
         mixture = Mixture(((1.0, single),), single.totals)
     if mixture is None or not (mixing or len(mixture.parts) == 1):
         raise _unattainable(models, limit)
-    return _user_plan(mixture, bound), Start(found.prices)
+    return _user_plan(mixture, bound), found.prices
 
 
 def _fully_charged(column: Column) -> bool:
@@ -203,24 +172,6 @@ def _fully_charged(column: Column) -> bool:
 def _worth_mixing(mixture: Mixture, single: Column) -> bool:
     rate = rate_of(single.totals)
     return rate_of(mixture.totals) > rate + _WORTH_MIXING * abs(rate)
-
-
-def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Prices, limit: float) -> list[Column]:
-    """The best columns of few rows after exchanges, of the lengths that can be much better than the best."""
-    good = [column for column in columns if keeps(column.totals, limit)]
-    best = max((rate_of(column.totals) for column in good), default=-math.inf)
-    most = {
-        model: certificate(prices.rate, model.value(prices, limit), model)
-        for model in models
-        if model.length and len(model.weight) <= SMALL and any(column.model is model for column in good)
-    }
-    found = []
-    for model in sorted(most, key=most.__getitem__, reverse=True)[:_EXCHANGED]:
-        if most[model] > best + FINE * abs(best):
-            own = [column for column in good if column.model is model]
-            found.append(exchanged(max(reversed(own), key=lambda column: rate_of(column.totals)), limit))
-            best = max(best, rate_of(found[-1].totals))
-    return found
 
 
 def _user_plan(found: Mixture, bound: float) -> UserPlan:
@@ -261,7 +212,6 @@ def _part(share: float, column: Column) -> PlanPart:
 
 
 def _unattainable(models: list[Rounds], limit: float) -> DomainError:
-    """Name the nearest limit that can be met."""
     least = min(_least(model) for model in models)
     return DomainError(
         f"risk_limit must be at least {least * 1.0005:.4g} a token, the least that any plan keeps; got {limit:g}; "

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
-from array_api_compat import device
 
-from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import not_negative, positive
+from hlmtheory._sides import host_side
 from hlmtheory._simplex import canonical
 from hlmtheory.claims import Assumption, Attained, Claim, Relation, Source
 from hlmtheory.codec import CodecMenu
-from hlmtheory.codec.menu import LATTICE, MIXTURE, TOP_K
+from hlmtheory.codec.messages import LATTICE, MIXTURE, TOP_K
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import BITS, RISK, lower_hulls
@@ -49,103 +49,53 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   add up as in ``skipping.bill_round``, and a mixture is charged the mean of its parts.
 # user_limit. Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
 
-_DOMAINS = {
+DOMAINS = {
     "bits": BITS,
     "risk": RISK,
-    "rejection": UNIT_INTERVAL,
-    "acceptances": UNIT_INTERVAL,
     "context_law": SIMPLEX,
-    "context_acceptances": UNIT_INTERVAL,
     "context_lengths": SIMPLEX,
-    "draft_s": positive("give a time in seconds"),
-    "server_draft_s": positive("give a time in seconds"),
-    "other_s": not_negative("give a time in seconds"),
-    "users": POSITIVE_COUNT,
-    "verify_s": positive("give a time in seconds"),
     "seconds_per_bit": positive("give 1/rate in seconds a bit"),
-    "limit": not_negative("give the most risk for each token"),
-    "skips": UNIT_INTERVAL,
-    "first": COUNT,
-    "later": COUNT,
-    "draft_length": COUNT,
     "tokens": positive("give the tokens of a round"),
-    "fixed_s": positive("give a time in seconds"),
-    "plan_bits": not_negative("give bits of a round"),
-    "plan_load": not_negative("give the seconds of the server for a round"),
-    "use": UNIT_INTERVAL,
-    "away_s": not_negative("give a time in seconds"),
-    "draft_lengths": COUNT,
-    "pass_s": positive("give a time in seconds"),
-    "token_s": not_negative("give a time in seconds"),
-    "batch": POSITIVE_COUNT,
-    "mix": UNIT_INTERVAL,
     "weights": positive("leave out users without a weight"),
     "parts": positive("give each user a part of the band"),
-    "choice": COUNT,
     "band_price": positive("give a price"),
     "server_price": not_negative("give a price"),
-    "target_rows": UNIT_INTERVAL,
-    "draft_rows": UNIT_INTERVAL,
-    "kind": COUNT,
+    "limit": not_negative("give the most risk for each token"),
+    "plan_bits": not_negative("give bits of a round"),
+    "plan_load": not_negative("give the seconds of the server for a round"),
+    **dict.fromkeys(("draft_s", "server_draft_s", "verify_s", "fixed_s", "pass_s"), positive("give a time in seconds")),
+    **dict.fromkeys(("other_s", "away_s", "token_s"), not_negative("give a time in seconds")),
+    **dict.fromkeys(("rejection", "acceptances", "context_acceptances", "skips", "use", "mix"), UNIT_INTERVAL),
+    **dict.fromkeys(("target_rows", "draft_rows"), UNIT_INTERVAL),
+    **dict.fromkeys(("first", "later", "draft_length", "draft_lengths", "choice", "kind"), COUNT),
+    **dict.fromkeys(("users", "batch"), POSITIVE_COUNT),
 }
 _RANK = {
     **{"bits": 2, "risk": 2, "rejection": 1, "acceptances": 1},
     **{"draft_length": 1, "skips": 1, "first": 1, "later": 2},
 }
-_LAW_RANK = {"target_rows": 2, "draft_rows": 2}
 _LEAST = 2.0**-1000
 """A draft that is less likely has no row: its weight may be no normal number."""
-
-
-def host_side(
-    of: Callable[[dict[str, Any]], float], *names: str, rank: Mapping[str, int] = _RANK, test: bool = False
-) -> Callable[..., Array]:
-    """A side of a claim that takes arrays of these names: one number for each instance, computed on the host.
-
-    ``rank`` has the dimensions of an instance's arrays, and ``test`` asks for true and false.
-    """
-
-    def side(**values: Array) -> Array:
-        xp, *given = arrays(**values)
-        checked = [_DOMAINS[name].check(xp, name, one) for name, one in zip(values, given, strict=True)]
-        plain = {name: to_numpy(one) for name, one in zip(values, checked, strict=True)}
-        split = {name: one.ndim - rank.get(name, 0) for name, one in plain.items()}
-        batch = np.broadcast_shapes(*(one.shape[: split[name]] for name, one in plain.items()))
-        wide = {name: np.broadcast_to(one, (*batch, *one.shape[split[name] :])) for name, one in plain.items()}
-        found = np.asarray([of({name: one[n] for name, one in wide.items()}) for n in np.ndindex(*batch)])
-        return xp.asarray(found.reshape(batch).astype(np.bool_ if test else np.float64), device=device(given[0]))
-
-    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-    side.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return side
 
 
 def _costs(values: dict[str, Any]) -> StageCosts:
     return StageCosts(*(float(values[name]) for name in ("draft_s", "verify_s", "seconds_per_bit")))
 
 
-def _plan(values: dict[str, Any], limit: float) -> UserPlan | None:
-    """The public answer; None if no plan keeps the limit."""
+def _rate_and_bound(values: dict[str, Any], limit: float) -> tuple[float, float]:
+    """Rate and bound of the public plan; infinite if no plan keeps the limit."""
     hulls = lower_hulls(values["bits"], values["risk"])
+    given = {"rejection": values["rejection"], "risk_limit": limit}
     try:
-        return plan_user(hulls, _costs(values), values["acceptances"], rejection=values["rejection"], risk_limit=limit)
+        plan = plan_user(hulls, _costs(values), values["acceptances"], **given)
     except DomainError as error:
         if str(error).startswith("risk_limit"):
-            return None
+            return math.inf, math.inf
         raise
+    return plan.rate, plan.upper_bound
 
 
-class Rival(NamedTuple):
-    """A part of a mixture: its share of the rounds, K, skipped rows, and bits and risk of all rows at each place."""
-
-    share: float
-    length: int
-    skips: Array
-    bits: Sequence[Numbers]
-    risk: Sequence[Numbers]
-
-
-def played(
+def _played(
     values: dict[str, Any], length: int, skips: Array, bits: Sequence[Numbers], risk: Sequence[Numbers]
 ) -> tuple[float, float, float]:
     """Mean tokens, seconds and risk of a round, row by row and place by place; a skipped row is charged β̂ alone."""
@@ -164,32 +114,17 @@ def played(
     return tokens / rows, seconds / rows, lost / rows
 
 
-def messages_of(values: dict[str, Any], length: int) -> dict[str, list[Numbers]]:
-    """Bits and risk of the competitor's messages at each place, an array over the rows each."""
-    rows, last = np.arange(len(values["bits"])), values["bits"].shape[1] - 1
-    later = values["later"]
-    chosen = [values["first"], *(later[place % len(later)] for place in range(length - 1))]
-    return {name: [values[name][rows, np.minimum(corners, last)] for corners in chosen] for name in ("bits", "risk")}
-
-
-def rivals(values: dict[str, Any]) -> list[Rival]:
-    """The parts of the competing mixture: two lengths."""
-    lengths = [min(int(given), len(values["acceptances"])) for given in values["draft_length"]]
-    skips = values["skips"] >= 0.5 if "skips" in values else np.zeros(len(values["bits"]), dtype=bool)
-    mix = float(values["mix"])
-    parts = zip((mix, 1.0 - mix), (lengths[0], lengths[-1]), strict=True)
-    return [Rival(share, k, skips & (k > 0), **messages_of(values, k)) for share, k in parts if share > 0]
-
-
-def mixed_rounds(values: dict[str, Any], parts: Sequence[Rival]) -> tuple[float, float]:
-    """Rate and risk for each token of a mixture."""
-    means = [np.asarray(played(values, *part[1:])) * part.share for part in parts]
-    tokens, seconds, lost = np.sum(means, axis=0).tolist()
-    return tokens / seconds, lost / tokens
-
-
 def _competitor(values: dict[str, Any]) -> tuple[float, float]:
-    return mixed_rounds(values, rivals(values))
+    """Rate and risk for each token of a mixture of two lengths."""
+    rows, last, later = np.arange(len(values["bits"])), values["bits"].shape[1] - 1, values["later"]
+    lengths, mix, means = values["draft_length"], float(values["mix"]), np.zeros(3)
+    for share, given in ((mix, lengths[0]), (1.0 - mix, lengths[-1])):
+        k = min(int(given), len(values["acceptances"]))
+        chosen = [values["first"], *(later[place % len(later)] for place in range(k - 1))]
+        bits, risk = ([values[name][rows, np.minimum(one, last)] for one in chosen] for name in ("bits", "risk"))
+        means += share * np.asarray(_played(values, k, values["skips"] >= 0.5, bits, risk))
+    tokens, seconds, lost = means.tolist()
+    return tokens / seconds, lost / tokens
 
 
 def _world(values: dict[str, Any]) -> World:
@@ -217,7 +152,6 @@ def _lawful_plan(values: dict[str, Any]) -> tuple[UserPlan, World]:
 
 
 def _law(values: dict[str, Any]) -> Law:
-    """The exact law of the public plan."""
     plan, world = _lawful_plan(values)
     return law_of(world, plan, _costs(values))
 
@@ -232,14 +166,8 @@ def _lawful_rate(values: dict[str, Any]) -> float:
     return law.tokens / law.seconds
 
 
-def _rate(plan: UserPlan | None) -> float:
-    return math.inf if plan is None else plan.rate
-
-
-def _bound(plan: UserPlan | None) -> float:
-    return math.inf if plan is None else plan.upper_bound
-
-
+_side = partial(host_side, DOMAINS, _RANK)
+_law_side = partial(host_side, DOMAINS, {"target_rows": 2, "draft_rows": 2})
 _USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
 _OTHER = (*_USER, "draft_length", "skips", "first", "later", "mix")
 _LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_s", "seconds_per_bit", "limit")
@@ -247,7 +175,7 @@ _LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_
 _SOURCE = Source("li2025flexspec", "(11), with skips and messages of few bits")
 _KEEPS = Assumption(
     "the competing plan keeps the limit",
-    host_side(lambda one: _competitor(one)[1] <= one["limit"], *_OTHER, "limit", test=True),
+    _side(lambda one: _competitor(one)[1] <= one["limit"], *_OTHER, "limit", test=True),
 )
 _ONE_ROW = {
     "bits": [[64.0]],
@@ -290,8 +218,8 @@ USER_CLAIMS = (
             "tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose "
             "risk is at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone"
         ),
-        lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _bound(_plan(one, float(one["limit"]))), *_USER, "limit"),
+        lhs=_side(lambda one: _competitor(one)[0], *_OTHER),
+        rhs=_side(lambda one: _rate_and_bound(one, float(one["limit"]))[1], *_USER, "limit"),
         assumptions=(_KEEPS,),
         attained=Attained(
             _BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0}
@@ -301,8 +229,8 @@ USER_CLAIMS = (
         id="policy.user_optimum",
         source=_SOURCE,
         statement="tokens per second of every plan ≤ that of the plan found, if the risk has no limit",
-        lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
+        lhs=_side(lambda one: _competitor(one)[0], *_OTHER),
+        rhs=_side(lambda one: _rate_and_bound(one, math.inf)[0], *_USER),
         attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
     ),
     Claim(
@@ -310,8 +238,8 @@ USER_CLAIMS = (
         source=_SOURCE,
         statement="tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states",
         relation=Relation.EQ,
-        lhs=host_side(_lawful_rate, *_LAW, rank=_LAW_RANK),
-        rhs=host_side(lambda one: _lawful_plan(one)[0].rate, *_LAW, rank=_LAW_RANK),
+        lhs=_law_side(_lawful_rate, *_LAW),
+        rhs=_law_side(lambda one: _lawful_plan(one)[0].rate, *_LAW),
         attained=Attained(_ONE_POSITION),
     ),
     Claim(
@@ -321,8 +249,8 @@ USER_CLAIMS = (
             "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
             "risk that the plan states, if β̂ = β"
         ),
-        lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
-        rhs=host_side(lambda one: _lawful_plan(one)[0].risk, *_LAW, rank=_LAW_RANK),
+        lhs=_law_side(_lawful_distance, *_LAW),
+        rhs=_law_side(lambda one: _lawful_plan(one)[0].risk, *_LAW),
         attained=Attained(_ONE_POSITION),
         ceiling=1.0,
     ),
@@ -333,8 +261,8 @@ USER_CLAIMS = (
             "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
             "limit, if β̂ = β"
         ),
-        lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
-        rhs=host_side(lambda one: float(one["limit"]), *_LAW, rank=_LAW_RANK),
+        lhs=_law_side(_lawful_distance, *_LAW),
+        rhs=_law_side(lambda one: float(one["limit"]), *_LAW),
         attained=Attained(_ONE_POSITION),
     ),
 )

@@ -7,11 +7,17 @@ Paper: edge-sd (zhu2025edgesd) (7)-(23). A stage (prefill, base, slope) takes th
 from __future__ import annotations
 
 from hlmtheory.serving.claims import CLAIMS
-from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, stage_times, upload_bits
-from hlmtheory.serving.fitting import DeviceFit, fit_device
-from hlmtheory.serving.goodput import PassFit, crossover_batch, fit_passes, goodput, load_batch, round_line
+from hlmtheory.serving.costs import decoding_steps, expected_steps, peak_memory, stage_times, upload_bits
+from hlmtheory.serving.goodput import (
+    DeviceFit,
+    crossover_batch,
+    fit_device,
+    fit_passes,
+    goodput,
+    load_batch,
+    round_line,
+)
 from hlmtheory.serving.pipeline import inference_latency
-from hlmtheory.serving.random_steps import expected_steps
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [
@@ -19,7 +25,6 @@ __all__ = [
     "Device",
     "DeviceFit",
     "ModelShape",
-    "PassFit",
     "Service",
     "Task",
     "crossover_batch",
@@ -27,7 +32,6 @@ __all__ = [
     "expected_steps",
     "fit_device",
     "fit_passes",
-    "forward_flops",
     "goodput",
     "inference_latency",
     "load_batch",

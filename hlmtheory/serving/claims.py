@@ -23,7 +23,6 @@ from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT
 
 
 def _product(rows: Array, inner: Array, columns: Array) -> Array:
-    """Return the number of operations of a matrix product."""
     return 2.0 * rows * inner * columns
 
 
@@ -67,7 +66,6 @@ def _last_finish(draft_times: Array, verify_times: Array) -> Array:
 
 
 def _longest_path(draft_times: Array, verify_times: Array) -> Array:
-    """Return max_k Σ_{m≤k} d_m + Σ_{m≥k} v_m."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
     paths = np.cumsum(d, axis=-1) + np.cumsum(v[..., ::-1], axis=-1)[..., ::-1]
     return np.max(paths, axis=-1, initial=0.0)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, broadcast, finite_answer, instance, numbers
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, broadcast, finite_answer, instance, number, numbers
+from hlmtheory._quantities import whole_in
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, ModelShape, Service
 from hlmtheory.verification import expected_tokens
-
-
-@finite_answer
-def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
-    """Return the operations of one forward pass for one task: t new tokens after c cached ones, edge-sd (11)-(14)."""
-    sizes = instance("model", model, ModelShape).sizes
-    new, cached = numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
-    broadcast(new_tokens=new.shape, cached_tokens=cached.shape)
-    return operations(*sizes, new, cached)
 
 
 @finite_answer
@@ -26,10 +16,6 @@ def peak_memory(
     model: ModelShape, input_tokens: Array, output_tokens: Array, batch_size: Array, draft_length: Array = 1
 ) -> Array:
     """Return the peak memory of a draft model and the cache of one batch, in bytes, over all acceptance patterns.
-
-    Before the pass that makes draft i of a step, the cache holds all tokens of the sequence except the last, and i - 1
-    drafts. The pass adds one token. Let g be the number of answer tokens before the step. After the l passes of the
-    step, the cache holds I + g + l - 1 tokens, and g is at most O - 1. Some acceptance pattern reaches g = O - 1.
 
     Parameters
     ----------
@@ -44,9 +30,8 @@ def peak_memory(
     Returns
     -------
     array, shape (...)
-        Bytes: edge-sd (9) for the weights, and (10) for the cache with I_m + O_m + l - 2 tokens for each task instead
-        of the printed I_m + O_m. The paper's text stops the drafts of the last step at O_m tokens, but its run
-        time (19) does not. For O = 0 only the prompt is cached.
+        Bytes: edge-sd (9) for the weights, and (10) with I_m + O_m + l - 2 cached tokens for each task instead of the
+        printed I_m + O_m (``serving.memory_peak``). For O = 0 only the prompt is cached.
 
     Raises
     ------
@@ -113,9 +98,19 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
     prompt = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
     size = numbers(POSITIVE_COUNT, "batch_size", batch_size)
     broadcast(draft_length=length.shape, input_tokens=prompt.shape, batch_size=size.shape)
-    sides = (service.draft.sizes, service.verify.sizes)
-    coefficients = [(device.c1, device.c2) for device in (service.draft_device, service.verify_device)]
-    return both_stages(sides, coefficients, tokens_per_step(service.acceptance, length), length, prompt, size)
+    tokens, sides = tokens_per_step(service.acceptance, length), (service.draft.sizes, service.verify.sizes)
+    (j, h, f), (jv, hv, fv), first, second = *sides, service.draft_device, service.verify_device
+    k, i, b = (np.asarray(value, dtype=np.float64) for value in (length, prompt, size))
+    work, workv, c2, c2v = 4.0 * first.c1 * j * h * b, 4.0 * second.c1 * jv * hv * b, first.c2, second.c2
+    inner = k * (k - 1.0) / 2.0  # cached drafts before each pass of a step, summed
+    drafts = np.where(k > 0, (i + k - 1.0) * (2.0 * h + f + i) + inner, 0.0)  # (13), n = 1
+    draft = (work * drafts + c2 * k, work * (k * (2.0 * h + f + i) + inner) + c2 * k, work * k * tokens)  # (19)
+    verify = (
+        workv * (i + k) * (2.0 * hv + fv + i + k) + c2v,  # (14), n = 1; (18)
+        workv * (1.0 + k) * (2.0 * hv + fv + i + k) + c2v,
+        workv * (1.0 + k) * tokens,
+    )
+    return np.stack(np.broadcast_arrays(*draft), axis=-1), np.stack(np.broadcast_arrays(*verify), axis=-1)
 
 
 @finite_answer
@@ -148,19 +143,30 @@ def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Arra
     return weights + 4.0 * layers * hidden * cached * size  # (10)
 
 
-def both_stages(
-    models: Any, devices: Any, tokens: Array, length: Array, prompt: Array, size: Array
-) -> tuple[Array, Array]:
-    """Return both stages (..., 3), given (J, h₁, h₂) of both models and (c₁, c₂) of both devices."""
-    ((j, h, f), (jv, hv, fv)), ((c1, c2), (c1v, c2v)) = models, devices
-    k, i, b = (np.asarray(value, dtype=np.float64) for value in (length, prompt, size))
-    work, workv = 4.0 * c1 * j * h * b, 4.0 * c1v * jv * hv * b
-    inner = k * (k - 1.0) / 2.0  # cached drafts before each pass of a step, summed
-    drafts = np.where(k > 0, (i + k - 1.0) * (2.0 * h + f + i) + inner, 0.0)  # (13), n = 1
-    draft = (work * drafts + c2 * k, work * (k * (2.0 * h + f + i) + inner) + c2 * k, work * k * tokens)  # (19)
-    verify = (
-        workv * (i + k) * (2.0 * hv + fv + i + k) + c2v,  # (14), n = 1; (18)
-        workv * (1.0 + k) * (2.0 * hv + fv + i + k) + c2v,
-        workv * (1.0 + k) * tokens,
-    )
-    return np.stack(np.broadcast_arrays(*draft), axis=-1), np.stack(np.broadcast_arrays(*verify), axis=-1)
+_OUTPUT = whole_in(1, 2**14, "the time grows with its square, and the ratio of the means nears O/L")
+
+
+def steps_distribution(output_tokens: int, acceptance: float, draft_length: int) -> Array:
+    """P(N ≤ n), shape (O + 1,): a sequence has its O tokens after n steps, each draft accepted with probability α."""
+    output = number(_OUTPUT, "output_tokens", output_tokens)
+    alpha = number(UNIT_INTERVAL, "acceptance", acceptance)
+    length = min(number(COUNT, "draft_length", draft_length), output)  # more drafts than tokens change nothing
+    tokens = alpha ** np.arange(length + 1)
+    tokens[:-1] -= tokens[1:]  # P(1 + i tokens), i = 0..l
+    made = np.zeros(output)  # P(g tokens made so far), g < O
+    made[0], reached = 1.0, np.zeros(output + 1)
+    for n in range(1, output + 1):
+        made = np.concatenate([[0.0], np.convolve(made, tokens)[: output - 1]])  # a step makes at least one
+        reached[n] = 1.0 - made.sum() if n < output else 1.0
+    return np.clip(reached, 0.0, 1.0)  # rounding of a sum of probabilities
+
+
+def expected_steps(output_tokens: Array, acceptance: float, draft_length: int) -> float:
+    """Expected number of decoding steps of a batch, which runs until its slowest sequence is done."""
+    outputs = np.atleast_1d(numbers(_OUTPUT, "output_tokens", output_tokens))
+    if outputs.ndim != 1 or not outputs.size:
+        raise DomainError(f"output_tokens must be a row of lengths; got shape {outputs.shape}; give one a sequence")
+    below = np.ones(int(outputs.max()) + 1)
+    for output, count in zip(*np.unique(outputs, return_counts=True), strict=True):
+        below[: output + 1] *= steps_distribution(int(output), acceptance, draft_length) ** int(count)
+    return float((1.0 - below).sum())

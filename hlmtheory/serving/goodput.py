@@ -6,16 +6,14 @@ drafts F_K + B·S_K for B·E tokens.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, DomainError, broadcast, finite_answer, number, numbers
+from hlmtheory._domains import COUNT, DomainError, broadcast, finite_answer, numbers
 from hlmtheory._quantities import at_least_one, not_negative, positive
-from hlmtheory.serving.fitting import CONFIDENCE
-from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS, Device
 
 TOKENS = at_least_one("give the mean tokens that a round emits for one sequence, with the target model's own")
 BATCH = positive("give the number of sequences in a pass")
@@ -23,36 +21,13 @@ LOAD = not_negative("give the tokens per second that all users together ask for"
 _MEASURED = positive("give the measured seconds of a pass")
 
 
-@dataclass(frozen=True, slots=True)
-class PassFit:
-    """The result of :func:`fit_passes`."""
-
-    coefficients: tuple[float, float, float]  # a in s, b in s a token, c in s a cached token
-    error_s: float  # estimated standard deviation of a pass, in s
-    worst: float  # largest relative distance of a measured pass
-    degrees: int  # passes minus positive coefficients
-    spread: tuple[tuple[float, ...], ...]  # inverse of XᵀX on the positive coefficients' columns, else 0
-    confidence: float  # level of :meth:`interval`
-
-    @finite_answer
-    def interval(self, batch_size: Array, width: Array, context: Array) -> tuple[Array, Array]:
-        """Return a prediction interval (low, high) of the seconds of one more pass, for independent normal errors."""
-        from scipy.special import stdtrit
-
-        columns = np.stack(np.broadcast_arrays(*_columns(batch_size, width, context)), axis=-1)
-        mean = columns @ np.asarray(self.coefficients)
-        share = np.einsum("...i,ij,...j->...", columns, np.asarray(self.spread), columns)
-        half = float(stdtrit(self.degrees, 0.5 + self.confidence / 2.0)) * self.error_s * np.sqrt(1.0 + share)
-        return mean - half, mean + half
-
-
 @finite_answer
-def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, *, confidence: float = 0.95) -> PassFit:
-    """Return the plane a + b·BW + c·BC through measured passes, by non-negative least squares; if C = 0, c is 0."""
+def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array) -> tuple[float, float, float]:
+    """Return (a, b, c) of the plane a + b·BW + c·BC through measured passes, by non-negative least squares."""
     from scipy.optimize import nnls
 
     given = _columns(batch_size, width, context)
-    times, level = numbers(_MEASURED, "seconds", seconds), number(CONFIDENCE, "confidence", confidence)
+    times = numbers(_MEASURED, "seconds", seconds)
     broadcast(**{"the others": np.broadcast_shapes(*(one.shape for one in given)), "seconds": times.shape})
     *columns, y = np.broadcast_arrays(*given, times)
     if y.ndim != 1 or not y.size:
@@ -67,25 +42,12 @@ def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, 
             "batches and widths, or set context to 0 for all"
         )
     found = nnls(table, y)[0]
-    free = found > 0
-    degrees = y.size - int(np.count_nonzero(free))
-    if degrees < 1:
+    if y.size <= np.count_nonzero(found > 0):
         raise DomainError(
             f"seconds must have more passes than positive coefficients; got {y.size} passes; measure more"
         )
-    residual = y - table @ found
-    spread = np.zeros((3, 3))
-    spread[np.ix_(free, free)] = np.linalg.inv(table[:, free].T @ table[:, free])
-    whole = np.where(used, scale, 1.0)
-    a, b, c = (found / whole).tolist()
-    return PassFit(
-        coefficients=(a, b, c),
-        error_s=math.sqrt(float(residual @ residual) / degrees),
-        worst=float(np.max(np.abs(residual) / y)),
-        degrees=degrees,
-        spread=tuple(map(tuple, (spread / np.outer(whole, whole)).tolist())),
-        confidence=level,
-    )
+    a, b, c = (found / np.where(used, scale, 1.0)).tolist()
+    return a, b, c
 
 
 @finite_answer
@@ -186,7 +148,6 @@ def _gain(made: Array, fixed: Array, slope: Array, alone: Array, each: Array) ->
 
 
 def _columns(batch_size: Array, width: Array, context: Array) -> tuple[Array, Array, Array]:
-    """Return the columns 1, BW and BC of a plane."""
     size, new = numbers(POSITIVE_COUNT, "batch_size", batch_size), numbers(POSITIVE_COUNT, "width", width)
     cached = numbers(LENGTH, "context", context)
     broadcast(batch_size=size.shape, width=new.shape, context=cached.shape)
@@ -195,7 +156,6 @@ def _columns(batch_size: Array, width: Array, context: Array) -> tuple[Array, Ar
 
 
 def _pass(name: str, value: Array) -> Array:
-    """Return the checked coefficients of a pass."""
     found = numbers(SECONDS, name, value)
     if not found.ndim or found.shape[-1] != 3:
         raise DomainError(f"{name} must be (a, b, c) on its last axis; got shape {found.shape}; see fit_passes")
@@ -203,5 +163,61 @@ def _pass(name: str, value: Array) -> Array:
 
 
 def _line(tokens: Array, fixed: Array, slope: Array) -> tuple[Array, Array, Array]:
-    """Return the checked tokens and line of a round."""
     return numbers(TOKENS, "tokens", tokens), numbers(SECONDS, "fixed", fixed), numbers(SECONDS, "slope", slope)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFit:
+    """The result of :func:`fit_device`: least-squares estimates, which can be negative; then ``device`` raises."""
+
+    c1: float
+    c2: float
+    r_squared: float | None  # None if the times do not vary
+
+    @property
+    def device(self) -> Device:
+        """The device with the fitted coefficients."""
+        return Device(self.c1, self.c2)
+
+
+@finite_answer
+def fit_device(flops: Array, batch_size: Array, seconds: Array) -> DeviceFit:
+    """Return the least-squares coefficients c₁, c₂ of run time = c₁ F b + c₂ from measured passes.
+
+    Parameters
+    ----------
+    flops : array, shape (n,)
+        F of each pass, for one task.
+    batch_size : integer array, shape (n,) or broadcastable
+        b of each pass.
+    seconds : array, shape (n,)
+        Measured run time of each pass.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, there are fewer than 3 passes, or all have the same F b.
+
+    Examples
+    --------
+    >>> fit = fit_device([1.0, 2.0, 3.0], 2, [5.0, 9.0, 13.0])
+    >>> round(fit.c1, 9), round(fit.c2, 9), fit.r_squared
+    (2.0, 1.0, 1.0)
+    """
+    work, size = numbers(LENGTH, "flops", flops), numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    times = numbers(SECONDS, "seconds", seconds)
+    broadcast(flops=work.shape, batch_size=size.shape, seconds=times.shape)
+    x, y = np.broadcast_arrays(work * size, times)
+    if x.ndim != 1 or x.size < 3:
+        raise DomainError(f"flops must be a row of at least 3 passes; got shape {x.shape}; measure more")
+    centre = x.mean()
+    spread = float(((x - centre) ** 2).sum())
+    if not spread > 0:
+        raise DomainError(
+            f"flops must vary; got F b = {centre:.6g} in every pass; measure several sizes of batch or prompt"
+        )
+    c1 = float(((x - centre) * (y - y.mean())).sum()) / spread
+    c2 = float(y.mean() - c1 * centre)
+    residual = float(((y - c1 * x - c2) ** 2).sum())
+    varies = bool(y.min() < y.max())  # equal times can still differ from their rounded mean
+    return DeviceFit(c1, c2, 1.0 - residual / float(((y - y.mean()) ** 2).sum()) if varies else None)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import UNIT_INTERVAL, numbers
+from hlmtheory._domains import COUNT, UNIT_INTERVAL
+from hlmtheory._sides import Values, host_side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving.costs import tokens_per_step
 from hlmtheory.serving.goodput import LOAD, crossover_batch, goodput, load_batch, round_line
-from hlmtheory.serving.shapes import POSITIVE_COUNT
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
 
 # Proofs, by the last part of the id. T_K(B) = F_K + B S_K, and the gain of K drafts is G(B) = E T_0(B) - T_K(B).
 #
@@ -25,9 +26,7 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   n sequences share the rate n E/T(n) evenly, and an arrival joins at once: processor sharing. Then the number in the
 #   server has the law π(n) ∝ Π_{i≤n} load T(i)/(i E), whatever the law of G (kelly1979reversibility, insensitivity).
 #   With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 - p) =
-#   load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E. In rounds: if a share δ of the sequences
-#   ends in each, the batch has over rounds the mean μ = load F/(E - load S) and the variance V from δμ(2 - δ) =
-#   V (1 - (1 - δ + δp)²); over time its mean is μ + S V/(F + S μ), which tends to the same as δ → 0.
+#   load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E.
 # goodput_light. With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load
 #   (F_0 + S_0)/(1 - load S_0) is load (F_0 S_K - S_0 F_K) ≤ G(1) = v (1 - B*), linear in the load, and both sides are
 #   B* - 1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.
@@ -48,25 +47,20 @@ class _Round(NamedTuple):
     slope: Array
     alone: Array
     each: Array
-    given: dict[str, Any]
+    passes: Values
 
     @property
     def gain(self) -> tuple[Array, Array]:
-        """Return u and v."""
         return self.tokens * self.alone - self.fixed, self.tokens * self.each - self.slope
 
     def seconds(self, batch: Array) -> Array:
-        """Return T_K(B)."""
         return self.fixed + batch * self.slope
 
     def seconds_alone(self, batch: Array) -> Array:
-        """Return T_0(B)."""
         return self.alone + batch * self.each
 
     def ends(self) -> tuple[Array, Array]:
-        """Return the batches between which drafts pay."""
-        passes = {name: value for name, value in self.given.items() if name != "acceptance"}
-        return crossover_batch(self.tokens, **passes)
+        return crossover_batch(self.tokens, **self.passes)
 
     def crossing(self) -> Array:
         """Return the batch B* of the crossover; 1 if there is no positive one."""
@@ -74,133 +68,112 @@ class _Round(NamedTuple):
         return np.where(low > 0, low, np.where((high > 0) & np.isfinite(high), high, 1.0))
 
 
-def _round(**given: Array) -> _Round:
-    tokens = tokens_per_step(given["acceptance"], given["draft_length"])
-    passes = {name: value for name, value in given.items() if name != "acceptance"}
-    line = round_line(**passes)
+def _of(one: Values) -> _Round:
+    tokens = tokens_per_step(one["acceptance"], one["draft_length"])
+    passes = {name: one[name] for name in _ROUND[1:]}
     alone = round_line(**(passes | {"draft_length": 0, "overhead_s": 0.0}))
-    return _Round(tokens, *line, *alone, given)
+    return _Round(tokens, *round_line(**passes), *alone, passes)
 
 
-def _of(*extra: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Return a decorator: the side takes the round of an instance, then these arguments of it."""
-
-    def decorate(side: Callable[..., Array]) -> Callable[..., Array]:
-        def function(**given: Array) -> Array:
-            return side(_round(**{name: given[name] for name in _ROUND}), *(given[name] for name in extra))
-
-        names = [Parameter(name, Parameter.KEYWORD_ONLY) for name in (*_ROUND, *extra)]
-        function.__signature__ = Signature(names)  # type: ignore[attr-defined]
-        return function
-
-    return decorate
+def _goodput_there(one: Values) -> float:
+    made = _of(one)
+    return float(goodput(made.tokens, made.fixed, made.slope, made.crossing()))
 
 
-@_of()
-def _goodput_there(one: _Round) -> Array:
-    return goodput(one.tokens, one.fixed, one.slope, one.crossing())
+def _alone_there(one: Values) -> float:
+    made = _of(one)
+    return float(goodput(1.0, made.alone, made.each, made.crossing()))
 
 
-@_of()
-def _alone_there(one: _Round) -> Array:
-    return goodput(1.0, one.alone, one.each, one.crossing())
+def _crosses(one: Values) -> bool:
+    low, high = _of(one).ends()
+    return bool((low > 0) | ((high > 0) & np.isfinite(high)))
 
 
-@_of()
-def _crosses(one: _Round) -> Array:
-    low, high = one.ends()
-    return (low > 0) | ((high > 0) & np.isfinite(high))
+def _drafting_s(one: Values) -> float:
+    return float(_of(one).seconds(one["batch_size"]))
 
 
-@_of("batch_size")
-def _drafting_s(one: _Round, batch_size: Array) -> Array:
-    return one.seconds(numbers(POSITIVE_COUNT, "batch_size", batch_size))
+def _as_many_tokens_alone_s(one: Values) -> float:
+    made = _of(one)
+    return float(made.tokens * made.seconds_alone(one["batch_size"]))
 
 
-@_of("batch_size")
-def _as_many_tokens_alone_s(one: _Round, batch_size: Array) -> Array:
-    return one.tokens * one.seconds_alone(numbers(POSITIVE_COUNT, "batch_size", batch_size))
+def _pays_for_one(one: Values) -> bool:
+    made = _of(one)
+    return bool(made.seconds(1.0) <= made.tokens * made.seconds_alone(1.0))
 
 
-@_of()
-def _pays_for_one(one: _Round) -> Array:
-    return one.seconds(1.0) <= one.tokens * one.seconds_alone(1.0)
+def _cheap_sequence(one: Values) -> bool:
+    made = _of(one)
+    return bool(made.slope <= made.tokens * made.each)
 
 
-@_of()
-def _cheap_sequence(one: _Round) -> Array:
-    return one.slope <= one.tokens * one.each
+def _held(one: Values) -> float:
+    made, load = _of(one), one["load"]
+    room = load > 0 and load * made.slope < made.tokens
+    return float(load_batch(load if room else 0.0, made.tokens, made.fixed, made.slope))
 
 
-def _has_room(one: _Round, load: Array) -> Array:
-    return (load > 0) & (load * one.slope < one.tokens)
-
-
-@_of("load")
-def _held(one: _Round, load: Array) -> Array:
-    asked = numbers(LOAD, "load", load)
-    return load_batch(np.where(_has_room(one, asked), asked, 0.0), one.tokens, one.fixed, one.slope)
-
-
-@_of("load")
-def _held_by_balance(one: _Round, load: Array) -> Array:
+def _held_by_balance(one: Values) -> float:
     """Return the mean number of the law in which as many requests join n - 1 sequences as leave n: a sum over n."""
-    number = np.arange(1.0, _MOST_HELD)
-    asked = numbers(LOAD, "load", load)[..., None]
-    tokens, fixed, slope = (side[..., None] for side in (one.tokens, one.fixed, one.slope))
+    made, number = _of(one), np.arange(1.0, _MOST_HELD)
     with np.errstate(divide="ignore"):
-        log = np.cumsum(np.log(asked) + np.log(fixed + number * slope) - np.log(number * tokens), axis=-1)
-    top = np.maximum(np.max(log, axis=-1, keepdims=True), 0.0)
+        log = np.cumsum(np.log(one["load"]) + np.log(made.seconds(number)) - np.log(number * made.tokens))
+    top = max(float(log.max()), 0.0)
     weight = np.exp(log - top)
-    return np.sum(number * weight, axis=-1) / (np.exp(-top[..., 0]) + np.sum(weight, axis=-1))
+    return float(number @ weight / (np.exp(-top) + weight.sum()))
 
 
-@_of("load")
-def _digits_of_the_sum(one: _Round, load: Array) -> Array:
+def _digits_of_the_sum(one: Values) -> float:
     """Return the rounding of the logarithms, whose sums have as many terms as there are sequences."""
-    asked = numbers(LOAD, "load", load)
-    left = np.maximum(one.tokens - asked * one.slope, 0.1 * one.tokens)
-    return 16.0 * (1.0 + asked * one.seconds(1.0) / left) ** 2
+    made, load = _of(one), one["load"]
+    left = np.maximum(made.tokens - load * made.slope, 0.1 * made.tokens)
+    return float(16.0 * (1.0 + load * made.seconds(1.0) / left) ** 2)
 
 
-@_of("load")
-def _summed(one: _Round, load: Array) -> Array:
-    asked = numbers(LOAD, "load", load)
-    left = one.tokens - asked * one.slope
-    return (left >= 0.1 * one.tokens) & (asked * one.fixed <= 400.0 * left)
+def _summed(one: Values) -> bool:
+    made, load = _of(one), one["load"]
+    left = made.tokens - load * made.slope
+    return bool((left >= 0.1 * made.tokens) & (load * made.fixed <= 400.0 * left))
 
 
-def _held_at(fewer: float, *, drafting: bool) -> Callable[..., Array]:
-    """Return a side: the sequences at a part of the load (B* - fewer)/T_0(B*), if requests arrive at random."""
+def _held_at(fewer: float, *, drafting: bool) -> Callable[[Values], float]:
+    """Return the sequences at a part of the load (B* - fewer)/T_0(B*), 0 if no B* exists, under random arrivals."""
 
-    @_of("mix")
-    def side(one: _Round, mix: Array) -> Array:
-        line = (one.tokens, one.fixed, one.slope) if drafting else (1.0, one.alone, one.each)
-        return load_batch(_light(one, mix, fewer), *line)
+    def of(one: Values) -> float:
+        made = _of(one)
+        batch = made.crossing() if _upper(one) else 1.0
+        load = one["mix"] * _upper(one) * (batch - fewer) / made.seconds_alone(batch)
+        line = (made.tokens, made.fixed, made.slope) if drafting else (1.0, made.alone, made.each)
+        return float(load_batch(load, *line))
 
-    return side
-
-
-def _light(one: _Round, mix: Array, fewer: float) -> Array:
-    """Return a part of the load (B* - fewer)/T_0(B*); 0 if no B* exists."""
-    batch = np.where(_upper(one), one.crossing(), 1.0)
-    share = numbers(UNIT_INTERVAL, "mix", mix) * _upper(one)
-    return share * (batch - fewer) / one.seconds_alone(batch)
+    return of
 
 
-def _upper(one: _Round) -> Array:
-    start, rise = one.gain
-    return (start > 0) & (rise < 0) & (start + rise >= 0)
+def _upper(one: Values) -> bool:
+    start, rise = _of(one).gain
+    return bool((start > 0) & (rise < 0) & (start + rise >= 0))
 
 
-@_of("mix")
-def _digits_near_the_crossing(one: _Round, mix: Array) -> Array:
+def _digits_near_the_crossing(one: Values) -> float:
     """Return the rounding of both batches: 1/(E - load·S) magnifies it."""
-    batch = one.crossing()
-    lost = (one.seconds(batch) / one.seconds(1.0) + one.seconds_alone(batch) / one.seconds_alone(1.0)) * batch
-    return 16.0 * lost
+    made = _of(one)
+    batch = made.crossing()
+    lost = made.seconds(batch) / made.seconds(1.0) + made.seconds_alone(batch) / made.seconds_alone(1.0)
+    return float(16.0 * lost * batch)
 
 
+_DOMAINS = {
+    **dict.fromkeys(("acceptance", "mix"), UNIT_INTERVAL),
+    **dict.fromkeys(("target_pass", "draft_pass", "overhead_s"), SECONDS),
+    "draft_length": COUNT,
+    "context": LENGTH,
+    "batch_size": POSITIVE_COUNT,
+    "load": LOAD,
+}
+_side = partial(host_side, _DOMAINS, {"target_pass": 1, "draft_pass": 1})
+_test = partial(_side, test=True)
 _CASE = {
     "acceptance": 0.5,
     "target_pass": [1.0, 0.125, 0.0],
@@ -213,7 +186,8 @@ _CASE = {
 _EQUAL = _CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
 """E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
 
-_AT_ONE = Assumption("drafts pay at batch 1", _pays_for_one)
+_AT_ONE = Assumption("drafts pay at batch 1", _test(_pays_for_one, *_ROUND))
+_SUMMED = Assumption("load ≤ 0.9 E/S and few sequences: the law can be summed", _test(_summed, *_ROUND, "load"))
 
 CLAIMS = (
     Claim(
@@ -221,9 +195,9 @@ CLAIMS = (
         source=Source(_SMART, "from its batch time"),
         statement="at the batch B* = -u/v the goodput with K drafts is that of the target model alone",
         relation=Relation.EQ,
-        lhs=_goodput_there,
-        rhs=_alone_there,
-        assumptions=(Assumption("the two goodputs meet at a positive batch", _crosses),),
+        lhs=_side(_goodput_there, *_ROUND),
+        rhs=_side(_alone_there, *_ROUND),
+        assumptions=(Assumption("the two goodputs meet at a positive batch", _test(_crosses, *_ROUND)),),
         attained=Attained(_CASE),
     ),
     Claim(
@@ -231,8 +205,8 @@ CLAIMS = (
         source=Source(_SMART, "a reading of speedups at batch 1"),
         origin=Origin.IMPLIED,
         statement="K drafts that pay at batch 1 pay at every batch: T_K(B) ≤ E T_0(B)",
-        lhs=_drafting_s,
-        rhs=_as_many_tokens_alone_s,
+        lhs=_side(_drafting_s, *_ROUND, "batch_size"),
+        rhs=_side(_as_many_tokens_alone_s, *_ROUND, "batch_size"),
         assumptions=(_AT_ONE,),
         refuted=_CASE | {"batch_size": 8},
     ),
@@ -240,9 +214,9 @@ CLAIMS = (
         id="serving.goodput_long",
         source=Source(_SMART, "from its batch time"),
         statement="K drafts that pay at batch 1 pay at every batch if S_K ≤ E S_0, as over a long context",
-        lhs=_drafting_s,
-        rhs=_as_many_tokens_alone_s,
-        assumptions=(_AT_ONE, Assumption("S_K ≤ E S_0", _cheap_sequence)),
+        lhs=_side(_drafting_s, *_ROUND, "batch_size"),
+        rhs=_side(_as_many_tokens_alone_s, *_ROUND, "batch_size"),
+        assumptions=(_AT_ONE, Assumption("S_K ≤ E S_0", _test(_cheap_sequence, *_ROUND))),
         attained=Attained(
             _CASE | {"acceptance": 1.0, "draft_pass": [1.0, 0.0, 0.0], "draft_length": 1, "batch_size": 3}
         ),
@@ -255,10 +229,12 @@ CLAIMS = (
             "requests arrive at random (Poisson) and share every round"
         ),
         relation=Relation.EQ,
-        lhs=_held,
-        rhs=_held_by_balance,
-        assumptions=(Assumption("load ≤ 0.9 E/S and few sequences: the law can be summed", _summed),),
-        condition=_digits_of_the_sum,
+        lhs=_side(_held, *_ROUND, "load"),
+        rhs=_side(_held_by_balance, *_ROUND, "load"),
+        assumptions=(
+            Assumption("load ≤ 0.9 E/S, few sequences: the law can be summed", _test(_summed, *_ROUND, "load")),
+        ),
+        condition=_side(_digits_of_the_sum, *_ROUND, "load"),
         attained=Attained(_EQUAL | {"load": 1.25}),
     ),
     Claim(
@@ -268,21 +244,21 @@ CLAIMS = (
             "up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more "
             "sequences in the server than no drafts"
         ),
-        lhs=_held_at(1.0, drafting=True),
-        rhs=_held_at(1.0, drafting=False),
-        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
+        lhs=_side(_held_at(1.0, drafting=True), *_ROUND, "mix"),
+        rhs=_side(_held_at(1.0, drafting=False), *_ROUND, "mix"),
+        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _test(_upper, *_ROUND)),),
         attained=Attained(_CASE | {"mix": 1.0}),
-        condition=_digits_near_the_crossing,
+        condition=_side(_digits_near_the_crossing, *_ROUND, "mix"),
     ),
     Claim(
         id="serving.goodput_light_even",
         source=Source(_LATENCY, "the batch by Little's law"),
         origin=Origin.IMPLIED,
         statement="the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way",
-        lhs=_held_at(0.0, drafting=True),
-        rhs=_held_at(0.0, drafting=False),
-        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
+        lhs=_side(_held_at(0.0, drafting=True), *_ROUND, "mix"),
+        rhs=_side(_held_at(0.0, drafting=False), *_ROUND, "mix"),
+        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _test(_upper, *_ROUND)),),
         refuted=_CASE | {"mix": 1.0},
-        condition=_digits_near_the_crossing,
+        condition=_side(_digits_near_the_crossing, *_ROUND, "mix"),
     ),
 )

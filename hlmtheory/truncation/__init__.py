@@ -26,12 +26,13 @@ from __future__ import annotations
 from hlmtheory.truncation.box_sizes import box_bias, box_deviation
 from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
 from hlmtheory.truncation.claims import CLAIMS
-from hlmtheory.truncation.list_boxes import PartialBoxes, partial_boxes
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
 from hlmtheory.truncation.partial import (
     DraftOutcome,
+    PartialBoxes,
     PartialPair,
     partial_bias,
+    partial_boxes,
     partial_deviation,
     partial_distance,
     partial_draft,
@@ -46,7 +47,7 @@ from hlmtheory.truncation.reconstruction import (
 )
 from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
 from hlmtheory.truncation.sizes import certified_size, exact_size, offline_size, online_size
-from hlmtheory.truncation.softplus import online_bound, safe_sharpness, softplus_gap
+from hlmtheory.truncation.softplus import online_bound, softplus_gap
 
 __all__ = [
     "CLAIMS",
@@ -73,7 +74,6 @@ __all__ = [
     "quantised_box",
     "resampling_bias",
     "resampling_distortion",
-    "safe_sharpness",
     "size_from_min_p",
     "size_from_top_n_sigma",
     "size_from_top_p",

@@ -58,18 +58,9 @@ def _entries_over(xp: Any, p: Known, q: Known) -> Array:
     return xp.sum(xp.where(p.mask, xp.clip(p.value - ceiling, min=0.0), 0.0), axis=-1)
 
 
-class Split(NamedTuple):
-    """The set S with the largest p(S) - q(S): its value, and the numbers of tokens that describe S."""
-
-    value: Array
-    inside: Array  # m: number of unlisted tokens in S
-    left: Array  # i: of the tokens that only p lists, the i smallest are not in S
-    taken: Array  # j: of the tokens that only q lists, the j smallest are in S
-
-
 @remembered
-def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
-    """Return the largest TV(q, p) with its set, by bisection over the number m of unlisted tokens in S."""
+def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Array:
+    """Return the largest TV(q, p) = p(S) - q(S), by bisection over the number m of unlisted tokens in S."""
     fixed = xp.sum(xp.where(p.mask & q.mask, xp.clip(p.value - q.value, min=0.0), 0.0), axis=-1)
     fixed = fixed + xp.sum(xp.where(p.mask & ~q.mask, p.value, 0.0), axis=-1)
     ours = _Slots.of(xp, q.value, q.mask & ~p.mask, p)  # where p's rest may lie, at the cost of q's known entries
@@ -77,14 +68,13 @@ def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
     low, high = xp.zeros_like(outside), outside
     for _ in range(_steps(xp, outside)):
         middle = xp.floor(0.5 * (low + high))
-        rises = ours.gain(xp, xp.stack([middle + 1.0, middle], axis=-1))[0]
+        rises = ours.gain(xp, xp.stack([middle + 1.0, middle], axis=-1))
         beyond = outside - middle
-        falls = theirs.gain(xp, xp.stack([beyond, xp.clip(beyond - 1.0, min=0.0)], axis=-1))[0]
+        falls = theirs.gain(xp, xp.stack([beyond, xp.clip(beyond - 1.0, min=0.0)], axis=-1))
         up = (rises[..., 0] - rises[..., 1] > falls[..., 0] - falls[..., 1]) & (middle < outside)
         low, high = xp.where(up, xp.minimum(middle + 1.0, high), low), xp.where(up, high, middle)
-    gained, taken = (part[..., 0] for part in ours.gain(xp, low[..., None]))
-    kept, left = (part[..., 0] for part in theirs.gain(xp, (outside - low)[..., None]))
-    return Split(xp.clip(fixed + gained + kept - q.rest, min=0.0, max=1.0), low, left, taken)
+    gained = ours.gain(xp, low[..., None])[..., 0] + theirs.gain(xp, (outside - low)[..., None])[..., 0]
+    return xp.clip(fixed + gained - q.rest, min=0.0, max=1.0)
 
 
 def _steps(xp: Any, outside: Array) -> int:
@@ -108,8 +98,8 @@ class _Slots(NamedTuple):
         before = xp.concat([xp.zeros_like(row.rest)[..., None], sums], axis=-1)
         return cls(cost, before, row.rest, row.cap)
 
-    def gain(self, xp: Any, free: Array) -> tuple[Array, Array]:
-        """Return max_j min(R, c (free + j)) - (the j smallest costs), and j, for each number in ``free`` (..., F)."""
+    def gain(self, xp: Any, free: Array) -> Array:
+        """Return max_j min(R, c (free + j)) - (the j smallest costs) for each number in ``free`` (..., F)."""
         rest, cap = self.rest[..., None], self.cap[..., None]
         low = xp.zeros(free.shape, dtype=xp.int64, device=free.device)
         high = low + self.cost.shape[-1]
@@ -120,5 +110,4 @@ class _Slots(NamedTuple):
             at = xp.minimum(middle, last)
             worth = (take(xp, self.cost, at) < xp.minimum(cap, rest - filled)) & (low < high)
             low, high = xp.where(worth, middle + 1, low), xp.where(worth, high, middle)
-        number = xp.astype(low, free.dtype)
-        return xp.minimum(rest, cap * (free + number)) - take(xp, self.before, low), number
+        return xp.minimum(rest, cap * (free + xp.astype(low, free.dtype))) - take(xp, self.before, low)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, epsilon, every, in_kind, running, take
 from hlmtheory._domains import DomainError, leading_dimensions, size_up_to
-from hlmtheory.truncation.boxes import Interval, farthest_bound, interval, nearest_distance, one_box, pair_of_boxes
+from hlmtheory.truncation.boxes import Interval, checked_boxes, farthest_bound, interval, nearest_distance
 from hlmtheory.truncation.reconstruction import NOISE
 
 # Proofs, by the last part of the id.
@@ -23,36 +23,12 @@ from hlmtheory.truncation.reconstruction import NOISE
 
 
 def box_deviation(draft_lower: Array, draft_upper: Array, k: Array, count: Array = 1) -> Interval:
-    """Return an outer interval of Δ_k if every entry of q is known up to an interval.
+    """Return an outer interval of Δ_k if every entry of q is known up to an interval, as in :func:`box_distance`.
 
-    For a list of the most probable tokens, both ends are those of :func:`partial_deviation`, which are sharp.
-
-    Parameters
-    ----------
-    draft_lower, draft_upper : array, shape (..., V)
-        Bounds of q, as in :func:`box_distance`.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries of q are sent, 0 to the number of tokens.
-    count : integer array, shape (..., V) or broadcastable
-        Number of tokens of each column, as in :func:`box_distance`.
-
-    Returns
-    -------
-    Interval
-        Its ends have shape (...) and lie in [0, 1]. The upper end is a certificate: Bias ≤ 2 Δ_k.
-
-    Raises
-    ------
-    ValueError
-        As :func:`box_distance`, and if k exceeds the number of tokens.
-
-    Examples
-    --------
-    >>> found = box_deviation([0.5, 0.25, 0.0], [0.5, 0.25, 0.25], k=2, count=[1, 1, 4])
-    >>> found.lower.round(4).item(), found.upper.round(4).item()
-    (0.0, 0.1875)
+    For a list of the most probable tokens, both ends are those of :func:`partial_deviation`, which are sharp. The upper
+    end is a certificate: Bias ≤ 2 Δ_k.
     """
-    xp, kind, *box = one_box(draft_lower, draft_upper, count)
+    xp, kind, *box = checked_boxes(count, draft_lower=draft_lower, draft_upper=draft_upper)
     k, (number, low, high) = _with_size(xp, k, box)
     least, most = _deviation(xp, low, high, number, k)
     return interval(xp, least, most, kind)
@@ -66,35 +42,14 @@ def box_bias(
     k: Array,
     count: Array = 1,
 ) -> Interval:
-    """Return an outer interval of the Bias if every entry of p and q is known up to an interval.
+    """Return an outer interval of the Bias if entries of p and q are known up to an interval; :func:`box_distance`.
 
-    It does not use Bias ≤ 2 Δ_k: for a certificate, take the least of both upper ends.
-
-    Parameters
-    ----------
-    target_lower, target_upper, draft_lower, draft_upper, count
-        As in :func:`box_distance`.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries of q are sent. Of equal entries, those in the lower columns are sent.
-
-    Returns
-    -------
-    Interval
-        Its ends have shape (...) and lie in [0, 2].
-
-    Raises
-    ------
-    ValueError
-        As :func:`box_deviation`.
-
-    Examples
-    --------
-    >>> p, q = [0.25, 0.25, 0.5], [0.5, 0.375, 0.125]
-    >>> found = box_bias(p, p, q, q, k=1)
-    >>> found.lower.round(4).item(), found.upper.round(4).item()
-    (0.0, 0.0)
+    It does not use Bias ≤ 2 Δ_k: for a certificate, take the least of both upper ends. Of equal entries of q, those in
+    the lower columns are sent.
     """
-    xp, kind, *boxes = pair_of_boxes(target_lower, target_upper, draft_lower, draft_upper, count)
+    xp, kind, *boxes = checked_boxes(
+        count, target_lower=target_lower, target_upper=target_upper, draft_lower=draft_lower, draft_upper=draft_upper
+    )
     k, (number, low, high, low_q, high_q) = _with_size(xp, k, boxes)
     least, most = _bias(xp, (low, high), (low_q, high_q), number, k)
     return interval(xp, least, most, kind)

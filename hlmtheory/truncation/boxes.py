@@ -12,9 +12,6 @@ from typing import Any
 from hlmtheory._array import Array, arrays, epsilon, every, in_kind, upward, widest
 from hlmtheory._domains import Domain, DomainError, broadcast, leading_dimensions, same_vocabulary
 
-# Proofs, by the last part of the id.
-#
-
 MOST_HALVINGS = 12
 """Steps of the pattern search for λ and μ; every λ and μ gives a valid bound."""
 
@@ -35,13 +32,7 @@ ERROR = Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfin
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Ends of an interval; the function that returns it says which ends are sharp.
-
-    Attributes
-    ----------
-    lower, upper : array
-        Rounded outwards to the caller's type.
-    """
+    """Ends of an interval, rounded outwards; the function that returns it says which ends are sharp."""
 
     lower: Array
     upper: Array
@@ -55,39 +46,15 @@ def interval(xp: Any, lower: Array, upper: Array, kind: Any) -> Interval:
 def box_distance(
     target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array, count: Array = 1
 ) -> Interval:
-    """Return the interval of TV(q, p) if every entry of p and of q is known up to an interval.
+    """Return the interval of TV(q, p) if each entry of p (..., V) is in [l, h], and of q in [l', h'].
 
     The lower end is sharp: max(Σ (l - h')⁺, Σ (l' - h)⁺, 1 - Σ min(h, h'), Σ max(l, l') - 1). The upper end is proven,
-    but not always attained: if both boxes are [0, w_v] with Σ w = 2, deciding whether the largest TV is 1 is the
-    partition problem. The upper end solves a relaxed problem, in which a few tokens may be split. For top-k lists
-    :func:`partial_distance` is sharp at both ends.
-
-    Parameters
-    ----------
-    target_lower, target_upper, draft_lower, draft_upper : array, shape (..., V)
-        l, h, l' and h', with 0 ≤ lower ≤ upper ≤ 1 and Σ lower ≤ 1 ≤ Σ upper.
-    count : integer array, shape (..., V) or broadcastable
-        Number of tokens with the bounds of each column, 0 to 2^31; the sums count each of them.
-
-    Returns
-    -------
-    Interval
-        Its ends have shape (...) and lie in [0, 1]. The acceptance rate lies between 1 - upper and 1 - lower.
-
-    Raises
-    ------
-    ValueError
-        If a bound is outside [0, 1], a lower bound exceeds its upper one, no distribution fits between them, or the
-        shapes do not match.
-
-    Examples
-    --------
-    >>> found = box_distance([0.5, 0.25], [0.75, 0.5], [0.25, 0.5], [0.375, 0.75])
-    >>> float(found.lower), float(found.upper)
-    (0.125, 0.5)
+    of a relaxed problem: if both boxes are [0, w_v] with Σ w = 2, deciding whether the largest TV is 1 is the partition
+    problem. ``count`` has the number of tokens of each column. The acceptance rate lies between 1 - upper and 1 -
+    lower.
     """
-    xp, kind, number, low, high, low_q, high_q = pair_of_boxes(
-        target_lower, target_upper, draft_lower, draft_upper, count
+    xp, kind, number, low, high, low_q, high_q = checked_boxes(
+        count, target_lower=target_lower, target_upper=target_upper, draft_lower=draft_lower, draft_upper=draft_upper
     )
     least = nearest_distance(xp, low, high, low_q, high_q, number)
     most = farthest_bound(xp, low, high, low_q, high_q, number)
@@ -95,33 +62,10 @@ def box_distance(
 
 
 def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interval:
-    """Return the bounds of every entry of a row of quantised log-probabilities.
+    """Return bounds of every entry of a row (..., V) of stored log-probabilities, for :func:`box_distance`.
 
-    Parameters
-    ----------
-    log_probability : array, shape (..., V)
-        Stored log-probabilities, in nats; 0 or less, or -inf.
-    error : array, shape (...) or broadcastable
-        Largest |stored - true| above the floor, in nats: half a step of the quantiser, plus its rounding error.
-    floor : array, shape (...) or broadcastable
-        Smallest log-probability that is stored, -inf if there is none. If the stored value is at or below it, the
-        probability is between 0 and e^(floor + error).
-
-    Returns
-    -------
-    Interval
-        Its ends have shape (..., V) and lie in [0, 1]; give them to :func:`box_distance`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its domain, no distribution lies within the error, or the shapes do not match.
-
-    Examples
-    --------
-    >>> box = quantised_box([-0.5, -1.0, -16.0], error=0.25, floor=-16.0)
-    >>> box.lower.round(3).tolist(), box.upper.round(3).tolist()
-    ([0.472, 0.287, 0.0], [0.779, 0.472, 0.0])
+    ``error`` is the largest |stored - true| above the ``floor``, in nats. A stored value at or below the floor stands
+    for a probability between 0 and e^(floor + error); a floor of -inf for none.
     """
     xp, log, error, floor = arrays(log_probability=log_probability, error=error, floor=floor)
     log, floor = _LOGARITHM.check(xp, "log_probability", log), _LOGARITHM.check(xp, "floor", floor)
@@ -145,25 +89,8 @@ def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interva
     return interval(xp, lower, upper, kind)
 
 
-def pair_of_boxes(
-    target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array, count: Array
-) -> tuple[Any, ...]:
+def checked_boxes(count: Array, **named: Array) -> tuple[Any, ...]:
     """Return the namespace, the type of the answer, the counts and the checked bounds in float64, of one shape."""
-    named = {
-        "target_lower": target_lower,
-        "target_upper": target_upper,
-        "draft_lower": draft_lower,
-        "draft_upper": draft_upper,
-    }
-    return _checked(count, named)
-
-
-def one_box(draft_lower: Array, draft_upper: Array, count: Array) -> tuple[Any, ...]:
-    """Return the namespace, the type of the answer, the counts and the checked bounds in float64, of one shape."""
-    return _checked(count, {"draft_lower": draft_lower, "draft_upper": draft_upper})
-
-
-def _checked(count: Array, named: dict[str, Array]) -> tuple[Any, ...]:
     xp, number, *values = arrays(count=count, **named)
     kind, unit = widest(xp, *values), 64 * max(epsilon(xp, value.dtype) for value in values)
     for name, value in zip(named, values, strict=True):

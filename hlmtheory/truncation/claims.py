@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, distinct, every, in_kind, order_descending, take
 from hlmtheory._domains import size_up_to
-from hlmtheory._simplex import distance, excess, normalised, quotient
+from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection_by_token
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation
 from hlmtheory.truncation.any_codec import CLAIMS as _ANY_CODEC_CLAIMS
-from hlmtheory.truncation.box_claims import CLAIMS as _BOX_CLAIMS
-from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.truncation.multi_draft import CLAIMS as _MULTI_DRAFT_CLAIMS
 from hlmtheory.truncation.partial_claims import CLAIMS as _PARTIAL_CLAIMS
-from hlmtheory.truncation.rate_claims import CLAIMS as _RATE_CLAIMS
 from hlmtheory.truncation.reconstruction import (
     NOISE,
     draft_and_size,
@@ -21,6 +18,7 @@ from hlmtheory.truncation.reconstruction import (
     resampling_bias,
     resampling_distortion,
     tail_deviation,
+    truncate,
     truncated,
     tvd_bound,
     tvd_bound_sharp,
@@ -28,7 +26,7 @@ from hlmtheory.truncation.reconstruction import (
 from hlmtheory.truncation.sizes_claims import CLAIMS as _SIZE_CLAIMS
 from hlmtheory.truncation.softplus_claims import CLAIMS as _SOFTPLUS_CLAIMS
 from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
-from hlmtheory.verification import rejection_probability
+from hlmtheory.verification import acceptance_rate, decoded_acceptance_rate, rejection_probability, total_variation
 
 # Proofs, by the last part of the id.
 #
@@ -49,6 +47,9 @@ from hlmtheory.verification import rejection_probability
 #   Bias ≤ Σ_v q_v β_v 2 TV(r, r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean
 #   needs p; the maximum does not. Where r̂_{k(v)} is 0/0, TV(r, r̂) is taken at its largest possible value,
 #   Δ_{k(v)} / max(T, T̂) ≤ Δ_{k(v)}/T. With q̂ = p, T = Δ_{k(v)} and the value is 1: a tight case.
+# misdeclared. The server is a fixed kernel: it keeps v with probability 1 - β_v, else it draws from r̂. It maps q to a
+#   law at most Δ_k from p (certificate), and q′ to a law at most TV(q′, q) from that one.
+# decoded_rate. Σ min(p, q) = 1 - TV(p, q), and the total variation obeys the triangle inequality.
 
 
 def _rebuilt_share(target: Array, draft: Array, k: Array) -> Array:
@@ -132,6 +133,38 @@ def _residual_exists(target: Array, draft: Array, k: Array) -> Array:
     """Return whether r̂ is a distribution or nothing is rejected."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     return (distance(xp, p, truncated(xp, q, k)) > NOISE) | (distance(xp, p, q) == 0)
+
+
+def _decoded_rate_error(target: Array, draft: Array, k: Array) -> Array:
+    """Return |Σ min(p, q̂) - Σ min(p, q)|."""
+    exact, (decoded, _) = acceptance_rate(target, draft), decoded_acceptance_rate(target, truncate(draft, k), 0.0)
+    xp, exact, decoded = arrays(exact=exact, decoded=decoded)
+    return xp.abs(decoded - exact)
+
+
+def _deviation(target: Array, draft: Array, k: Array) -> Array:
+    return total_variation(draft, truncate(draft, k))
+
+
+def _misdeclared(target: Array, draft: Array, actual_draft: Array, k: Array) -> Array:
+    """Return TV(law, p) for drafts from q′, acceptance by the exact q, and replacements from the residual of q̂."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    _, _, drawn = distributions(actual_draft=actual_draft)
+    beta = rejection_by_token(xp, p, q)
+    residual, _ = normalised(xp, excess(xp, p, truncated(xp, q, k)))
+    law = drawn * (1.0 - beta) + xp.sum(drawn * beta, axis=-1, keepdims=True) * residual
+    return 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+
+
+def _misdeclared_bound(draft: Array, actual_draft: Array, k: Array) -> Array:
+    return total_variation(actual_draft, draft) + total_variation(draft, truncate(draft, k))
+
+
+def _noise(target: Array, draft: Array, k: Array) -> Array:
+    """Return 1 + 1/TV(q̂, p), the factor by which normalising the residual magnifies a rounding of q̂."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    mass = distance(xp, p, truncated(xp, q, k))
+    return 1.0 + 1.0 / xp.where(mass > NOISE, mass, 1.0)
 
 
 _PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
@@ -223,10 +256,35 @@ CLAIMS = (
     *_SOFTPLUS_CLAIMS,
     *_SIZE_CLAIMS,
     *_WORST_CLAIMS,
-    *_MISDECLARED_CLAIMS,
-    *_RATE_CLAIMS,
+    Claim(
+        id="truncation.misdeclared",
+        source=Source("oh2025cuhlm", "(17), with drafts from another distribution"),
+        statement="if drafts are drawn from q′ and the server gets k entries of q, then TV(law, p) ≤ TV(q′, q) + Δ_k",
+        lhs=_misdeclared,
+        rhs=_misdeclared_bound,
+        assumptions=(_EXISTS,),
+        attained=Attained(
+            {
+                "target": [6 / 15, 5 / 15, 4 / 15],
+                "draft": [6 / 12, 1 / 12, 5 / 12],
+                "actual_draft": [4 / 7, 0.0, 3 / 7],
+                "k": 0,
+            },
+            ratio=1.0,
+        ),
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="truncation.decoded_rate",
+        source=Source("oh2025cuhlm", "(15)-(17), for the acceptance rate"),
+        statement="|Σ min(p, q̂) − Σ min(p, q)| ≤ Δ_k: the acceptance rate that the server knows from k entries",
+        lhs=_decoded_rate_error,
+        rhs=_deviation,
+        attained=Attained({"target": [1.0, 0.0], "draft": [1.0, 0.0], "k": 0}),
+        ceiling=1.0,
+    ),
     *_MULTI_DRAFT_CLAIMS,
     *_PARTIAL_CLAIMS,
-    *_BOX_CLAIMS,
     *_ANY_CODEC_CLAIMS,
 )

@@ -10,7 +10,7 @@ decoded distribution, rounding included, and Δ_k its distance from q; q̂^(d) i
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -35,35 +35,9 @@ BITS = 8
 def decoded_draft(
     draft: Array, k: Array, *, bits_per_probability: int = BITS, draft_token: Array | None = None
 ) -> Array:
-    """The distribution q̂ that the server decodes from k rounded values.
+    """The distribution q̂ (..., V) that the server decodes from k rounded values of b_prob bits.
 
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries are sent, 0..V; equal ones by lowest index.
-    bits_per_probability : int
-        b_prob, 1 to 52.
-    draft_token : integer array, shape (...), optional
-        d, whose exact q_d the server has and uses. Δ_k is then at most that of :func:`message_deviation`.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Distributions over the vocabulary.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, k is not an integer in 0..V, b_prob is not in 1..52, or d is not a token.
-
-    Examples
-    --------
-    >>> decoded_draft([0.5, 0.25, 0.125, 0.125], 2, bits_per_probability=1).tolist()
-    [0.0, 0.0, 0.5, 0.5]
-    >>> decoded_draft([0.5, 0.25, 0.125, 0.125], 2, bits_per_probability=1, draft_token=0).tolist()
-    [0.5, 0.0, 0.25, 0.25]
+    With ``draft_token`` the server has the exact q_d, and Δ_k is at most that of :func:`message_deviation`.
     """
     bits = _width(bits_per_probability)
     xp, given, k = arrays(draft=draft, k=k)
@@ -83,35 +57,11 @@ def decoded_draft(
 
 
 def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Array:
-    """Δ_k = TV(q, q̂) of the decoded distribution, for every k = 0..V.
+    """Δ_k = TV(q, q̂) of the decoded distribution, for every k = 0..V, shape (..., V + 1).
 
-    After all entries of at least 1/(2^b - 1) are sent, further values round to 0 and Δ_k no longer falls as k rises,
-    except at k = V.
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    bits_per_probability : int
-        b_prob, 1 to 52.
-
-    Returns
-    -------
-    array, shape (..., V + 1)
-        Rounded up, by (8 V + 64) 2^-52 at most and to the caller's type. With this value, the certificate Bias ≤ 2 Δ_k
-        holds for the bytes of :func:`hlmtheory.codec.truncated_message` and the row of
-        :func:`hlmtheory.codec.decoded_rows`, rounding included, whatever the draft (claims ``truncation.message`` and
-        ``codec.certificate``). It is not rounded up if one token has all the mass.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or b_prob is not an integer in 1..52.
-
-    Examples
-    --------
-    >>> message_deviation([0.5, 0.25, 0.125, 0.125], bits_per_probability=2).round(3).tolist()
-    [0.25, 0.194, 0.417, 0.542, 0.083]
+    Rounded up, by (8 V + 64) 2^-52 at most and to the caller's type, unless one token has all the mass. So Bias ≤ 2 Δ_k
+    for the bytes that are sent, rounding included, whatever the draft (claim ``codec.certificate``). Once values round
+    to 0, Δ_k no longer falls as k rises, except at k = V.
     """
     bits = _width(bits_per_probability)
     xp, given = arrays(draft=draft)
@@ -122,52 +72,28 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
 def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> Array:
     """Distribution of the emitted token if the server also accepts by q̂_d: mechanism (i) of cu-hlm IV-B.
 
-    The paper does not use it. law_v = q_v min(1, p_v/q̂_v) + r̂_v Σ_i q_i (1 - p_i/q̂_i)⁺. With drafts from q̂ the law
-    would be p, so TV(law, p) ≤ TV(q, q̂) by the data-processing inequality: the same guarantee without sending q_d.
-
-    Parameters
-    ----------
-    target, draft, decoded : array, shape (..., V)
-        Distributions p, q and q̂, as from :func:`truncate` or :func:`decoded_draft`. A draft with q̂_d = 0 is
-        accepted.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Sums to 1.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or the vocabularies differ.
-
-    Examples
-    --------
-    >>> decoded_output_distribution([0.5, 0.25, 0.25], [0.75, 0.25, 0.0], [0.75, 0.125, 0.125]).tolist()
-    [0.5, 0.375, 0.125]
+    law_v = q_v min(1, p_v/q̂_v) + r̂_v Σ_i q_i (1 - p_i/q̂_i)⁺. With drafts from q̂ the law would be p, so TV(law, p) ≤
+    TV(q, q̂): the same guarantee without sending q_d. A draft with q̂_d = 0 is accepted.
     """
     xp, kind, p, q, decoded = distributions(target=target, draft=draft, decoded=decoded)
     return in_kind(xp, _decoded_law(xp, p, q, decoded), kind)
 
 
 def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> NDArray[np.int64]:
-    """The smallest k with 2 Δ_k ≤ bias (...), on the host, for unchecked rows; Δ is computed once for each row."""
+    """The smallest k with 2 Δ_k ≤ bias (...), on the host, for unchecked rows."""
     bits = _width(bits)
     rows = canonical("draft", draft)
     batch = leading_dimensions(draft=rows.shape[:-1], bias_tolerance=bias.shape)
-    flat = rows.reshape(-1, rows.shape[-1])
-    row_of = np.broadcast_to(np.arange(len(flat)).reshape(rows.shape[:-1]), batch).reshape(-1)
-    limits = np.broadcast_to(bias, batch).reshape(-1)
-    found = np.empty(limits.size, dtype=np.int64)
-    last, most = -1, np.empty(0)
-    for place in np.argsort(row_of, kind="stable").tolist():
-        if row_of[place] != last:
-            last, most = row_of[place], 2.0 * message_deviations(flat[row_of[place]], bits)
-        good = most <= limits[place]
-        found[place] = int(good.argmax())
-        if not good[found[place]]:
-            _refuse_unattainable(place, float(most.min()), bits)
-    return found.reshape(batch)
+    most = 2.0 * message_deviations(rows, bits)
+    good = most <= bias[..., None]
+    short = np.flatnonzero(~np.any(good, axis=-1))
+    if short.size:
+        least = np.broadcast_to(most.min(axis=-1), batch).flat[short[0]]
+        raise DomainError(
+            f"bias_tolerance must be at least {least * 1.0005:.4g} at row {short[0]} of the batch, "
+            f"since {bits} bits can do no better there; give more bits_per_probability"
+        )
+    return np.asarray(np.argmax(good, axis=-1))
 
 
 def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
@@ -182,14 +108,6 @@ def _width(bits: Any) -> int:
     if number.ndim:
         raise DomainError(f"bits_per_probability must be one number; got {bits!r}; messages of one kind share it")
     return int(WIDTH.check(xp, "bits_per_probability", number))
-
-
-def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
-    """Refuse with the smallest bound that any k of the row reaches, rounded up."""
-    raise DomainError(
-        f"bias_tolerance must be at least {least * 1.0005:.4g} at row {index} of the batch, "
-        f"since {bits} bits can do no better there; give more bits_per_probability"
-    )
 
 
 #

@@ -11,6 +11,7 @@ from hlmtheory._simplex import distance, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import Known, known_of, least_distance, most_distance, outside_both
+from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.boxes import quantised_box
 from hlmtheory.truncation.partial import deviation_ends, draft_ends
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_bias
@@ -50,7 +51,7 @@ def _known(target: Array, draft: Array, k: Array) -> tuple[Any, Known, Known]:
 
 def _most(target: Array, draft: Array, k: Array) -> Array:
     xp, p, q = _known(target, draft, k)
-    return most_distance(xp, p, q, outside_both(xp, p, q)).value
+    return most_distance(xp, p, q, outside_both(xp, p, q))
 
 
 def _least(target: Array, draft: Array, k: Array) -> Array:
@@ -81,7 +82,7 @@ def _half_deviation(draft: Array, k: Array) -> Array:
 def _bias_bound(target: Array, draft: Array, k: Array) -> Array:
     """Return 2 min(max Δ_k, max TV(q, p), p outside both lists), with all k listed entries of q sent."""
     xp, p, q = _known(target, draft, k)
-    most = most_distance(xp, p, q, outside_both(xp, p, q)).value
+    most = most_distance(xp, p, q, outside_both(xp, p, q))
     unlisted = xp.count_nonzero(~q.mask, axis=-1)
     mean = q.rest / xp.astype(xp.where(unlisted > 0, unlisted, 1), q.rest.dtype)
     full = xp.floor(q.rest / xp.where(q.cap > 0, q.cap, 1.0))
@@ -112,7 +113,7 @@ _FINEST = 1e-9
 """Rows are not rounded to a finer step: the stored value is then the true one, which is within the error as well."""
 
 
-def rounded_boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
+def _rounded_boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
     """Return bounds of each row from log-probabilities rounded to steps of twice the error, with a floor."""
     xp, _, p, q, _ = pair_and_size(target, draft, 0)
     _, _, error = arrays(draft=q, error=error)
@@ -126,7 +127,16 @@ def rounded_boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
         floor = xp.max(stored, axis=-1) - 16.0  # as in llama.cpp's file
         box = quantised_box(stored, error * (1 + 2.0**-40), floor)
         ends += [box.lower * (1 - 2.0**-40), xp.clip(box.upper * (1 + 2.0**-40), max=1.0)]
-    return xp, *xp.broadcast_arrays(*ends)
+    return tuple(xp.broadcast_arrays(*ends))
+
+
+def _bias(target: Array, draft: Array, k: Array, error: Array) -> Array:
+    return resampling_bias(target, draft, k) + 0.0 * arrays(draft=draft, error=error)[2]
+
+
+def _most_bias(target: Array, draft: Array, k: Array, error: Array) -> Array:
+    low, high, low_q, high_q = _rounded_boxes(target, draft, error)
+    return box_bias(low, high, low_q, high_q, k).upper
 
 
 _LISTS = Source("oh2025cuhlm", "(16)-(17), from lists of the k most likely tokens")
@@ -180,5 +190,14 @@ CLAIMS = (
             {"target": [0.125, 0.25, 0.25, 0.375], "draft": [0.125, 0.375, 0.375, 0.125], "token": 2, "k": 2}
         ),
         ceiling=1.0,
+    ),
+    Claim(
+        id="truncation.partial_box_bias",
+        source=Source("oh2025cuhlm", "(15)-(17), from quantised log-probabilities"),
+        statement="Bias ≤ 2 min(max T, max Σ (a − s b)⁺, max Σ (s b − a)⁺), log-probabilities within ±e; outer",
+        lhs=_bias,
+        rhs=_most_bias,
+        attained=Attained({"target": [0.125, 0.5, 0.375], "draft": [0.5, 0.375, 0.125], "k": 1, "error": 0.0}),
+        ceiling=2.0,
     ),
 )

@@ -181,30 +181,7 @@ def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
 
 
 def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
-    """Sharp bound Δ_k / max(TV(q, p), TV(q̂, p)) on the distortion: half the published one, attained.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries are sent, 0..V.
-
-    Returns
-    -------
-    array, shape (...)
-        At most 2, since Δ_k ≤ TV(q, p) + TV(q̂, p); 0 where Δ_k = 0.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, k is not an integer in 0..V, or the vocabularies differ.
-
-    Examples
-    --------
-    >>> float(tvd_bound_sharp([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
-    0.5
-    """
+    """Sharp bound Δ_k / max(TV(q, p), TV(q̂, p)) on the distortion: half the published one, attained."""
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     rebuilt = truncated(xp, q, k)
     farther = xp.maximum(distance(xp, p, q), distance(xp, p, rebuilt))

@@ -18,30 +18,9 @@ WIDTH = not_negative("give the number of standard deviations below the largest l
 
 
 def size_from_top_p(draft: Array, p: Array) -> Array:
-    """The k of nucleus sampling: the smallest whose k largest entries have a mass of at least p.
+    """The k of nucleus sampling: the smallest whose k largest entries have a mass of at least p, 0..V.
 
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    p : array, shape (...) or broadcastable to it
-        In [0, 1].
-
-    Returns
-    -------
-    int64 array, shape (...)
-        In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0. The remaining mass is compared with
-        1 - p in float64. If p is within (V + 4) 2^-52 of the mass of k entries, rounding may give k or k + 1.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or p is outside [0, 1].
-
-    Examples
-    --------
-    >>> size_from_top_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6, 1.0]).tolist()
-    [0, 1, 2, 3]
+    If p is within (V + 4) 2^-52 of the mass of k entries, rounding may give k or k + 1.
     """
     xp, q, p, batch = _checked(draft, p)
     p = spread(xp, p, batch)
@@ -51,30 +30,7 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
 
 
 def size_from_min_p(draft: Array, p: Array) -> Array:
-    """The k of min-p sampling: the number of entries that are at least p times the largest.
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    p : array, shape (...) or broadcastable to it
-        In [0, 1].
-
-    Returns
-    -------
-    int64 array, shape (...)
-        In 1..V.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or p is outside [0, 1].
-
-    Examples
-    --------
-    >>> size_from_min_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6]).tolist()
-    [4, 3, 1]
-    """
+    """The k of min-p sampling: the number of entries that are at least p times the largest."""
     xp, q, p, _ = _checked(draft, p)
     return xp.count_nonzero(q >= p[..., None] * xp.max(q, axis=-1, keepdims=True), axis=-1)
 
@@ -82,29 +38,7 @@ def size_from_min_p(draft: Array, p: Array) -> Array:
 def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
     """The k of top-nσ sampling: the number of logits at most n standard deviations below the largest.
 
-    It is min-p with p = e^{-nσ}, σ taken over all entries that are not masked.
-
-    Parameters
-    ----------
-    logits : array, shape (..., V)
-        Finite, or -inf for a masked entry, which is never kept.
-    n : array, shape (...) or broadcastable to it
-        0 or more.
-
-    Returns
-    -------
-    int64 array, shape (...)
-        In 1..V.
-
-    Raises
-    ------
-    ValueError
-        If a logit is NaN or +inf, a row is all -inf, or n is negative or not finite.
-
-    Examples
-    --------
-    >>> size_from_top_n_sigma([4.0, 3.0, 0.0, 1.0], [0.0, 1.0, 2.0]).tolist()
-    [1, 2, 3]
+    It is min-p with p = e^{-nσ}, σ over all entries that are not masked by -inf; a masked one is never kept.
     """
     xp, logits, n = arrays("logits", "n", logits=logits, n=n)
     z = _with_squares(xp, in_kind(xp, check_logits(xp, logits), xp.float64))

@@ -32,58 +32,23 @@ TOLERANCE = not_negative("give the largest distortion or bias that is allowed, s
 
 
 def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
-    """The smallest k with TV(r, r̂_k) ≤ θ: an oracle, since only the server knows p.
+    """k* of cu-hlm (19): the smallest k with TV(r, r̂_k) ≤ θ, an oracle, since only the server knows p.
 
-    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so bisection does not find it. The scan starts at
-    k = 0; a k that fails also rules out the next k, as long as their q̂ is too close to its own. A few dozen k are
-    computed for gaussian logits, O(V) each.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    distortion_tolerance : array, shape (...) or broadcastable to it
-        θ, 0 or more.
-
-    Returns
-    -------
-    int64 array, shape (...)
-        k* of cu-hlm (19), in 0..V-1. 0 where target = draft, since nothing is rejected, and for θ ≥ 1. A k with
-        Δ_k ≤ θ TV(q, p) is accepted, since that bounds the distortion. If the rounding of Δ_k, at most (V + 4) 2^-52
-        of the mass that is not sent, is more than a millionth of θ TV(q, p), it is added to Δ_k first, and k may be
-        larger than necessary. TV(r, r̂) itself has a rounding error of a few 2^-53/TV(q̂, p), so k may be the k of a θ
-        that differs by this much. A TV(q̂, p) up to 2^-44 counts as 0, and the distortion is then taken at its worst.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, θ is negative or not finite, or the vocabularies differ.
-
-    Examples
-    --------
-    >>> int(exact_size([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 0.1))
-    2
+    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so the scan starts at k = 0; a k that fails also
+    rules out the next k whose q̂ is too close to its own. A k with Δ_k ≤ θ TV(q, p) is accepted, since that bounds the
+    distortion, with the rounding of Δ_k added where it matters. 0 where target = draft and for θ ≥ 1.
     """
     xp, target, draft, theta = arrays(
         "target", "draft", "distortion_tolerance", target=target, draft=draft, distortion_tolerance=distortion_tolerance
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     _, _, p, q = distributions(target=target, draft=draft)
-    own = {"target": tuple(p.shape[:-1]), "draft": tuple(q.shape[:-1])}
-    batch = leading_dimensions(**own, distortion_tolerance=tuple(theta.shape))
-    # Step 1: find the distributions and the tolerance of each entry of the batch
-    p, q = (np.reshape(to_numpy(rows), (-1, rows.shape[-1])) for rows in (p, q))
-    of_p, of_q = (_places(shape, batch) for shape in own.values())
-    limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
-    # Step 2: collect the entries of each pair by falling tolerance, so that each pair is sorted once
-    places: dict[tuple[int, int], list[int]] = {}
-    for place in (-limit).argsort().tolist():
-        places.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
-    # Step 3: find the smallest k of each entry
-    sizes = np.zeros(limit.size, dtype=np.int64)
-    for (i, j), own_places in places.items():
-        sizes[own_places] = SortedPair.of(p[i], q[j]).least(limit[own_places].tolist())
-    return xp.asarray(sizes.reshape(batch), device=device(target))
+    shapes = {"target": p.shape[:-1], "draft": q.shape[:-1], "distortion_tolerance": theta.shape}
+    batch = leading_dimensions(**{name: tuple(shape) for name, shape in shapes.items()})
+    rows = (np.broadcast_to(to_numpy(values), (*batch, values.shape[-1])) for values in (p, q))
+    p, q, limits = *rows, np.broadcast_to(to_numpy(theta), batch)
+    sizes = [SortedPair.of(p[n], q[n]).least([float(limits[n])])[0] for n in np.ndindex(*batch)]
+    return xp.asarray(np.reshape(np.asarray(sizes, dtype=np.int64), batch), device=device(target))
 
 
 def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sharp: bool = False) -> Array:
@@ -224,11 +189,6 @@ def certified_size(
         return xp.asarray(sizes, device=device(draft))
     q = distributions(draft=draft)[2]
     return Tails.of(xp, q).least(0.5 * epsilon, "bias_tolerance", sure=True)
-
-
-def _places(own: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The index of the argument's distribution at each entry of the batch."""
-    return np.broadcast_to(np.arange(np.prod(own, dtype=np.int64)).reshape(own), batch).reshape(-1)
 
 
 def _refuse_shapes(q: Array, **others: Array) -> None:

@@ -29,7 +29,8 @@ from hlmtheory.verification import total_variation
 # online_gap. False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. cu-hlm asks for a
 #   moderate η and has sent tokens in mind; there it fails seldom.
 # online_safe. If D ≤ 2 Δ_k, then Ū ≥ 1. If D ≤ 2 q_d β_d: q_d β_d = (q_d - p_d)⁺ ≤ TV(q, p), so by tvd_sharp
-#   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. From q_d and β_d alone nothing sharper follows: see safe_sharpness.
+#   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. Below η* the target of worst_case with the loss
+#   q_d β_d taken from d alone has TV(r, r̂) = Δ_k/(q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is sent.
 # online_certified. TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
 # online_direction. ℓ rises, so ℓ(-β_d) and D fall as β_d rises, and Ū rises. The distortion that it should bound
 #   falls: the largest distortion for a given β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.

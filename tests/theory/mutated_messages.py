@@ -1,15 +1,11 @@
-"""Honest messages, mutated: what a server accepts of them, how long it takes, and for which q a device sends them.
+"""Honest messages, mutated, and for which q a device sends what a server accepts of them.
 
-``python -m tests.theory.mutated_messages COUNT`` in the repository's root tries COUNT messages and prints the longest
-time, the most memory of one and how many are accepted; it fails if no device sends one of these. The witness q of an
-accepted message is found by linear programming from the definition of each code, and given to the device's own code.
+The witness q of an accepted message is found by linear programming from the definition of each code, and given to the
+device's own code.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +22,6 @@ from hlmtheory.policy import (
     DraftProbabilities,
     LatticeRows,
     SeededTokens,
-    ServerPolicy,
     UncertaintyLine,
     threshold_rule,
 )
@@ -54,8 +49,6 @@ POLICIES = {
     "cold shared seed": DevicePolicy(V, 0.0, threshold_rule(4), SeededTokens()),
     "large vocabulary": DevicePolicy(32_000, 1.0, threshold_rule(8), LatticeRows(100, top_k=32)),
 }
-LONGEST = 13_000_000
-SECONDS, BYTES = 0.010, 50e6
 ROUNDING = 1e-12
 """By how much a q_d may miss the border of what a device sends: q sums to 1 but for rounding."""
 
@@ -89,7 +82,7 @@ def mutations(policies: dict[str, DevicePolicy], count: int, seed: int = 0) -> I
     """Yield names of policies, each with a message for its server, and whether its own device did not send it."""
     rng = np.random.default_rng(seed)
     names = list(policies)
-    pool = {name: [m for _ in range(40) if (m := honest(policies[name], rng)) is not None] for name in names}
+    pool = {name: [m for _ in range(12) if (m := honest(policies[name], rng)) is not None] for name in names}
     every = [message for messages in pool.values() for message in messages]
     for n in range(count):
         name = names[n % len(names)]
@@ -105,7 +98,7 @@ def mutations(policies: dict[str, DevicePolicy], count: int, seed: int = 0) -> I
 def mutated(message: bytes, every: list[bytes], rng: np.random.Generator) -> bytes:
     """Return a changed message; most have a right checksum and length."""
     kind, body = unframed(message)
-    way = int(rng.integers(12))
+    way = int(rng.integers(11))
     if way == 0:  # flip a few bits of the body
         return framed(kind, _flipped(body, int(rng.integers(1, 4)), rng))
     if way == 1:  # flip one bit near the end: values, tokens and probabilities
@@ -132,9 +125,6 @@ def mutated(message: bytes, every: list[bytes], rng: np.random.Generator) -> byt
         return framed(int(rng.integers(4)), rng.bytes(int(rng.integers(1, 300))))
     if way == 9:  # the head, then random
         return framed(kind, body[:5] + rng.bytes(max(len(body) - 5, 1)))
-    if way == 10 and rng.random() < 0.01:  # long: 2 kB to 13 MB
-        length = int(2.0 ** rng.uniform(11, np.log2(LONGEST)))
-        return framed(int(rng.integers(4)), varint(int(rng.choice([V, 2**18]))) + b"\1" + bytes(length))
     return message
 
 
@@ -292,50 +282,3 @@ def _solved(
         if done.status == 0:
             q = np.maximum(done.x[:vocabulary], 0.0)
             yield q, float(done.x[margin])
-
-
-# ------------------------------------------------------------------------------------------------------- the run
-
-
-def tried(count: int, seed: int = 0) -> dict[str, Any]:
-    """Give servers mutated messages; return how many are accepted, the longest time and the most memory of one."""
-    servers = {name: ServerPolicy(policy) for name, policy in POLICIES.items()}
-    found: dict[str, Any] = {"accepted": 0, "witnessed": 0, "refused": 0, "unsendable": []}
-    found |= {"seconds": 0.0, "slowest": "", "bytes": 0}
-    for n, (name, message, changed) in enumerate(mutations(POLICIES, count, seed)):
-        server = servers[name]
-        drafts, seconds = timed(server, message)
-        if seconds > SECONDS / 2:  # the machine may have been busy with something else
-            seconds = min(seconds, *(timed(server, message)[1] for _ in range(4)))
-        if seconds > found["seconds"]:
-            found |= {"seconds": seconds, "slowest": f"{name}, {len(message)} bytes, {message[:40].hex()}"}
-        if n % 20 == 0 or len(message) > 2000:
-            tracemalloc.start()
-            timed(server, message)
-            found["bytes"] = max(found["bytes"], tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
-        found["accepted" if drafts is not None else "refused"] += 1
-        if drafts is not None and changed and POLICIES[name].vocabulary == V:
-            found["witnessed"] += 1
-            if not is_sent(POLICIES[name], drafts):
-                found["unsendable"].append((name, message.hex(), drafts))
-    return found
-
-
-def timed(server: ServerPolicy, message: bytes) -> tuple[Any, float]:
-    """Return the drafts, None if they are refused, and the seconds."""
-    started = time.process_time()
-    try:
-        drafts = server.received(message)
-    except ValueError:
-        drafts = None
-    return drafts, time.process_time() - started
-
-
-if __name__ == "__main__":
-    result = tried(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    print({name: value for name, value in result.items() if name != "unsendable"})
-    for case in result["unsendable"][:5]:
-        print(*case, sep="\n  ")
-    good = not result["unsendable"] and result["seconds"] < SECONDS and result["bytes"] < BYTES
-    sys.exit(0 if good else 1)

@@ -2,13 +2,10 @@
 
 A mode is a draft length and a set of skipped rows. Its variables are how often a second such rounds occur, and how
 often each row is sent with each message at each place. All candidates are given, not the corners of hulls.
-
-    python -m tests.theory.policy_program 500
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -144,17 +141,3 @@ def compare(case: Case) -> dict[str, float] | None:
     if isinstance(plan, ValueError):
         return None if best is None else {"refused": best}
     return {"bound": plan.upper_bound, "rate": plan.rate, "most": most or 0.0, "best": best or 0.0}
-
-
-if __name__ == "__main__":
-    rows = [compare(draw(np.random.default_rng((3, n)))) for n in range(int(sys.argv[1]))]
-    seen = [row for row in rows if row is not None and "bound" in row]
-    gaps = np.asarray([row["bound"] / row["rate"] - 1.0 for row in seen])
-    loss = np.asarray([1.0 - row["rate"] / row["best"] for row in seen])
-    print(
-        len(rows), "drawn;", len(seen), "planned;", sum(row is not None and "refused" in row for row in rows), "refused"
-    )
-    print(sum(row["bound"] < row["most"] * (1 - 1e-7) for row in seen), "bounds below the best mixture")
-    print(sum(row["rate"] > row["best"] * (1 + 1e-6) for row in seen), "plans above the best mixture")
-    for name, values in (("gap", gaps), ("loss", loss)):
-        print(name, "median", np.median(values), "95%", np.quantile(values, 0.95), "largest", values.max())

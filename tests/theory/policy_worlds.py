@@ -1,17 +1,14 @@
-"""Random worlds of a few positions, the plans of their rows, and the exact total variation of these plans.
-
-python -m tests.theory.policy_worlds 6000
-"""
+"""Random worlds of a few positions, the plans of their rows, and the exact total variation of these plans."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
 
 from hlmtheory.codec import CodecMenu
-from hlmtheory.policy import StageCosts, UserPlan, codec_hulls, plan_user
+from hlmtheory.policy import StageCosts, codec_hulls, plan_user
+from hlmtheory.policy.costs import UserPlan
 from hlmtheory.policy.plan_law import Law, World, law_of
 
 KINDS = (("top-k",), ("lattice",), ("mixture",), ("top-k", "lattice", "mixture"))
@@ -73,14 +70,3 @@ def draw(rng: np.random.Generator) -> Case | None:
         return planned(world_of(target, draft, menu), costs, most, limit, **options)
     except ValueError:
         return None
-
-
-if __name__ == "__main__":
-    drawn = [draw(np.random.default_rng((2, n))) for n in range(int(sys.argv[1]))]
-    cases = [case for case in drawn if case is not None]
-    print(len(cases), "planned of", len(drawn), "drawn;", sum(case.skips_some for case in cases), "skip some drafts;")
-    print(sum(bool(case.plan.mixture) for case in cases), "are mixtures;")
-    print(sum(case.distance > case.plan.risk * (1 + 1e-9) + 1e-12 for case in cases), "exact above what is stated;")
-    print(sum(case.plan.risk > case.limit * (1 + 1e-12) for case in cases), "stated above the limit;")
-    rates = np.asarray([case.law.tokens / case.law.seconds / case.plan.rate for case in cases])
-    print("largest relative difference of the rates", np.abs(rates - 1.0).max())

@@ -13,9 +13,8 @@ INNER = {
     "draft_length.rates": "etgr_profile",
     "lattice.payload": "exact_payload_bits",
     "ofdma.shares": "kkt_residual sum_latency sum_shares",
-    "policy.fading": "FadingSkip fading_skip",
     "serving.pipeline": "step_times",
-    "serving.random_steps": "steps_distribution",
+    "serving.costs": "steps_distribution",
     "skipping.bill": "bill_bound_on_device",
     "truncation.multi_draft": "multi_draft_distribution",
     "truncation.softplus": "softplus_distance",
@@ -63,7 +62,8 @@ def public() -> dict[str, object]:
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
             continue
         found[name] = item
-        for method, function in vars(item).items() if inspect.isclass(item) else ():
+        own = [base for base in getattr(item, "__mro__", ()) if base is item or base.__name__.startswith("_")]
+        for method, function in ((one, getattr(item, one)) for base in own for one in vars(base)):
             if (
                 inspect.isfunction(function)
                 and not method.startswith("_")

@@ -139,7 +139,7 @@ def _no_sequences(value: Any) -> Iterator[Stray]:
 
 
 def _no_objects(value: Any) -> Iterator[Stray]:
-    other = serving.DeviceFit(0.0, 0.0, (0.0, 0.0), (0.0, 0.0), 1.0, 0.5)
+    other = serving.DeviceFit(0.0, 0.0, 1.0)
     for stray in (None, "2", 3, math.nan, [value], {}, [], 1j, type(value)):
         yield Stray(repr(stray), stray)
     yield Stray("another object", other)

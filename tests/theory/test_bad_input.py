@@ -129,7 +129,7 @@ def test_every_stray_is_refused_by_name_or_answered(name, argument):
 
 
 WIDER = {
-    **dict.fromkeys(("TruncatedDraft", "TokenDraft", "MixedDraft"), "token probability"),  # the vocabulary comes later
+    **dict.fromkeys(("TokenDraft", "MixedDraft"), "token probability"),  # the vocabulary comes later
     **dict.fromkeys(("threshold_losses",), "uncertainty"),  # any finite score
     **dict.fromkeys(("calibrate_threshold", "held_out_risk"), "losses risk"),  # losses up to any bound
     **dict.fromkeys(("peak_memory", "run_time", "upload_bits"), "input_tokens output_tokens batch_size"),
@@ -246,7 +246,7 @@ def test_no_public_object_can_be_changed_and_no_answer_takes_another_field():
 
 # ------------------------------------------------------------------------------- found by hand, kept by name
 
-LONGEST = codec.TruncatedMessage(2**18, 1, [codec.TruncatedDraft([], [], 0, 0.5)] * 2**12)
+LONGEST = codec.TruncatedMessage(2**18, [codec.MixedDraft("top-k", [], [], None, 1, 0, 0.5)] * 2**12)
 """The batch of most drafts over the largest vocabulary: 47 kilobytes."""
 
 NAMED = {

@@ -19,7 +19,7 @@ from hlmtheory.batching import METHODS, lower_bound, plan, plan_latency, search
 from hlmtheory.batching.pareto import pareto
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
-from .test_batching import PAPER, SMALL, partitions, workload
+from .test_batching import fastest, partitions
 
 UNIT = ModelShape(1, 1, 1)
 TWO = [Task(1, 20), Task(1, 20)]
@@ -57,12 +57,6 @@ def divisions(tasks: list[Task], service: Service, length: int, rule: str = "tog
             room = service.memory - 12.0
             if all(held(needed(tasks, service, length, batch) for batch in one) <= room for one in plans):
                 yield plans
-
-
-def latency_of(tasks, service, length, plans, order: str, schedule: str) -> float:
-    """Return the latency of waves of batches."""
-    batches, waves = [batch for wave in plans for batch in wave], [len(wave) for wave in plans]
-    return plan_latency(tasks, service, batches, length, order, schedule=schedule, waves=waves)
 
 
 def every_schedule(chains: list[list[float]]) -> float:
@@ -111,15 +105,10 @@ def chains_of(tasks, service, length, plans) -> list[list[list[float]]]:
 
 
 @given(small_cases(most=4))
-def test_exact_in_waves_is_the_best_of_all_divisions(case):
-    tasks, service, length = case
-    best = min(latency_of(*case, plans, "johnson", "barrier") for plans in divisions(*case))
-    found = plan(tasks, service, "exact", draft_lengths=[length])
-    assert found.latency == pytest.approx(best, rel=1e-12)
-    assert found.gap == 0
-    again = plan_latency(tasks, service, found.batches, length, found.order, waves=found.waves)
-    assert again == pytest.approx(found.latency, rel=1e-12)
-    assert lower_bound(tasks, service, length) <= best * (1 + 1e-12)
+def test_the_bound_is_below_the_best_of_all_divisions(case):
+    best = fastest(*case)
+    assert lower_bound(*case) <= best * (1 + 1e-12)
+    assert plan(case[0], case[1], "improved", draft_lengths=[case[2]]).latency >= best * (1 - 1e-12)
 
 
 @given(small_cases(most=3, steps=2))
@@ -151,10 +140,10 @@ def test_a_wave_may_begin_with_a_batch_of_one_task():
 def test_every_method_keeps_its_memory_and_its_bound(case, schedule):
     tasks, service, length = case
     for method in METHODS:
-        if method in ("dp-printed", "autoregressive", "fixed-length") or (method == "exact" and schedule == "free"):
+        if method in ("dp-printed", "autoregressive", "fixed-length", "exact"):
             continue
         found = plan(tasks, service, method, draft_lengths=[length], schedule=schedule)
-        assert found.is_partition
+        assert sorted(sum(found.batches, ())) == list(range(len(tasks)))
         assert found.lower_bound <= found.latency * (1 + 1e-12)
         again = plan_latency(
             tasks, service, found.batches, found.draft_length, found.order, schedule=schedule, waves=found.waves
@@ -210,8 +199,9 @@ def test_cp_sat_finds_nothing_better():
     for ((tasks, service, length), _), best in zip(cases, json.loads(run.stdout), strict=True):
         for schedule in ("barrier", "free"):
             assert lower_bound(tasks, service, length, schedule=schedule) <= best[schedule] * (1 + 1e-9)
-        found = plan(tasks, service, "exact", draft_lengths=[length])
-        assert found.latency == pytest.approx(best["barrier"], rel=1e-9), (tasks, service, length)
+        assert fastest(tasks, service, length) == pytest.approx(best["barrier"], rel=1e-9), (tasks, service, length)
+        found = plan(tasks, service, "improved", draft_lengths=[length])
+        assert found.latency >= best["barrier"] * (1 - 1e-9)
         waves += len(found.waves) > 1
     assert waves > 5
 
@@ -226,22 +216,9 @@ def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():
     assert paper.batches == ((0,), (1,)) or paper.batches == ((1,), (0,))
     with pytest.raises(ValueError, match=r"^batches must fit the memory; wave 0 needs 160 bytes beside the weights"):
         plan_latency(TWO, service, paper.batches, 1)
-    honest = plan(TWO, service, "exact", draft_lengths=[1])
+    honest = plan(TWO, service, "improved", draft_lengths=[1])
     assert honest.waves == (1, 1)
     assert honest.latency == 40.0 > paper.latency == 30.0
-
-
-def test_the_papers_plan_needs_more_than_its_memory():
-    tasks = workload(100)
-    paper, honest = (plan(tasks, PAPER, "dp", memory_rule=rule) for rule in ("each", "together"))
-    needs = [
-        float(peak_memory(SMALL, max(tasks[k].input_tokens for k in b), 2048, len(b), paper.draft_length))
-        - float(peak_memory(SMALL, 0, 0, 0))
-        for b in paper.batches
-    ]
-    assert sum(needs) + float(peak_memory(SMALL, 0, 0, 0)) > 2.5 * PAPER.memory
-    assert len(honest.waves) == 3
-    assert honest.latency > paper.latency
 
 
 def test_a_free_schedule_is_below_the_bound_that_assumes_a_barrier():
@@ -259,6 +236,3 @@ def test_a_free_schedule_takes_at_least_the_chain_of_its_longest_task():
     tasks = [Task(1, 2), Task(1, 20)]
     assert lower_bound(tasks, service, 1, schedule="free") == 50.0
     assert plan_latency(tasks, service, [[0, 1]], 1, schedule="free") == 50.0
-
-
-# ------------------------------------------------------------------------------------------------------ bad input

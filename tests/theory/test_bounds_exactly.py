@@ -221,16 +221,6 @@ def decoded_distance(q):
     return sum(max(a - b, 0) for a, b in zip(whole(q), whole(decoded), strict=True))
 
 
-def safe(bound, drafted, beta):
-    """D ≤ 2 q_d β_d at η*."""
-    q, b = number(drafted), number(beta)
-    if not np.isfinite(bound):
-        return True
-    eta = number(bound)
-    gap = lambda z: mpmath.log1p(mpmath.exp(-eta * z)) / eta  # noqa: E731
-    return (1 - q) * gap(mpf(1)) + q * gap(b) <= 2 * q * b
-
-
 TILTS = [mpmath.exp(sign * mpf(2) ** power) for sign in (-1, 1) for power in range(3, -13, -1)]
 
 
@@ -361,7 +351,6 @@ BOUNDS = {
         lambda q: truncation.message_deviation(q, bits_per_probability=8)[..., 1],
         above(lambda q: decoded_distance(q) if max(q) < 1 else F(0)),
     ),
-    "safe_sharpness": Bound(lambda rng, n: (unit(rng, n), unit(rng, n)), truncation.safe_sharpness, safe),
     "allocate": Bound(
         lambda rng, n: (rows(rng, n, 4),),
         lambda q: lattice.allocate(q, 12.0),

@@ -79,11 +79,7 @@ def test_the_identity_is_exact_in_fractions():
             accepted = sum(n for (k, i), n in expected.items() if k >= d and i >= d)
             assert accepted == examined * alphas[d - 1]
             verdict = KNOWN["draft_length.censored"].check(
-                {
-                    "length_law": [float(x) for x in lengths],
-                    "acceptances": [float(x) for x in alphas],
-                    "depth": d,
-                }
+                {"length_law": [float(x) for x in lengths], "acceptances": [float(x) for x in alphas], "depth": d}
             )
             assert verdict.holds == (examined > 0)
 
@@ -98,17 +94,6 @@ def test_tokens_are_those_of_the_profile_and_the_band_holds_them(drawn):
             assert ours[k - 1] == pytest.approx(float(expected_tokens_profile(rates[:k])))
     assert (found.low <= found.tokens).all()
     assert (found.tokens <= found.high).all()
-
-
-def test_the_delta_method_is_greenwood_s():
-    """At K = 1 the binomial's variance; at K = 2 by differences in each rate."""
-    table = [[0, 0, 0], [3, 7, 0], [5, 9, 6]]
-    found = module.tokens_by_length(table, confidence=0.95, method="delta")
-    (first, second), (one, two) = (module.acceptance_by_depth(table).acceptances, (30.0, 15.0))
-    variance = (1 + second) ** 2 * first * (1 - first) / one + first**2 * second * (1 - second) / two
-    assert found.high - found.tokens == pytest.approx(
-        1.959963984540054 * np.sqrt([first * (1 - first) / one, variance])
-    )
 
 
 def test_the_sandwich_is_the_infinitesimal_jackknife():
@@ -184,8 +169,7 @@ def test_a_depth_that_was_never_examined():
     assert np.isnan(module.tokens_by_length(unseen).tokens).tolist() == [False, True]
     assert module.tokens_by_length(unseen).high[1] <= 3.0
     ended = [[0, 0, 0], [0, 0, 0], [9, 0, 0]]
-    for method in ("band", "delta"):
-        assert module.tokens_by_length(ended, method=method).tokens.tolist() == [1.0, 1.0]
+    assert module.tokens_by_length(ended).tokens.tolist() == [1.0, 1.0]
 
 
 # ------------------------------------------------------------------------------------------- sharp intervals
@@ -279,15 +263,6 @@ def test_copied_passages_split_exactly():
 
 
 # ---------------------------------------------------------------------------------------------- what is published
-
-
-@given(ROUNDS)
-def test_counters_by_position_and_the_histogram_are_the_same_numbers(drawn):
-    depth, rounds = drawn
-    histogram = np.bincount([i for _, i in rounds], minlength=depth + 1)
-    by_position = [sum(i >= d for _, i in rounds) for d in range(1, depth + 1)]
-    assert np.flip(np.cumsum(np.flip(histogram)))[1:].tolist() == by_position
-    assert (-np.diff([len(rounds), *by_position, 0])).tolist() == histogram.tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -156,30 +156,6 @@ def check_row(row, variants, k, tolerance, bits):
             assert bias(towards(draft, decoded, share), draft, sent) <= limit
 
 
-@pytest.mark.parametrize("bits", [8, 16, 24])
-@pytest.mark.parametrize("order", ["C", "F", "strided"])
-def test_levels_do_not_depend_on_the_order_of_a_sum(bits, order):
-    """Rows of 26 levels whose sum misses 1 by 9e-5: the floor of 255 q differed between numpy and torch."""
-    rng = np.random.default_rng(0)
-    levels = rng.multinomial(2**bits - 27, [1 / 26] * 26, size=200) + 1
-    factor = (1 + rng.uniform(0, 9e-5, (200, 1))) / (2**bits - 1)
-    values = np.concatenate([levels, np.zeros((200, 14))], axis=-1) * factor
-    rows = values / values.sum(-1, keepdims=True)
-    expected = codec.truncated_message(values, k=26, token=np.zeros(200, dtype=int), bits=bits)
-    for library in ("numpy", "torch"):
-        batch = stored(library, values, "float64", order)
-        assert codec.truncated_message(batch, k=26, token=np.zeros(200, dtype=int), bits=bits) == expected
-        for i in range(0, 200, 9):
-            assert codec.truncated_message(batch[i], k=26, token=0, bits=bits).drafts == expected.drafts[i : i + 1]
-        for tolerance in (1e-6, 0.1):
-            sizes = [size_or_refusal(batch[i], tolerance, bits) for i in range(0, 200, 9)]
-            assert sizes == [size_or_refusal(values[i], tolerance, bits) for i in range(0, 200, 9)]
-            for i, k in zip(range(0, 200, 9), sizes, strict=True):
-                if k is not None:
-                    (hat,) = codec.decoded_rows(codec.truncated_message(batch[i], k=int(k), token=0, bits=bits))
-                    assert np.abs(hat - rows[i]).sum() <= tolerance
-
-
 def test_a_level_never_stands_for_more_than_the_value():
     """And the next level exceeds it, also where the product is rounded past a whole number."""
     rng = np.random.default_rng(1)
@@ -204,18 +180,3 @@ def test_a_single_entry_that_misses_one_is_no_certain_row(entry, bits):
             decoded = truncation.decoded_draft(row, k, bits_per_probability=bits, draft_token=token)
             assert apart(exactly(row), exactly(decoded)) <= 2 * Fraction(float(bound[k]))
     assert entry < 1.0 or bound[1:].tolist() == [0.0] * 4
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_a_narrow_row_is_sent_as_the_wide_row_of_its_values(dtype):
-    rng = np.random.default_rng(2)
-    narrow = rng.dirichlet([0.3] * 60, size=20).astype(dtype)
-    wide = narrow.astype(np.float64)
-    wide /= [[float(sum(map(Fraction, row.tolist())))] for row in wide]
-    token = np.zeros(20, dtype=int)
-    for bits in (8, 16):
-        assert codec.truncated_message(narrow, k=9, token=token, bits=bits) == codec.truncated_message(
-            wide, k=9, token=token, bits=bits
-        )
-        narrow_size, wide_size = (size_or_refusal(draft, 1.0, bits) for draft in (narrow, wide))
-        assert narrow_size == wide_size

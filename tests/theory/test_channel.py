@@ -14,7 +14,7 @@ import hlmtheory
 from hlmtheory import channel
 from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink
 
-from .strategies import batches, quantity
+from .strategies import quantity
 
 MEAN = quantity(1e-3, 1e6)
 K_FACTOR = st.one_of(st.just(0.0), quantity(1e-2, 100.0))
@@ -60,12 +60,6 @@ def test_the_index_is_long_enough_and_no_longer(power):
     assert int(channel.vocabulary_payload_bits(1, 8)) == 8
 
 
-def test_the_largest_payloads_are_exact():
-    assert int(channel.vocabulary_payload_bits(2**57, 6)) == 2**57 * 63
-    assert int(channel.vocabulary_payload_bits(2**63 - 1, 1, index=False)) == 2**63 - 1
-    assert int(channel.vocabulary_payload_bits(1, 2**63 - 1)) == 2**63 - 1
-
-
 def test_table_2_is_a_ratio_of_totals_without_fading():
     """cu-hlm Table II at 10 dB: 6.3 and 31.1 ms are .297 of a round's time; 15.9 is 1 over the sum of the times."""
     uplink = float(channel.shannon_latency(736_000, 10e6, 10.0))
@@ -75,23 +69,6 @@ def test_table_2_is_a_ratio_of_totals_without_fading():
     link = Rayleigh(10.0)
     assert float(link.latency_quantile(0.5, 736_000, 10e6)) == pytest.approx(0.0246, abs=1e-4)  # and in the mean ∞
     assert float(link.mean_latency(736_000, 10e6, outage=0.01).value) == pytest.approx(0.0384, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"bandwidth_hz": 0.0}, r"^bandwidth_hz must be positive and finite; got 0.0; give the band"),
-        ({"snr": math.inf}, r"^snr must be positive and finite; got inf; .* over a noiseless one at once"),
-        ({"snr": 0.0}, r"^snr must be positive and finite; got 0.0; .* over a dead link nothing arrives"),
-        ({"bits": math.nan}, r"^bits must be positive and finite; got nan"),
-    ],
-)
-def test_a_bad_link_is_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        channel.shannon_latency(**{"bits": 1.0, "bandwidth_hz": 1.0, "snr": 1.0, **change})
-
-
-# ------------------------------------------------------------------------------------------------------ path loss
 
 
 # --------------------------------------------------------------------------------------------------------- fading
@@ -115,14 +92,6 @@ def test_rician_against_scipy(k_factor):
     np.testing.assert_allclose(link.distribution(points), law.cdf(points / scale), rtol=1e-9)
     np.testing.assert_allclose(link.density(points), law.pdf(points / scale) / scale, rtol=1e-9)
     np.testing.assert_allclose(link.quantile([0.001, 0.5]), scale * law.ppf([0.001, 0.5]), rtol=1e-9)
-
-
-@given(batches(mean_snr=MEAN, k_factor=K_FACTOR, probability=INNER))
-def test_quantile_and_back(instance):
-    link = Rician(instance["mean_snr"], instance["k_factor"])
-    np.testing.assert_allclose(
-        link.distribution(link.quantile(instance["probability"])), instance["probability"], rtol=1e-11
-    )
 
 
 @pytest.mark.parametrize(
@@ -170,14 +139,6 @@ def test_quantiles_near_the_mass_of_no_scattering():
     np.testing.assert_allclose(link.distribution(link.quantile(probability)), probability, rtol=1e-10)
 
 
-def test_a_latency_that_hardly_any_block_beats():
-    assert float(Rayleigh(1.0).latency_quantile(1e-20, 1.0, 1.0)) == pytest.approx(
-        1 / math.log2(1 + 20 * math.log(10)), rel=1e-14
-    )
-    y = np.expm1(math.log(2) / float(Rician(11.0, 10.0).latency_quantile(1e-30, 1.0, 1.0)))
-    assert float(high_precision_tail(10.0, y, True, 1e-30)) == pytest.approx(1.0, rel=1e-9)
-
-
 def test_a_quantile_where_float64_ends_is_refused_by_name():
     with pytest.raises(
         ValueError, match=r"^probability, or outage, must be further from 0 and 1 .* got a tail of 1e-320; "
@@ -201,16 +162,6 @@ def test_samples_follow_the_law(link):
     gap = np.abs(link.distribution(blocks) - (np.arange(blocks.size) + 0.5) / blocks.size)
     assert gap.max() < 1.95 / math.sqrt(blocks.size)  # Kolmogorov at the level 0.1%
     assert np.log2(1 + blocks).mean() == pytest.approx(float(link.capacity()), rel=0.02)
-
-
-def test_quantiles_of_the_latency():
-    link = Rician(10.0, 3.0)
-    blocks = link.sample(np.random.default_rng(2), 50_000)
-    times = channel.shannon_latency(736_000, 10e6, blocks)
-    for p in (0.1, 0.5, 0.9):
-        assert float(link.latency_quantile(p, 736_000, 10e6)) == pytest.approx(np.quantile(times, p), rel=0.02)
-    kept = times[blocks > np.quantile(blocks, 0.05)]
-    assert float(link.mean_latency(736_000, 10e6, outage=0.05).value) == pytest.approx(kept.mean(), rel=0.03)
 
 
 # ------------------------------------------------------------------------------------- the mean that is infinite
@@ -261,9 +212,7 @@ def test_a_markov_link():
     assert rates.mean() == pytest.approx(float(link.mean_rate()), rel=0.01)
     for lag in (1, 5):
         seen = np.corrcoef(rates[:-lag], rates[lag:])[0, 1]
-        assert seen == pytest.approx(float(link.correlation(lag)), abs=0.02)
-    assert float(link.mean_burst_s()) == pytest.approx(0.05)
-    assert float(link.correlation(0)) == 1.0
+        assert seen == pytest.approx((1.0 - 0.05 - 0.2) ** lag, abs=0.02)
 
 
 def test_only_one_markov_link_is_sampled():
@@ -292,7 +241,7 @@ def slowly(trace: TraceLink, bits: float, start: float) -> float:
 def test_a_trace_against_a_loop(instance):
     """The time jumps if a payload ends just as the rate falls to 0, so the loop gives a lower and an upper value."""
     trace = TraceLink(instance["time_s"], instance["throughput_bps"])
-    period = float(trace.delivered_bits(trace.period_s()))
+    period = float(trace.mean_rate() * trace.period_s())
     bits, start = min(float(instance["bits"]), 40 * period), float(instance["start_s"])
     found = float(trace.transfer_time(bits, start))
     slack = 1e-9 + 1e-9 * found

@@ -1,35 +1,23 @@
-"""The adaptive threshold: the controller against a plain recursion, its guarantees, its clip, and paper errors."""
+"""The adaptive threshold and the budget, against a plain recursion, fractions and brute force; paper errors."""
 
 from __future__ import annotations
 
+import itertools
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
-from hlmtheory.conformal import ThresholdController
+from hlmtheory.conformal import MassBudgetController, ThresholdController
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .strategies import grid_rows, quantity, rows, shapes, vocabularies
+from .strategies import grid_rows, quantity, shapes
 
 EPSILON = st.one_of(st.integers(1, 7).map(lambda n: n / 8), quantity(1e-4, 0.9))
-RATE = quantity(1e-3, 32.0)
-START = st.one_of(st.just(0.0), quantity(1e-3, 4.0))
-
-
-@st.composite
-def batched_runs(draw):
-    """Streams of batches of drafts; in each batch some drafts are accepted."""
-    shape, size = draw(shapes()), draw(vocabularies())
-    count, length = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    settings = {"epsilon": EPSILON, "learning_rate": RATE, "threshold": START}
-    return {
-        "drafts": draw(rows((*shape, count, length), size)),
-        "accepted": draw(hnp.arrays(np.int64, (*shape, count), elements=st.integers(0, length))),
-        **{name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in settings.items()},
-    }
 
 
 @st.composite
@@ -49,23 +37,22 @@ PEAKED, FLAT = [1.0, 0.0, 0.0, 0.0], [0.25] * 4
 # ----------------------------------------------------------------------------------------------------- controller
 
 
-def plain(draft, epsilon, rate, threshold, clip=False):
+def plain(draft, epsilon, rate, tau):
     """(6) and (8) in plain numbers: return the dropped mass and the next threshold."""
-    tau = min(threshold, max(draft)) if clip else threshold
     top = max(range(len(draft)), key=lambda i: draft[i])
     dropped = sum(x for i, x in enumerate(draft) if x < tau and i != top)
     return dropped, tau - rate * (dropped - epsilon)
 
 
-@given(exact_runs(), st.booleans())
-def test_the_controller_is_the_plain_recursion(instance, clip):
+@given(exact_runs())
+def test_the_controller_is_the_plain_recursion(instance):
     setting = [instance[name] for name in ("epsilon", "learning_rate", "threshold")]
-    controller = ThresholdController(*setting, clip=clip)
+    controller = ThresholdController(*setting)
     supports = [controller.step(instance["drafts"][..., n, :]) for n in range(instance["drafts"].shape[-2])]
     for index in np.ndindex(instance["threshold"].shape):
         epsilon, rate, tau = (float(value[index]) for value in setting)
         for draft, support in zip(instance["drafts"][index], supports, strict=True):
-            dropped, tau = plain((draft / draft.sum()).tolist(), epsilon, rate, tau, clip)
+            dropped, tau = plain((draft / draft.sum()).tolist(), epsilon, rate, tau)
             assert float(draft[~support[index]].sum()) == pytest.approx(dropped, abs=1e-9)
         assert float(np.asarray(controller.threshold)[index]) == pytest.approx(tau, abs=1e-9 * (1 + rate))
 
@@ -83,42 +70,28 @@ def test_a_batch_is_rolled_back_to_the_rejected_draft():
         assert float(controller.roll_back(0)) == plain(FLAT, 0.25, 0.5, tau)[1]  # the next batch starts from there
 
 
-def test_a_batch_without_a_draft_changes_nothing():
-    controller = ThresholdController(0.25, 0.5, [0.5, 0.25])
-    assert controller.roll_back([0, 0]).tolist() == [0.5, 0.25]
-
-
-def test_streams_are_rolled_back_one_by_one():
-    controller = ThresholdController(0.25, 0.5, [0.5, 0.5])
-    controller.step([FLAT, FLAT])
-    first = controller.threshold.tolist()
-    controller.step([PEAKED, PEAKED])
-    assert controller.roll_back([0, 1]).tolist() == [first[0], plain(PEAKED, 0.25, 0.5, first[1])[1]]
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("clip", [False, True])
-def test_the_controller_takes_any_library(library, clip):
-    controller = ThresholdController(to(library, 0.25), to(library, 0.5), to(library, [0.5, 2.0]), clip=clip)
-    support = controller.step(to(library, [FLAT, PEAKED], "float32"))
-    assert numbers(support).tolist() == [[1.0, *[1.0 if clip else 0.0] * 3], [1.0, 0.0, 0.0, 0.0]]
-    kept = controller.roll_back(to(library, [0, 1]))
-    assert kind_of(kept) == (kind_of(kept)[0], "float64")
-    assert numbers(kept).tolist() == ([0.375, 1.125] if clip else [0.25, 2.125])
+@pytest.mark.parametrize("made", [ThresholdController, MassBudgetController])
+def test_a_controller_answers_in_the_library_of_its_rows(library, made):
+    """Settings may be plain numbers, or arrays of that library; another library is refused."""
+    settings = {ThresholdController: (0.25, 0.5, 0.5), MassBudgetController: (0.25,)}[made]
+    other = "torch" if library == "numpy" else "numpy"
+    for given_ in (settings, [to(library, value) for value in settings]):
+        controller, plain_ = made(*given_), made(*settings)
+        for rows_ in ([PEAKED, FLAT], [FLAT, FLAT]):
+            support = controller.step(to(library, rows_, "float32"))
+            assert numbers(support).tolist() == np.asarray(plain_.step(rows_)).tolist()
+        with pytest.raises(TypeError, match="two libraries"):
+            controller.step(to(other, [FLAT, FLAT]))
+        kept = controller.roll_back(to(library, [0, 1]))
+        assert kind_of(kept) == (library, "float64")
+        assert numbers(kept).tolist() == np.asarray(plain_.roll_back([0, 1])).tolist()
 
 
 def test_the_top_token_is_always_kept():
     assert conformal.threshold_support([FLAT, PEAKED], 5.0).tolist() == [[True, False, False, False]] * 2
     assert conformal.threshold_support(FLAT, 0.25).all()
     assert conformal.threshold_support(PEAKED, 0.0).all()
-
-
-def test_a_clip_changes_no_support_but_for_ties_of_the_top():
-    rng = np.random.default_rng(3)
-    draft = rng.dirichlet([0.5] * 9, size=200)
-    tau = rng.uniform(-0.5, 1.5, 200)
-    clipped = np.minimum(tau, draft.max(-1))
-    assert (conformal.threshold_support(draft, tau) == conformal.threshold_support(draft, clipped)).all()
 
 
 # ------------------------------------------------------------------------------------------ Algorithm 1, line 12
@@ -153,153 +126,82 @@ def test_line_12_as_printed_is_what_line_8_has_done(accepted, library):
     assert float(found) == line_12(thresholds, dropped, accepted, 0.25, 0.5) == thresholds[accepted]
 
 
-def test_both_forms_agree_where_nothing_is_rejected():
-    for printed in (False, True):
-        controller = ThresholdController(0.25, 0.5, [0.5, 0.5])
-        controller.step([FLAT, FLAT])
-        controller.step([PEAKED, FLAT])
-        assert controller.roll_back([2, 2], printed=printed).tolist() == [0.375, 0.375]
+# ------------------------------------------------------------------------------------------------------ the budget
 
 
-def stream(instance):
-    """The batches of one stream, with its settings."""
-    setting = {name: float(instance[name].flat[0]) for name in ("epsilon", "learning_rate", "threshold")}
-    drafts = instance["drafts"].reshape(-1, *instance["drafts"].shape[-3:])[0]
-    return drafts, instance["accepted"].reshape(-1, len(drafts))[0].tolist(), setting
+def least_by_brute_force(row, allowance):
+    """The fewest tokens of a support whose dropped mass, in fractions, is at most the allowance."""
+    for size in range(1, len(row) + 1):
+        for kept in itertools.combinations(range(len(row)), size):
+            if sum(x for v, x in enumerate(row) if v not in kept) <= allowance:
+                return size
+    raise AssertionError
 
 
-@given(batched_runs())
-def test_as_printed_the_mean_over_accepted_positions_keeps_the_sharp_bound(instance):
-    """After a roll-back as printed, the threshold has seen only the accepted rows, which Theorem 2's proof counts."""
-    assume(0 not in instance["accepted"].shape)
-    drafts, accepted, setting = stream(instance)
-    controller, alone = (ThresholdController(**setting) for _ in range(2))
-    dropped = []
-    for rows_of_batch, count in zip(drafts, accepted, strict=True):
-        supports = [controller.step(draft) for draft in rows_of_batch]
-        for draft, support in zip(rows_of_batch[:count], supports, strict=False):
-            assert (alone.step(draft) == support).all()
-            dropped.append(float(draft[~support].sum()))
-        assert float(controller.roll_back(count, printed=True)) == float(alone.roll_back(max(count - 1, 0)))
-    if dropped:
-        bound = conformal.regret_bound_sharp(**setting, steps=len(dropped))
-        assert np.mean(dropped) <= float(bound) * (1 + 1e-9)
+@given(st.data(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 15))
+def test_every_support_is_the_smallest_by_brute_force(data, length, size, sixteenths):
+    drafts = data.draw(grid_rows((length,), size))
+    epsilon = Fraction(sixteenths, 16)
+    controller = MassBudgetController(float(epsilon))
+    saved = Fraction(0)
+    for row in drafts:
+        exact = [Fraction(float(x)) for x in row]
+        allowance = saved + epsilon
+        assert Fraction(float(controller.allowance)) == allowance
+        support = np.asarray(controller.step(row))
+        mass = sum(x for x, kept in zip(exact, support, strict=True) if not kept)
+        assert mass <= allowance
+        assert support[np.argmax(row)]
+        assert int(support.sum()) == least_by_brute_force(exact, allowance)
+        saved = allowance - mass
+        assert Fraction(float(controller.saved)) == saved
 
 
-def means_by(again, drafts, accepted, epsilon, learning_rate, threshold):
-    """Return mean d over the accepted, and all kept, positions: line 12 as printed, or with d_T counted twice."""
-    tau, of_accepted, of_all = threshold, [], []
-    for rows_of_batch, count in zip(drafts, accepted, strict=True):
-        thresholds, dropped = batch(rows_of_batch, epsilon, learning_rate, tau)
-        of_accepted += dropped[:count]
-        of_all += dropped[: count + 1]
-        tau = line_12(thresholds, dropped, count, epsilon, learning_rate)
-        if again and 0 < count < len(rows_of_batch):
-            tau -= learning_rate * (dropped[count - 1] - epsilon)
-    return np.mean(of_accepted), np.mean(of_all), tau
+@given(st.integers(0, 2**32 - 1), quantity(1e-4, 0.9), st.sampled_from((0.05, 0.3, 2.0)))
+def test_the_sum_keeps_the_budget_at_every_position_in_exact_arithmetic(seed, epsilon, flatness):
+    """Up to the rounding of T sums; thresholds change at each position, as an adversary would have them."""
+    rng = np.random.default_rng(seed)
+    controller = MassBudgetController(epsilon)
+    total = Fraction(0)
+    for n in range(1, 41):
+        row = rng.dirichlet(np.full(16, flatness))
+        row = row / row.sum()
+        support = np.asarray(controller.step(row, rng.choice([0.0, 0.01, 0.1, 2.0])))
+        total += sum((Fraction(float(x)) for x in row[~support]), Fraction(0))
+        assert total <= Fraction(epsilon) * n * (1 + n * Fraction(2) ** -50) + Fraction(2) ** -50
 
 
-def test_the_claim_reads_line_12_to_the_letter():
-    claim = claim_of("conformal.resampled")
-    case = {**claim.refuted, "drafts": np.asarray(claim.refuted["drafts"])}
-    verdict = claim.check(case)
-    of_accepted, of_all, _ = means_by(False, **case)
-    assert float(verdict.lhs) == pytest.approx(of_all, abs=1e-12)
-    assert of_all == pytest.approx(0.4911, abs=1e-4)
-    assert float(verdict.rhs) == pytest.approx(0.009975, abs=1e-6)
-    assert of_accepted == 0.0
+def test_an_adversary_cannot_exceed_the_budget_and_spends_all_of_it():
+    """Rows whose second token is just what is left: the mean is ε at every T. A token above it is kept."""
+    controller, total = MassBudgetController(0.125), 0.0
+    for n in range(1, 50):
+        left = float(controller.allowance)
+        too_much = [1.0 - left - 0.25, left + 0.25] if n % 2 else [1.0 - left, left]
+        support = controller.step(too_much)
+        total += 0.0 if n % 2 else left
+        assert support.tolist() == [True, bool(n % 2)]
+        assert total <= 0.125 * n
+        assert n % 2 or total == 0.125 * n
 
 
-def test_an_update_once_more_gives_up_theorem_2_as_well():
-    """If d_T were counted twice, easy accepted positions before a rejection would raise the threshold twice as fast."""
-    setting = {"epsilon": 0.05, "learning_rate": 1.0, "threshold": 0.0}
-    flat = [1 / 64] * 64
-    easy = [1.0] + [0.0] * 63
-    drafts, accepted = [[easy, flat]] * 200 + [[flat, flat]] * 30, [1] * 200 + [2] * 30
-    bound = float(conformal.regret_bound_sharp(**setting, steps=sum(accepted)))
-    once, all_once, _ = means_by(False, drafts, accepted, **setting)
-    twice, all_twice, _ = means_by(True, drafts, accepted, **setting)
-    assert once <= bound < twice
-    assert twice > 1.3 * bound
-    assert min(all_once, all_twice) > 5 * bound  # neither version controls the sum of Theorem 1
-    assert means_by(False, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.15)
-    assert means_by(True, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.30)
+def test_a_threshold_keeps_tokens_that_the_budget_would_drop():
+    greedy, priced = (MassBudgetController(0.25) for _ in range(2))
+    row = [0.5, 0.25, 0.125, 0.125]
+    assert greedy.step(row).tolist() == [True, True, False, False]
+    assert priced.step(row, 0.125).tolist() == [True] * 4
+    assert (float(greedy.saved), float(priced.saved)) == (0.0, 0.25)
+    assert priced.step(row, 0.2).tolist() == [True, True, False, False]
+    assert priced.step(row, 2.0).tolist() == [True, False, False, False]
 
 
-# ---------------------------------------------------------------------------------------------------- wind-up
-
-
-def means(clip, peaked, flat):
-    """Return the mean dropped mass over the flat rows that follow peaked ones, and over all rows."""
-    controller = ThresholdController(0.05, 0.5, 0.0, clip=clip)
-    steep = np.array([0.97] + [0.01] * 3)
-    wide = np.array([1.5 / 64.5] + [1 / 64.5] * 63)
-    dropped = []
-    for draft in [steep] * peaked + [wide] * flat:
-        support = controller.step(draft)
-        dropped.append(float(draft[~support].sum()))
-    return np.mean(dropped[peaked:]), np.mean(dropped), float(controller.threshold)
-
-
-def test_a_threshold_winds_up_and_a_clip_prevents_it():
-    """After 5,000 peaked rows, all 80 flat rows are cut to one token; with the clip only a few are."""
-    late, _, reached = means(False, 5000, 80)
-    clipped_late, clipped_all, _ = means(True, 5000, 80)
-    assert late > 0.97
-    assert reached > 1 + 0.5 * 0.05
-    bound = float(conformal.regret_bound_sharp(0.05, 0.5, 1.5 / 64.5, 80))
-    assert clipped_late <= bound < 0.07
-    assert clipped_all <= 0.05 + 1e-3
-
-
-def test_lemma_4_upper_half_fails_by_as_much_as_one_likes():
-    """THEORY: τ reaches 499 at η = .5, ε = .05 after 20,000 peaked rows."""
-    controller = ThresholdController(0.05, 0.5, 0.0)
-    for _ in range(20_000):
-        controller.step([1.0, 0.0])
-    assert float(controller.threshold) == pytest.approx(500.0, rel=1e-3)
-
-
-def test_a_clip_gives_up_the_other_side():
-    """A long peaked text, then a flat one: without the clip the mean reaches ε, with the clip it stays below."""
-    assert means(False, 400, 20)[1] >= 0.04
-    assert means(True, 400, 20)[1] < means(False, 400, 20)[1]
-
-
-# --------------------------------------------------------------------------------------------------------- bounds
-
-
-@given(EPSILON, RATE, st.integers(2, 500))
-def test_the_bound_for_v_tokens_is_reached_by_equal_entries(epsilon, rate, size):
-    """With the threshold just above 1/V, a row of V equal entries keeps only its top token; at 0 it keeps all."""
-    just_above = (1 + 1e-9) / size
-    controller = ThresholdController(epsilon, rate, just_above)
-    dropped = 1.0 - controller.step(np.full(size, 1 / size)).sum() / size
-    bound = float(conformal.regret_bound_sharp(epsilon, rate, just_above, 1, vocabulary=size))
-    assert dropped == pytest.approx(1 - 1 / size)
-    assert dropped <= bound * (1 + 1e-12)
-    if rate * (size - 1) >= 1:
-        assert bound == pytest.approx(dropped, rel=1e-6, abs=2e-9 / rate)
-    else:
-        assert float(conformal.regret_bound_sharp(epsilon, rate, 0.0, 1, vocabulary=size)) == pytest.approx(
-            0, abs=1e-12
-        )
-
-
-@given(EPSILON, RATE, START, st.integers(1, 50), st.integers(1, 10**6))
-def test_the_bound_for_v_tokens_rises_to_that_for_all(epsilon, rate, threshold, steps, size):
-    own, wider = (
-        float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps, vocabulary=v)) for v in (size, 2 * size)
-    )
-    for_all = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps))
-    assert own <= wider * (1 + 1e-12) + 1e-12
-    assert wider <= for_all * (1 + 1e-12)
-    most = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps, vocabulary=10**12))
-    assert most == pytest.approx(for_all, rel=1e-6, abs=1e-6)
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
-
-
-def claim_of(name):
-    return next(claim for claim in conformal.CLAIMS if claim.id == name)
+def test_a_budget_is_rolled_back_to_the_rejected_draft():
+    drafts = [PEAKED, FLAT, [0.5, 0.25, 0.125, 0.125]]
+    for accepted in range(4):
+        ahead, alone = (MassBudgetController(0.25) for _ in range(2))
+        for draft in drafts:
+            ahead.step(draft)
+        for draft in drafts[: accepted + 1]:
+            alone.step(draft)
+        assert float(ahead.roll_back(accepted)) == float(alone.saved) == float(ahead.saved)
+        assert (ahead.step(FLAT) == alone.step(FLAT)).all()  # the next batch starts from there
+        assert float(ahead.roll_back(0)) == float(alone.saved)

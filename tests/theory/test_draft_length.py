@@ -122,13 +122,6 @@ def test_of_equals_the_shorter():
     assert int(module.optimal_draft_length_profile([0.5, 0.5, 0.5], 5.0, 1.0)) == 1
 
 
-def test_the_server_alone_is_the_length_0():
-    assert module.optimal_draft_length([0.1, 0.9], 0.1, 0.1, 8, min_draft_length=0).tolist() == [0, 0]
-    assert module.optimal_draft_length([0.1, 0.9], 0.1, 0.02, 8, min_draft_length=0).tolist() == [0, 7]
-    with pytest.raises(ValueError, match=r"^min_draft_length must be 0 or 1; got 2"):
-        module.optimal_draft_length(0.5, 1.0, 1.0, 8, min_draft_length=2)
-
-
 @pytest.mark.parametrize("max_draft_length", [2**63 - 1, 2**63 - 2, 2**62 + 1, 2**53 + 1])
 def test_the_longest_draft_that_an_int64_holds(max_draft_length):
     """Drafts that cost nothing are always worth sending, so the result is K_max, to the last digit."""
@@ -255,23 +248,3 @@ def test_the_object_does_what_the_simulation_does(method):
     for _ in range(20):
         tracker = tracker.update(min(int(rng.geometric(0.2, 1)[0]) - 1, 6), 6)
     assert tracker.estimate == pytest.approx(simulate(method, 0.8, 6, 20, 0.1, 1)[0], rel=1e-12)
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.3, 0.8, 1.0])
-def test_examined_drafts_are_accepted_at_the_rate(gamma):
-    """E[(τ - γX)²] = γ(1 - γ)E[X] and E[(τ - γX)X] = E[X] - 1 - (K - 1)γ^K: the variance and the bias use both."""
-    for length in (1, 2, 7):
-        law = [gamma**j * (1 - gamma) for j in range(length)] + [gamma**length]
-        x = [min(j + 1, length) for j in range(length + 1)]
-        d = [j - gamma * x[j] for j in range(length + 1)]
-        mean = sum(p * b for p, b in zip(law, x, strict=True))
-        square = sum(p * a * a for p, a in zip(law, d, strict=True))
-        mixed = sum(p * a * b for p, a, b in zip(law, d, x, strict=True))
-        assert square == pytest.approx(gamma * (1 - gamma) * mean, abs=1e-12)
-        assert mixed == pytest.approx(mean - 1 - (length - 1) * gamma**length, abs=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
-
-
-# ------------------------------------------------------------------------------------------------------ libraries

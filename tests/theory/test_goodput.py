@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from hlmtheory import serving
 from hlmtheory.verification import expected_tokens
@@ -21,36 +20,20 @@ def plane(size, width, context):
 
 
 def test_exact_times_give_their_plane():
-    fit = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
-    assert fit.coefficients == pytest.approx(PLANE, rel=1e-9)
-    assert (fit.degrees, round(fit.worst, 9)) == (4, 0.0)
-    low, high = fit.interval(16, 5, 100.0)
-    assert (float(low), float(high)) == pytest.approx((plane(16, 5, 100.0),) * 2)
+    found = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
+    assert found == pytest.approx(PLANE, rel=1e-9)
 
 
 def test_no_coefficient_is_negative():
     """Wider passes were measured to be faster: the width then costs nothing, and the base is the mean."""
-    fit = serving.fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0])
-    assert fit.coefficients == pytest.approx((2.0, 0.0, 0.0))
-    assert fit.degrees == 2
+    assert serving.fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0]) == pytest.approx((2.0, 0.0, 0.0))
 
 
-def test_the_interval_is_that_of_least_squares_and_covers():
-    rng, level = np.random.default_rng(5), 0.9
+def test_the_fit_is_that_of_least_squares():
     table = np.stack([np.ones(7), SIZES * WIDTHS, SIZES * CONTEXTS], axis=1)
-    held = 0
-    for number in range(600):
-        seconds = plane(SIZES, WIDTHS, CONTEXTS) + rng.normal(0.0, 2e-5, 7)
-        fit = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, seconds, confidence=level)
-        low, high = fit.interval(16, 3, 32.0)
-        held += low <= plane(16, 3, 32.0) + rng.normal(0.0, 2e-5) <= high
-        if number == 0:
-            found, residual, *_ = np.linalg.lstsq(table, seconds, rcond=None)
-            at = np.array([1.0, 48.0, 512.0])
-            wide = 1.0 + at @ np.linalg.inv(table.T @ table) @ at
-            half = stats.t.ppf(0.95, 4) * np.sqrt(residual[0] / 4 * wide)
-            assert (float(low), float(high)) == pytest.approx((at @ found - half, at @ found + half), rel=1e-6)
-    assert 0.87 <= held / 600 <= 0.93
+    seconds = plane(SIZES, WIDTHS, CONTEXTS) + np.random.default_rng(5).normal(0.0, 2e-5, 7)
+    found = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, seconds)
+    assert found == pytest.approx(np.linalg.lstsq(table, seconds, rcond=None)[0].tolist(), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -96,61 +79,3 @@ def test_a_round_is_its_passes():
     target = 4.0 + 0.5 * 3 * 3 + 0.25 * 3 * 100
     draft = 1.0 + 0.25 * 3 + 0.125 * 3 * 100
     assert float(fixed + 3 * slope) == target + 2 * draft + 0.5
-
-
-def sequences_over_time(load, tokens, fixed, slope, lengths, rounds, rng):
-    """Return the mean number of sequences in the passes over time, for 20 parts of a run, event by event.
-
-    Requests arrive by a Poisson process. One that comes while a pass runs begins with the next; an idle server begins
-    at once. ``lengths`` draws in how many rounds an answer is made, 60 in the mean.
-    """
-    between = 60.0 * tokens / load  # seconds between two requests
-    clock, arrival, leaving, parts = 0.0, rng.exponential(between), [], []
-    for _ in range(21):
-        start, held = clock, 0.0
-        for _ in range(rounds // 21):
-            if not leaving:
-                clock = max(clock, arrival)
-            while arrival <= clock:
-                leaving.append(lengths(rng))
-                arrival += rng.exponential(between)
-            seconds = fixed + slope * len(leaving)
-            held += len(leaving) * seconds
-            clock += seconds
-            leaving = [left - 1 for left in leaving if left > 1]
-        parts.append(held / (clock - start))
-    return np.array(parts[1:])  # the first part fills the server
-
-
-LENGTHS = (lambda rng: rng.geometric(1 / 60), lambda rng: 60, lambda rng: 20 if rng.random() < 0.5 else 100)
-
-
-def settings(count, seed):
-    """Return loads up to 0.8 of what the largest batch emits, for lines and tokens of all kinds."""
-    rng = np.random.default_rng(seed)
-    slope, tokens = 10.0 ** rng.uniform(-1.5, 0.5, count), rng.uniform(1.0, 5.0, count)
-    load = rng.uniform(0.2, 0.8, count) * tokens / slope
-    return np.stack([load, tokens, np.ones(count), slope], axis=1)
-
-
-def test_requests_that_arrive_at_random_hold_the_mean_batch_of_an_event_simulation():
-    """Within an interval that all settings keep at 99.9%; the batch of even arrivals is outside of most of them."""
-    rng, cases = np.random.default_rng(11), settings(6, 3)
-    wide = float(stats.t.ppf(1 - 0.0005 / len(cases), 19))
-    even = 0
-    for number, (load, tokens, fixed, slope) in enumerate(cases):
-        seen = sequences_over_time(load, tokens, fixed, slope, LENGTHS[number % 3], 210_000, rng)
-        half = wide * seen.std(ddof=1) / np.sqrt(len(seen))
-        assert abs(seen.mean() - float(serving.load_batch(load, tokens, fixed, slope))) < half
-        even += abs(seen.mean() - load * fixed / (tokens - load * slope)) > half
-    assert even >= 4
-    with pytest.raises(ValueError, match="load must be below tokens / slope"):
-        serving.load_batch(1.25, 2.5, 6.5, 2.0)
-
-
-def test_drafts_hold_more_of_a_random_load_that_even_arrivals_would_let_them_hold_less_of():
-    """B* = 3.2 and the load 2.2: fewer with drafts if requests arrive evenly, more if they arrive at random."""
-    drafts, alone = (1.75, 1.25, 0.375), (1.0, 1.0, 0.125)
-    even = [2.2 * fixed / (tokens - 2.2 * slope) for tokens, fixed, slope in (drafts, alone)]
-    assert even[0] < even[1]
-    assert serving.load_batch(2.2, *drafts) > serving.load_batch(2.2, *alone)

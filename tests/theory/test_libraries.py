@@ -19,7 +19,6 @@ WIDE = {
     **dict.fromkeys(
         (
             "held_out_risk",
-            "mass_budget_bound",
             "online_regret_bound",
             "regret_bound",
             "regret_bound_sharp",
@@ -31,9 +30,9 @@ WIDE = {
         ("distortion_bound", "distortion_bound_sharp", "payload_bits", "allocate", "rounds_leak"), "from whole numbers"
     ),
     **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
-    **dict.fromkeys(("TraceLink.delivered_bits", "TraceLink.transfer_time"), "an integral of a float64 trace"),
+    "TraceLink.transfer_time": "an integral of a float64 trace",
     **dict.fromkeys(
-        ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret", "fading_skip"),
+        ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret"),
         "a root or a maximum that is searched in float64",
     ),
     **dict.fromkeys(
@@ -46,15 +45,15 @@ WIDE = {
 
 NUMPY = {
     *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "sample_transfer_times"),
-    *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "decoding_steps"),
+    *("peak_memory", "run_time", "stage_times", "step_times", "decoding_steps"),
     *("round_line", "goodput", "crossover_batch", "load_batch", "fit_passes", "size_classes"),
     *("inference_latency", "upload_bits", "free_schedule"),
     *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "ServerPolicy.verify"),
 }
 """Planners and policies: their answers are numpy arrays in float64."""
 
-OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back", "GilbertElliott.correlation"}
-"""Methods that answer in the library of their object; test_conformal, test_mass_budget and test_channel test them."""
+OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back"}
+"""Methods that answer in the library of their object; test_conformal and test_channel test them."""
 
 ONE_INSTANCE = {
     **dict.fromkeys(("confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"),

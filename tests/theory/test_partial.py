@@ -12,8 +12,11 @@ from hypothesis import given
 from scipy.optimize import linprog
 
 from hlmtheory.truncation import (
+    box_bias,
+    box_deviation,
     box_distance,
     partial_bias,
+    partial_boxes,
     partial_deviation,
     partial_distance,
     partial_draft,
@@ -167,15 +170,6 @@ def completed(rng, row, k):
     return np.clip(built, 0.0, None) / np.clip(built, 0.0, None).sum()
 
 
-def test_the_bias_is_attained_and_may_be_nothing():
-    target, draft = np.array([0.25, 0.5, 0.125, 0.125]), np.array([0.25, 0.375, 0.375, 0.0])
-    found = partial_bias(*lists(target, draft, 2, 2), k=2)
-    assert (float(found.lower), float(found.upper)) == (0.0, 0.25)
-    assert float(resampling_bias(target, draft, 2)) == pytest.approx(0.25)
-    assert float(resampling_bias(target, [0.1875, 0.375, 0.25, 0.1875], 1)) > 0
-    assert float(resampling_bias(target, [0.1875, 0.4375, 0.1875, 0.1875], 1)) == 0.0  # an even rest
-
-
 def entry_by_program(row, k, token):
     """Smallest and largest probability of a token under a list."""
     bounds = list(zip(*box(row, k), strict=True))
@@ -201,14 +195,6 @@ def test_the_fate_of_a_draft_is_that_of_all_rows(seed):
         assert not (found.accepted & found.rejected).any()
 
 
-def test_an_unlisted_draft_is_decided_by_the_ends_alone():
-    half, quarter = math.log(0.5), math.log(0.25)
-    found = partial_draft([0, 1], [half, quarter], [0, 2], [half, half], 4, token=[0, 1, 2], uniform=0.5)
-    assert found.probability.lower.tolist() == [1.0, 1.0, 0.0]  # token 1 has q = 0, and is never drafted
-    assert found.probability.upper.tolist() == [1.0, 1.0, 0.5]
-    assert (found.accepted.tolist(), found.rejected.tolist()) == ([True, True, False], [False, False, True])
-
-
 @pytest.mark.parametrize("parts", [6, 7, 10, 12, 14, 20, 24])
 def test_a_rest_that_just_fits_leaves_a_smallest_probability_of_zero(parts):
     # the last listed entry is 1/parts, and so is the rest: it may be on one of the two other tokens, or on the other
@@ -219,16 +205,6 @@ def test_a_rest_that_just_fits_leaves_a_smallest_probability_of_zero(parts):
 
 
 # ------------------------------------------------------------------------------------------------------------ boxes
-
-
-def random_boxes(rng):
-    size, width = int(rng.integers(1, 8)), rng.choice([0.0, 0.1, 0.5, 1.0])
-    rows = rng.dirichlet([rng.choice([0.2, 1.0])] * size, size=2)
-    return [
-        end
-        for row in rows
-        for end in (row * (1 - width * rng.random(size)), np.minimum(row + width * rng.random(size), 1.0))
-    ]
 
 
 def test_the_largest_distance_of_boxes_is_the_partition_problem():
@@ -258,19 +234,6 @@ def test_quantised_rows_give_an_interval_of_about_their_error():
     assert (found.upper - found.lower < 5e-4).all()
 
 
-def test_the_outer_end_is_near_the_largest_for_narrow_boxes():
-    rng = np.random.default_rng(1)
-    gaps = []
-    for _ in range(30):
-        rows = rng.dirichlet(np.ones(10), size=2)
-        ends = [end for row in rows for end in (row * math.exp(-0.1), row * math.exp(0.1))]
-        most = float(box_distance(*ends).upper)
-        exact = farthest_by_sets(*ends)
-        assert exact <= most + 1e-12
-        gaps.append(most - exact)
-    assert max(gaps) < 0.02
-
-
 # ------------------------------------------------------------------------------------------------- types, bad input
 
 
@@ -290,12 +253,6 @@ def test_an_interval_is_rounded_outwards_in_every_library(library, dtype):
     np.testing.assert_allclose(numbers(found.lower), wide.lower, atol=1e-6)
 
 
-def test_a_list_in_float32_may_miss_its_mass_by_rounding():
-    target = np.float32([0.6, 0.4 - 2e-6, 1e-9])
-    found = partial_distance([0, 1, 2], np.log(target), [0, 1, 2], np.log(target), 3).total_variation
-    assert (float(found.lower), float(found.upper)) == (0.0, 0.0)
-
-
 def test_a_list_of_all_tokens_with_too_much_mass_is_divided_by_it():
     """A mass of 1 + 5e-5 is still taken as 1: the rest is then nothing, and not less."""
     draft = np.asarray([0.5, 0.3, 0.15, 0.05])
@@ -303,14 +260,6 @@ def test_a_list_of_all_tokens_with_too_much_mass_is_divided_by_it():
         found = partial_deviation(np.log(draft * (1.0 + 5e-5)), k, 4)
         exact = float(tail_deviation(draft)[k])
         assert (float(found.lower), float(found.upper)) == pytest.approx((exact, exact), rel=1e-12, abs=1e-14)
-
-
-def test_nothing_listed_says_nothing():
-    empty = np.zeros((2, 0)), np.zeros((2, 0))
-    found = partial_distance(empty[0].astype(int), empty[1], empty[0].astype(int), empty[1], 9).total_variation
-    assert (found.lower.tolist(), found.upper.tolist()) == ([0.0, 0.0], [1.0, 1.0])
-    one = partial_distance(empty[0].astype(int), empty[1], empty[0].astype(int), empty[1], 1).total_variation
-    assert one.upper.tolist() == [0.0, 0.0]
 
 
 HALF, QUARTER = math.log(0.5), math.log(0.25)
@@ -356,9 +305,110 @@ def test_more_is_sent_than_is_listed():
         partial_bias(**GOOD, k=3)
 
 
-def test_a_wide_vocabulary_costs_its_lists_alone():
-    rng = np.random.default_rng(7)
-    target, draft = rng.dirichlet(np.full(32_000, 0.05), size=(2, 4))
-    found = partial_distance(*lists(target, draft, 100, 100)).total_variation
-    true = total_variation(target, draft)
-    assert ((found.lower <= true) & (true <= found.upper)).all()
+def random_boxes(rng):
+    size, width = int(rng.integers(1, 8)), rng.choice([0.0, 0.1, 0.5, 1.0])
+    rows = rng.dirichlet([rng.choice([0.2, 1.0])] * size, size=2)
+    return [
+        end
+        for row in rows
+        for end in (row * (1 - width * rng.random(size)), np.minimum(row + width * rng.random(size), 1.0))
+    ]
+
+
+def inside(rng, low, high):
+    """A row of the box: bounds are filled in random order, from the lower ones."""
+    row, left = low.copy(), 1.0 - low.sum()
+    for v in rng.permutation(len(low)):
+        given = min(left, high[v] - low[v]) * (1.0 if rng.random() < 0.5 else rng.random())
+        row[v], left = row[v] + given, left - given
+    for v in rng.permutation(len(low)):
+        given = min(left, high[v] - row[v])
+        row[v], left = row[v] + given, left - given
+    return row
+
+
+def all_ends(boxes):
+    """The four bounds of both models and the counts."""
+    return boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper, boxes.count
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_row_inside_has_its_deviation_and_its_bias_in_the_intervals(seed):
+    rng = np.random.default_rng(seed)
+    bounds = random_boxes(rng)
+    for k in range(len(bounds[0]) + 1):
+        deviation, bias = box_deviation(*bounds[2:], k), box_bias(*bounds, k)
+        for _ in range(10):
+            p, q = inside(rng, *bounds[:2]), inside(rng, *bounds[2:])
+            assert deviation.lower - 1e-12 <= tail_deviation(q)[k] <= deviation.upper + 1e-12
+            assert bias.lower - 1e-12 <= resampling_bias(p, q, k) <= bias.upper + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_row_that_is_known_leaves_nothing_open(seed):
+    """On a coarse grid too, where entries are equal: the lower columns are sent."""
+    rng = np.random.default_rng(seed)
+    p, q = random_pair(rng)
+    for k in range(len(p) + 1):
+        deviation, bias = box_deviation(q, q, k), box_bias(p, p, q, q, k)
+        assert float(deviation.lower) == pytest.approx(tail_deviation(q)[k], abs=1e-12)
+        assert float(deviation.upper) == pytest.approx(tail_deviation(q)[k], abs=1e-12)
+        assert bias.lower - 1e-12 <= resampling_bias(p, q, k) <= bias.upper + 1e-12
+        if len(set(q)) == len(q):
+            assert bias.upper == pytest.approx(resampling_bias(p, q, k), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_lists_as_boxes_give_the_sharp_ends(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 40))
+    target, draft = rng.dirichlet(np.full(size, 0.3), size=2)
+    k, j = rng.integers(0, min(size, 12) + 1, 2)
+    given = lists(target, draft, k, j)
+    boxes = partial_boxes(*given)
+    assert boxes.count.sum() == size
+    found, sharp = box_distance(*all_ends(boxes)), partial_distance(*given).total_variation
+    assert float(found.lower) == pytest.approx(float(sharp.lower), abs=1e-12)
+    assert sharp.upper - 1e-12 <= found.upper <= sharp.upper + 0.1
+    for sent in range(j + 1):
+        mine = box_deviation(boxes.draft.lower, boxes.draft.upper, sent, boxes.count)
+        best = partial_deviation(given[3], sent, size)
+        assert float(mine.lower) == pytest.approx(float(best.lower), abs=1e-12)
+        assert float(mine.upper) == pytest.approx(float(best.upper), abs=1e-12)
+        bias = box_bias(*all_ends(boxes)[:4], sent, boxes.count)
+        assert bias.lower - 1e-12 <= resampling_bias(target, draft, sent) <= bias.upper + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounded_lists_hold_the_truth(seed):
+    """Half precision rounds by a share of the logarithm, so each entry has its own error."""
+    rng = np.random.default_rng(seed)
+    target, draft = rng.dirichlet(np.full(50, 0.3), size=(2, 4))
+    (token, x), (token_q, y) = top(target, 9), top(draft, 7)
+    half, half_q = np.float16(x).astype(float), np.float16(y).astype(float)
+    boxes = partial_boxes(token, half, token_q, half_q, 50, 2.0**-11 * -half + 1e-9, 2.0**-11 * -half_q + 1e-9)
+    apart, true = box_distance(*all_ends(boxes)), total_variation(target, draft)
+    assert ((apart.lower <= true) & (true <= apart.upper)).all()
+    deviation = box_deviation(boxes.draft.lower, boxes.draft.upper, 3, boxes.count)
+    assert ((deviation.lower <= tail_deviation(draft)[:, 3]) & (tail_deviation(draft)[:, 3] <= deviation.upper)).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_column_of_several_tokens_is_as_many_columns(seed):
+    rng = np.random.default_rng(seed)
+    count = rng.integers(0, 4, 4) + (np.arange(4) == 0)
+    full = np.repeat(np.arange(4), count)
+    ends = []
+    for row in rng.dirichlet(np.ones(len(full)), size=2):
+        low = np.array([row[full == c].min() if count[c] else 0.25 for c in range(4)])
+        high = np.array([row[full == c].max() if count[c] else 0.5 for c in range(4)])
+        ends += [0.9 * low, np.minimum(1.1 * high, 1.0)]
+    wide = [end[full] for end in ends]
+    k = int(rng.integers(0, len(full) + 1))
+    for mine, expanded in (
+        (box_distance(*ends, count), box_distance(*wide)),
+        (box_deviation(*ends[2:], k, count), box_deviation(*wide[2:], k)),
+        (box_bias(*ends, k, count), box_bias(*wide, k)),
+    ):
+        assert float(mine.lower) == pytest.approx(float(expanded.lower), abs=1e-12)
+        assert float(mine.upper) == pytest.approx(float(expanded.upper), abs=1e-12)

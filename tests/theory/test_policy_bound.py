@@ -6,13 +6,9 @@ The enumeration is the study ``figures/studies/policy_bound``.
 from __future__ import annotations
 
 import importlib
-from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pytest
-
-from hlmtheory.policy import lower_hulls, plan_user
 
 EXPERIMENT = Path(__file__).resolve().parents[2] / "figures" / "studies" / "policy_bound"
 
@@ -33,58 +29,6 @@ def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():
     summary = brute_force.summary(found)
     assert summary["loss_median"] <= 0.01
     assert summary["loss_largest"] <= 0.05
-
-
-def by_loops(user, rows, longest):
-    """Every plan of a user with few rows, one after the other: tokens, seconds without air time, and bits."""
-    costs, messages = user.costs, range(user.bits.shape[1])
-    for k in range(1, longest + 1):
-        firsts = product([None, *messages], repeat=rows)
-        for first, later in product(firsts, list(product(messages, repeat=rows))):
-            tokens = fixed = bits = risk = 0.0
-            for n, m in enumerate(first):
-                if m is None:
-                    tokens += 1.0
-                    fixed += costs.draft_s
-                    risk += user.rejection[n] + (user.risk[n].min() if any(one is not None for one in first) else 0.0)
-                    continue
-                fixed += costs.fixed_time(k)
-                bits += costs.header_bits + k * costs.token_bits + user.bits[n, m]
-                risk += user.risk[n, m]
-                alive = 1.0 - user.rejection[n]
-                tokens += 1.0 + alive
-                for place in range(1, k):
-                    risk += alive * np.mean([user.risk[i, later[i]] for i in range(rows)])
-                    alive *= user.acceptances[place]
-                    tokens += alive
-                    bits += np.mean([user.bits[i, later[i]] for i in range(rows)])
-            if risk <= user.limit * tokens:
-                yield tokens / rows, fixed / rows, bits / rows
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_enumeration_is_that_of_nested_loops(seed, monkeypatch):
-    rows, longest = 2, 3
-    monkeypatch.setattr(brute_force, "ROWS", rows)
-    monkeypatch.setattr(brute_force, "LONGEST", longest)
-    user = brute_force.draw(np.random.default_rng((11, seed)))[0]
-    table = brute_force.options(user)
-    slow = user.costs.seconds_per_bit
-    loops = max(
-        [e / (a + b * slow) for e, a, b in by_loops(user, rows, longest)]
-        + [1.0 / (user.costs.fixed_time(0) + user.costs.header_bits * slow)]
-    )
-    fast = float(brute_force.rates(table, slow, np.ones(1)).max())
-    assert fast == pytest.approx(loops, rel=1e-12)
-    found = plan_user(
-        lower_hulls(user.bits, user.risk),
-        user.costs,
-        user.acceptances[:longest],
-        rejection=user.rejection,
-        risk_limit=user.limit,
-    )
-    assert found.upper_bound >= fast * (1.0 - 1e-9)
-    assert found.rate >= 0.95 * fast
 
 
 def test_the_bound_with_a_server_is_above_the_best_plan_and_the_best_plan_above_ours():

@@ -7,6 +7,7 @@ import pytest
 
 from hlmtheory import codec, policy
 from hlmtheory.policy import StageCosts, lower_hulls, plan_user
+from hlmtheory.policy.costs import PlanPart
 
 from . import policy_program, policy_worlds
 
@@ -39,7 +40,7 @@ def test_skipping_safe_drafts_does_not_hide_the_deviation_of_a_message():
         assert 0.5 * limit < case.distance <= case.plan.risk <= limit
     rows = np.maximum(0.0, 1.0 - p / q) == 0.0  # 0.0258 by the law, if these are skipped and the others sent
     hulls, every = world.hulls, world.hulls.start[1:] - 1
-    part = policy.PlanPart(1.0, 1, policy.threshold_rule(1), rows, every, np.zeros((0, len(q)), dtype=int), 1.0, 0.0)
+    part = PlanPart(1.0, 1, policy.threshold_rule(1), rows, every, np.zeros((0, len(q)), dtype=int), 1.0, 0.0)
     place = policy.plan_law._round(world, part, costs, bonus=True)
     assert place.distance > 0.02 > 25 * float(q[~rows].sum()) * hulls.risk[every[0]]
 
@@ -79,15 +80,6 @@ def test_no_mixture_of_messages_by_place_and_of_lengths_beats_the_bound():
         assert "refused" not in row
         assert row["bound"] >= row["most"] * (1.0 - 1e-7)
         assert row["best"] * 0.96 <= row["rate"] <= row["best"] * (1.0 + 1e-6)
-
-
-def test_later_places_get_cheaper_messages():
-    hulls, costs = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]]), StageCosts(0.001, 0.001, seconds_per_bit=1e-6)
-    plan = plan_user(hulls, costs, [0.5] * 3, risk_limit=0.00834, draft_lengths=[3], skipping=False)
-    assert (plan.first.tolist(), plan.later.tolist()) == ([1], [[1], [0]])
-    assert (plan.rate, plan.risk) == (pytest.approx(89.2857, rel=1e-6), pytest.approx(0.25 * 0.0625 / 1.875))
-    assert plan.gap < 2e-4
-    assert plan.rule.risk_price(3) < plan.rule.risk_price(2) < plan.rule.risk_price(1)
 
 
 def test_lengths_are_mixed_where_that_is_faster():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from scipy.optimize import linprog
 
 from hlmtheory import policy
-from hlmtheory.policy import served
 from hlmtheory.policy.queueing import longest_response, passes
 
 
@@ -36,75 +34,6 @@ def test_a_convex_solver_finds_the_same_logarithm():
         found = cvxpy.Problem(cvxpy.Maximize(weights @ cvxpy.log(x)), [x <= most, load @ x <= 1.0]).solve()
         ours = policy.server_rates(most, load, weights, utility="log")
         assert weights @ np.log(ours) == pytest.approx(found, rel=1e-6, abs=1e-6)
-
-
-def a_user(rng: np.random.Generator) -> policy.BandUser:
-    """Return a user with two rows of two messages."""
-    bits = np.sort(np.exp(rng.uniform(5.0, 9.0, (2, 2))), axis=1)
-    hulls = policy.lower_hulls(bits, np.zeros((2, 2)))
-    costs = policy.StageCosts(rng.uniform(0.005, 0.02), 0.03, rng.uniform(1e-7, 3e-6), round_trip_s=0.02)
-    alpha = rng.uniform(0.4, 0.95, 4)
-    return policy.BandUser(hulls, costs, alpha, skipping=False, utility_weight=float(rng.uniform(0.5, 2.0)))
-
-
-def enumerated(users: list[policy.BandUser], server: policy.SharedServer, utility: str) -> float:
-    """Return the best value over all draft lengths and shares on a grid of 1/20."""
-    tables = []
-    for user in users:
-        slow, table = user.costs.seconds_per_bit, []
-        for k in range(5):
-            alpha = np.cumprod(user.acceptances[:k])
-            tokens = 1.0 + alpha.sum()
-            least = user.hulls.bits[user.hulls.start[:-1]].mean()
-            fixed, air = user.costs.fixed_time(k), k * least * slow
-            table.append((tokens, fixed, air, server.load_s(k) / tokens))
-        tables.append(table)
-    weights = np.array([one.utility_weight for one in users])
-    best = -math.inf
-    for cut in itertools.combinations(range(1, 20), len(users) - 1):
-        shares = np.diff([0, *cut, 20]) / 20.0
-        for choice in itertools.product(range(5), repeat=len(users)):
-            rows = [table[k] for table, k in zip(tables, choice, strict=True)]
-            most = np.array([row[0] / (row[1] + row[2] / w) for row, w in zip(rows, shares, strict=True)])
-            rates = policy.server_rates(most, [row[3] for row in rows], weights, utility=utility)
-            if utility == "log" and min(rates) <= 0:
-                continue
-            best = max(best, float(weights @ (np.log(rates) if utility == "log" else rates)))
-    return best
-
-
-@pytest.mark.parametrize("utility", ["linear", "log"])
-@pytest.mark.parametrize("seed", range(4))
-def test_no_enumerated_plan_is_above_the_bound_or_far_above_the_plan(seed, utility):
-    rng = np.random.default_rng(seed)
-    users = [a_user(rng) for _ in range(2)]
-    server = policy.SharedServer(float(rng.uniform(0.03, 0.09)), 0.0, int(rng.integers(1, 3)))
-    found = policy.plan_served(users, server, utility=utility)
-    best = enumerated(users, server, utility)
-    assert found.upper_bound >= best
-    loss = best - found.value if utility == "log" else best / found.value - 1.0
-    assert loss <= 0.01
-    assert found.gap <= 0.05
-    assert found.busy <= 1.0 + 1e-12
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_lowest_price_is_that_of_all_crossings(seed):
-    """Lines of plans over the price η ≥ 0, some of plans that leave the server idle, and the line η of no plan."""
-    rng = np.random.default_rng(seed)
-    weights, slopes = rng.uniform(0.5, 2.0, 2), rng.uniform(-2.0, 0.9, int(rng.integers(1, 5))).tolist()
-    tried = [served._Try(0.0, math.inf, slope, rng.uniform(0.0, 5.0, 2), (), np.zeros(2)) for slope in slopes]
-    lines = [*((float(weights @ one.rates), one.slope) for one in tried), (0.0, 1.0)]
-    pairs = [(a, b) for a, b in itertools.combinations(lines, 2) if a[1] != b[1]]
-    prices = [0.0, *((a[0] - b[0]) / (b[1] - a[1]) for a, b in pairs)]
-    heights = {price: max(level + price * slope for level, slope in lines) for price in prices if price >= 0.0}
-    found = served._Lowest.of(tried, weights)
-    assert found.price >= 0.0
-    assert found.value == pytest.approx(min(heights.values()), rel=1e-12)
-    assert heights[min(heights, key=lambda price: abs(price - found.price))] == pytest.approx(found.value, rel=1e-9)
-    if found.price > 0.0:  # both plans together fill the server
-        right = 1.0 if found.right is None else found.right.slope
-        assert found.part * found.left.slope + (1.0 - found.part) * right == pytest.approx(0.0, abs=1e-12)
 
 
 def test_users_who_may_keep_every_draft_leave_the_server_idle():
@@ -199,16 +128,6 @@ def test_a_server_that_waits_for_full_passes_runs_groups_in_turn(users, batch, a
     assert rates[batch] == pytest.approx(users / max(away + 0.25, users / batch * 0.25), rel=1e-6)
     assert rates[batch] >= rates[1] * (1.0 - 1e-9)
     assert found.least.tolist() == [0.0] * users
-
-
-def test_a_patient_server_starts_in_time():
-    server = policy.SharedServer(0.25, 0.0, 2)
-    plain = {"away_s": [0.5, 8.0], "draft_lengths": [1, 1], "server": server}
-    limited = policy.queue_rates(**plain, company=2, patience_s=0.125, rng=np.random.default_rng(1))
-    assert limited.waits_s[0] <= 0.125 + 0.25
-    assert (limited.least <= limited.rates * (1.0 + 1e-9)).all()
-    endless = policy.queue_rates(**plain, company=2, rng=np.random.default_rng(1))
-    assert endless.rates[0] == pytest.approx(endless.rates[1], rel=0.02)
 
 
 def test_kept_drafts_lengthen_the_time_away():

@@ -80,26 +80,6 @@ def test_the_text_is_the_targets_own_whatever_the_delays(steps, key):
     assert list(server.text) == alone(len(server.text))
 
 
-def test_the_text_is_that_of_the_sessions_in_rounds():
-    policy, rng = DevicePolicy(V, 1.0, threshold_rule(3), SeededTokens()), np.random.default_rng(0)
-    ends = {"session": NAME, "seed": SEED}
-    device, server, text = DeviceSession(policy, **ends), ServerSession(policy, **ends, used=set()), []
-    while len(text) < 30:
-        drafts = []
-        for place in range(1, 4):
-            known = (*text, *(one.token for one in drafts))
-            logits, position = np.log(row(known, 2)), PROMPT + len(known)
-            drafts.append(policy.draft(logits, place=place, rng=rng, seed=SEED, position=position))
-        rows = np.stack([row((*text, *(one.token for one in drafts[:n])), 1) for n in range(4)])
-        answer = server.verify(device.message(drafts), rows, rng=rng, position=PROMPT + len(text))
-        text += device.tokens(answer, rng=rng)
-    streamed, verifier = sides()
-    while len(streamed.text) < 30:
-        verifier.receive(drafted(streamed)[1])
-        streamed.tokens(verifier.verify(targets(verifier, 1)))
-    assert list(streamed.text[:30]) == text[:30] == alone(30)
-
-
 def test_drafts_behind_a_mismatch_are_dropped_on_both_sides():
     device, server = sides()
     wrong = next(n for n in range(60) if race_winner(row(alone(n), 2), SEED, PROMPT + n) != alone(n + 1)[-1])

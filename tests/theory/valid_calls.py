@@ -24,7 +24,7 @@ LINK = channel.Rician(10.0, 2.0)
 CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
 RECORDED = channel.TraceLink([0.0, 1.0], [1e6, 3e6])
 TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
-LATTICE = codec.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+LATTICE = codec.LatticeMessage(4, (codec.LatticeDraft([0, 2], [6, 4], 2),))
 CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
 MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
 HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.125]])
@@ -136,7 +136,7 @@ SHARED: list[tuple[Any, str]] = [
     (2.5, "bias_budget context k_factor mean_draft_length round_limit_s sharpness tokens upper"),
     (False, "binned block close exact index printed"),
     (100, "bits_limit max_labels steps"),
-    (4, "bits_per_probability static_size"),
+    (4, "bits_per_probability"),
     (16.5, "bits_per_token header_bits"),
     (
         1.5,
@@ -179,7 +179,6 @@ DEFAULTS: dict[str, Any] = {
     "bits": [100.0, 200.0],
     "choice": CHOSEN,
     "codec": None,
-    "coder": "enumerative",
     "confidence": 0.875,
     "costs": STAGES,
     "count": [1, 1, 2],
@@ -339,17 +338,14 @@ OWN: dict[str, dict[str, Any]] = {
     "partial_draft": {"token": 7},
     "decoded_output_distribution": {"decoded": R},
     "online_bound": {"draft_token": 0},
-    "safe_sharpness": {"rejection_probability": 0.25},
     "distortion_bound_sharp": {"k": 3, "resolution": 100},
     "payload_bits": {"vocabulary": 4096, "k": 64, "resolution": 100},
     "exact_payload_bits": {"k": 6},
     "allocate": {"budget_bits": 12.5},
     "LatticeDraft": {"support": np.array([0, 2]), "counts": np.array([6, 4])},
     "LatticeMessage": {"vocabulary": 4, "drafts": LATTICE.drafts},
-    "TruncatedDraft": {"probability": 0.125},
-    "TruncatedMessage": {"vocabulary": 4, "bits": 3, "drafts": TRUNCATED.drafts},
+    "TruncatedMessage": {"vocabulary": 4, "drafts": TRUNCATED.drafts},
     "TokenMessage": {"vocabulary": 4, "drafts": (codec.TokenDraft(2),)},
-    "lattice_message": {"counts": [6, 0, 4, 0], "support": [True, False, True, False]},
     "truncated_message": {"k": 2, "bits": 3},
     "MixedDraft": {"support": np.array([0, 1]), "bits": 0, "probability": 0.125},
     "MixedMessage": {"vocabulary": 3, "drafts": MIXED.drafts},
@@ -360,8 +356,6 @@ OWN: dict[str, dict[str, Any]] = {
     "encode": {"message": LATTICE},
     "ThresholdController.run": {"drafts": [R, R]},
     "MassBudgetController.run": {"drafts": [R, R]},
-    "mass_budget_bound": {"first": 3},
-    "regret_bound_sharp": {"vocabulary": 4},
     "downlink_bits": {"acceptances": [0.5, 0.75]},
     "vocabulary_payload_bits": {"vocabulary": 32000, "bits_per_probability": 8},
     "shannon_latency": {"bits": 1000.5, "snr": 1.5},
@@ -380,14 +374,13 @@ OWN: dict[str, dict[str, Any]] = {
     "kkt_residual": {"shares": [0.5, 0.5]},
     "round_costs": {"header_bits": 320.5},
     "etgr": {"draft_length": 3},
-    "cost_per_token": {"draft_length": 3},
     "optimistic_draft_length": {"accepted": [3, 1], "error": 0.25},
     "online_regret_bound": {"error": 0.25},
     "synchronisation_time": {"rate_bps": 10000000.0},
     "AcceptanceTracker": {"accepted": 0.75, "examined": 1.5},
     "AcceptanceTracker.update": {"accepted": 2, "draft_length": 6},
     "acceptance_by_depth": {"method": "anytime"},
-    "tokens_by_length": {"method": "delta"},
+    "tokens_by_length": {"method": "anytime"},
     "Service": {"draft": MODEL, "acceptance": 0.5},
     "peak_memory": {"input_tokens": 5.5, "output_tokens": 10.5, "draft_length": 1},
     "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},
@@ -401,7 +394,6 @@ OWN: dict[str, dict[str, Any]] = {
     "load_batch": {"fixed": 6.5, "slope": 2.5},
     "fit_device": {"batch_size": [2, 1, 2], "seconds": [5.5, 6.5, 13.5]},
     "plan": {"method": "dp"},
-    "fading_skip": {"bits": 1024.5, "bandwidth_hz": 10000.0},
     "Hulls": {"bits": [10.5, 30.5], "risk": [0.5, 0.25]},
     "codec_hulls": {"draft": [[0.5, 0.25, 0.125, 0.125]], "menu": codec.CodecMenu(sizes=(1, 2), resolutions=(4,))},
     "lower_hulls": {"bits": [[10.5, 20.5]], "risk": [[0.5, 0.25]]},
@@ -442,9 +434,6 @@ def valid_call(name: str) -> dict[str, Any]:
 VALID_CALLS = {name: valid_call(name) for name in PUBLIC}
 
 RECEIVERS: dict[str, Any] = {
-    "PassFit": serving.PassFit(
-        (1.5, 0.5, 0.0), 0.25, 0.5, 2, ((0.5, -0.25, 0.0), (-0.25, 0.25, 0.0), (0.0,) * 3), 0.75
-    ),
     "LawTest": lambda: lossless.LawTest(1, 0.125),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
@@ -527,9 +516,7 @@ INFINITE = {
     "confident_threshold": "-inf skips nothing, and no number of prompts suffices where the losses are too large",
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
     "online_bound": "a bound that says nothing",
-    "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
-    "fading_skip": "no SNR is high enough for a message that is not worth its time",
 }
 """Functions whose answer may be infinite, each with the reason."""
 

@@ -19,7 +19,7 @@ import hlmtheory
 from tests.validation.stored_traces import stored
 from validation.claims import check, order
 from validation.claims.check import Results, check_trace
-from validation.cli import drawing
+from validation.cli import figures
 from validation.plots import FIGURES
 from validation.processes import POLL_S, Processes
 from validation.trace.reader import Trace
@@ -42,7 +42,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     """320 positions, checked and drawn in processes."""
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(order, "LEAST_PARTS", 0)
-    monkeypatch.setattr(drawing, "LEAST_VALUES", 0)
+    monkeypatch.setattr(figures, "LEAST_VALUES", 0)
     return stored(tmp_path / "trace")
 
 
@@ -143,7 +143,7 @@ def drawn(trace: Trace, folder: Path, processes: Processes) -> tuple[dict[str, b
     folder.mkdir()
     chosen = [FIGURES[key] for key in (("cu-hlm", "4a"), ("cu-hlm", "5a"), ("ours", "6"), ("ours", "IV"))]
     said: list[int] = []
-    drawing.draw_figures(
+    figures.draw_figures(
         chosen,
         trace,
         folder,

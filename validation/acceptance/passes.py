@@ -98,7 +98,7 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
     size, width, context, seconds = *passes[:, :3].T, passes[:, 3] / 1e3
     cached = context if np.ptp(context) else 0.0 * context  # a cache that does not vary is a part of a
     try:
-        plane = fit_passes(size.astype(np.int64), width.astype(np.int64), cached, seconds).coefficients
+        plane = fit_passes(size.astype(np.int64), width.astype(np.int64), cached, seconds)
     except ValueError as error:
         if model == "target":
             raise UserError(f"{path}, passes of the {model} model: {error}.") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from validation.cli.display import waiting
 from validation.cli.run import print_json
+from validation.cli.tables import print_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,43 +28,29 @@ def show_dry_run(console: Console, asked: Collection, *, figures: bool, all_clai
     pair = asked.models.load(console)
     loading_s = time.process_time()  # since this process began
     encoded = encode_prompts(pair, prompts, size.new_tokens)
-    with waiting(console, "timing the models") as say:
-        cost = cost_of_pair(pair, encoded, size, settings["seed"], loading_s, say)
+    with waiting(console, "timing the models") as caption:
+        cost = cost_of_pair(pair, encoded, size, settings["seed"], loading_s, caption)
     _show(console, cost)
     if as_json:
         print_json(cost.as_json())
 
 
 def _show(console: Console, cost: Cost) -> None:
-    from rich import box
-    from rich.table import Table
-
-    console.print(
+    stages = ", ".join(f"{_bytes(size)} for {name}" for name, size in cost.memory.items())
+    say(
+        console,
         f"{cost.positions:,} positions in {cost.batches:,} batches, V = {cost.vocabulary:,}. Disk: "
         f"{_bytes(cost.disk)}.",
-        highlight=False,
-        soft_wrap=True,
+        f"Memory: {stages} ({cost.workers} processes).",
     )
-    stages = ", ".join(f"{_bytes(size)} for {name}" for name, size in cost.memory.items())
-    console.print(f"Memory: {stages} ({cost.workers} processes).", highlight=False, soft_wrap=True)
-    table = Table(box=box.SIMPLE)
-    table.add_column("step")
-    table.add_column("count", justify="right")
-    table.add_column("each", justify="right")
-    table.add_column("CPU time", justify="right")
-    table.add_column("from")
+    rows = []
     for step in cost.steps:
         count = f"{step.count:,.0f} {step.unit}" if step.unit not in ("run", "pair") else "once"
-        table.add_row(step.name, count, _time(step.each_s), _time(step.cpu_s), f"{step.origin}: {step.source}")
-    table.add_row("all", "", "", _time(cost.cpu_s), "")
-    console.print(table)
-    for remark in cost.remarks:
-        console.print(remark, soft_wrap=True)
-    console.print(
-        f"In all {_time(cost.cpu_s)} of CPU time, so {_time(cost.wall_s)} on idle cores. Nothing was started.",
-        highlight=False,
-        soft_wrap=True,
-    )
+        rows.append([step.name, count, _time(step.each_s), _time(step.cpu_s), f"{step.origin}: {step.source}"])
+    rows.append(["all", "", "", _time(cost.cpu_s), ""])
+    print_table(console, "Steps", ("step", "count", "each", "CPU time", "from"), rows, left=("step", "from"))
+    whole = f"In all {_time(cost.cpu_s)} of CPU time, so {_time(cost.wall_s)} on idle cores. Nothing was started."
+    say(console, *cost.remarks, whole)
 
 
 def _bytes(size: float) -> str:

@@ -1,21 +1,25 @@
-"""The inputs of ``hlm figure``: the trace and the studies, opened when a figure first needs them."""
+"""The inputs of ``hlm figure``, opened when a figure first needs them, and the figures of a run."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from validation import plots
 from validation.errors import UserError
 from validation.plots import FORMATS, Decoding, Exhibit, Figure, draw
+from validation.processes import Call, Processes
 from validation.trace.reader import Trace, open_trace
 
 if TYPE_CHECKING:
     from validation.decoding.studies import Decoded
 
 BUILTIN_RUN = Path("runs/builtin")
+LEAST_VALUES = 2**24
+"""Logits of a model in a trace; the figures of a smaller one take less time than the start of processes."""
 
 
 def read_formats(given: Sequence[str]) -> tuple[str, ...]:
@@ -67,3 +71,51 @@ class Drawing:
                 raise UserError(f"There is no finished study at {folder}; make it with `{shlex.join(words)}`.")
             found.append(open_study(folder))
         return found
+
+
+def draw_figures(
+    figures: Sequence[Figure],
+    trace: Trace,
+    folder: Path,
+    *,
+    command: str,
+    seed: int,
+    processes: Processes,
+    report: Callable[[int, str], None],
+) -> None:
+    """Draw figures into a folder; those that share a sample are drawn by one process, which measures it once."""
+    from validation.models.devices import keep_freed_memory
+
+    keep_freed_memory()
+    commit = plots.commit_of_code()
+    large = trace.positions * trace.vocabulary >= LEAST_VALUES
+    if processes.count < 2 or not (large and isinstance(trace.path, Path)):
+        for done, one in enumerate(figures):
+            report(done, f"drawing {one.paper} {one.place}")
+            plots.draw(one, trace, folder, command=command, seed=seed, commit=commit)
+        return
+    units: dict[str, list[tuple[str, str]]] = {}
+    for one in figures:
+        units.setdefault(one.sample or one.stem, []).append((one.paper, one.number))
+    longest_first = sorted(units.values(), key=len, reverse=True)
+    calls: list[Call] = [
+        (draw_unit, (unit, trace.path.resolve(), folder, command, seed, commit)) for unit in longest_first
+    ]
+
+    def tick() -> None:
+        report(sum((folder / f"{one.stem}.json").exists() for one in figures), "drawing the figures")
+
+    for _ in processes.in_order(calls, ahead=len(calls), tick=tick):
+        tick()
+
+
+def draw_unit(
+    keys: Sequence[tuple[str, str]], path: Path, folder: Path, command: str, seed: int, commit: str | None
+) -> None:
+    """Draw the figures of one unit; this runs in a worker process."""
+    from validation.models.devices import keep_freed_memory
+
+    keep_freed_memory()
+    trace = open_trace(path)
+    for key in keys:
+        plots.draw(plots.EXHIBITS[key], trace, folder, command=command, seed=seed, commit=commit)

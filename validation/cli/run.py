@@ -165,7 +165,7 @@ def _draw_and_report(
     console: Console, trace: Trace, results: Results, folder: Path, seed: int, processes: Processes, with_figures: bool
 ) -> Path:
     """Draw the figures and write the report into a temporary folder, move both, and return the report's path."""
-    from validation.cli.drawing import draw_figures
+    from validation.cli.figures import draw_figures
     from validation.plots import FIGURES
     from validation.report.html import write_report
     from validation.trace.reader import LOGITS

@@ -15,8 +15,7 @@ import numpy as np
 from hlmtheory._domains import DomainError
 from hlmtheory.codec import MalformedError, MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError, decoded_rows
 from hlmtheory.codec.coding import decoded
-from hlmtheory.codec.frame import LATTICE_ROWS, CodecError
-from hlmtheory.codec.limits import Limits
+from hlmtheory.codec.frame import LATTICE_ROWS, CodecError, Limits
 from hlmtheory.policy import (
     CertifiedAnswers,
     DevicePolicy,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,8 @@ class Shared:
             more = {"keep_s": draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
             rng = np.random.default_rng(1)
             lengths = np.zeros(count, dtype=np.int64)
-            return queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
+            found = queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
+            return replace(found, rates=np.minimum(found.rates, found.most))  # few rounds with long skips are noisy
 
         def score(found: QueueRates) -> float:
             made = np.maximum(found.rates * tokens, 1e-300)

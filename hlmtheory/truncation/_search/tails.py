@@ -100,12 +100,6 @@ class Tails:
         count = up_to(self.xp, self.sums, self._column(mass)) - 1  # the empty tail is always among the sums
         return self._answer(self.ascending.shape[-1] - count)
 
-    def certain_deviation(self, k: Array) -> Array:
-        """Upper bound on Δ_k for k (...): Δ_k plus a bound on its rounding error."""
-        tails = self.spread(tuple(k.shape))
-        deviation, slack = tails.deviation(tails._column(k))
-        return tails._answer(deviation + slack)
-
     def deviation(self, k: Array) -> tuple[Array, Array]:
         """Δ_k for k (R, C), and a bound on its rounding error; both are 0 if the tail's entries are equal."""
         xp, size = self.xp, self.ascending.shape[-1]

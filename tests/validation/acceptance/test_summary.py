@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
+from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import RoundTimes, schedule, square, summarise
@@ -66,23 +66,6 @@ def test_the_acceptance_of_a_known_law_is_found():
     for length, truth in zip(found.lengths, 1 + np.cumsum(np.cumprod(law)), strict=True):
         assert length.low <= truth <= length.high
     assert "do not allow for requests that differ" in summarise(records[:2]).intervals
-
-
-def test_intervals_allow_for_an_engine_that_adapts_and_for_requests_that_differ():
-    """With few requests the anytime interval; with many, at each end the wider of it and the one over requests."""
-    easy, hard = record({2: (1, 1, 28)}), record({2: (24, 4, 2)})
-    for records in ([easy, hard] * 2, [easy, hard] * 30):
-        found = summarise(records)
-        each = np.stack([square(one.counts(), 2) for one in records])
-        ends = [acceptance_by_depth(each.sum(axis=0), method="anytime")]
-        tokens = [tokens_by_length(each.sum(axis=0), method="anytime")]
-        if len(records) > 20:
-            ends.append(acceptance_by_depth(each, method="clustered"))
-            tokens.append(tokens_by_length(each, method="clustered"))
-        for rows, both in ((found.depths, ends), (found.lengths, tokens)):
-            np.testing.assert_allclose([one.low for one in rows], np.min([end.low for end in both], axis=0))
-            np.testing.assert_allclose([one.high for one in rows], np.max([end.high for end in both], axis=0))
-    assert ends[1].high[0] - ends[1].low[0] > 2 * (ends[0].high[0] - ends[0].low[0])
 
 
 def test_the_interval_of_a_depth_covers_where_requests_differ():
@@ -224,13 +207,6 @@ def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, sa
 
 
 ROUND = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)
-
-
-def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
-    records = [record({3: (270, 260, 170, 300)})]
-    summary = summarise(records)
-    found = acceptance_length(records, summary, 0.95)
-    assert (found.value, found.low, found.high) == (2.5, summary.lengths[2].low, summary.lengths[2].high)
 
 
 def test_lengths_that_vary_are_weighed_by_their_steps():

@@ -71,13 +71,13 @@ def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair,
         decoded = codec.decode(message.payload)
         assert isinstance(decoded, codec.TruncatedMessage)
         (sent,) = decoded.drafts
-        assert (sent.token, len(sent.indices), decoded.bits) == (draft.token, *draft.note)
+        assert (sent.token, len(sent.support), decoded.bits) == (draft.token, *draft.note)
         assert draft.note.bits == method.bits
         assert sent.probability == pytest.approx(draft.probability)
         assert draft.server_distribution is not None
         np.testing.assert_allclose(codec.decoded_rows(decoded)[0], draft.server_distribution.numpy(), atol=1e-9)
         assert message.bits == draft.note.k * (index_bits(pair.vocabulary) + method.bits)
-        beyond += draft.token not in sent.indices
+        beyond += draft.token not in sent.support
     assert beyond > 0 or not isinstance(method, CuHlmOffline)  # q_d is sent besides the k entries
 
 

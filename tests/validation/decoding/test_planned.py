@@ -27,7 +27,7 @@ from hlmtheory.policy import (
     envelope_bits,
     threshold_rule,
 )
-from hlmtheory.policy.tokens import drawn, numbers_for
+from hlmtheory.policy.device_parts import drawn, numbers_for
 from tests.validation.tiny_texts import (
     PROMPTS,
     SAMPLED,

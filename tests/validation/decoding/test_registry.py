@@ -8,6 +8,7 @@ import pytest
 
 from validation.decoding.methods import METHODS, MODULES
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.planned import Audited
 from validation.decoding.methods.quantized import AdaptiveSqs, Sqs
 from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, info_of, register
 from validation.decoding.methods.trees import SampledTree
@@ -16,7 +17,7 @@ from validation.decoding.sweep import mark_of
 from validation.errors import UserError
 
 FITTED = Fitted(1.1, 0.02, 0.5, 0.1, 0.5, 0.3, 17)
-BASES = (Method, Sqs, AdaptiveSqs, SampledTree)  # base classes of methods, not methods themselves
+BASES = (Method, Sqs, AdaptiveSqs, SampledTree, Audited)  # base classes, and a policy that is audited
 
 
 def test_every_method_of_the_folder_is_registered() -> None:

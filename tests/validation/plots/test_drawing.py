@@ -6,20 +6,16 @@ import json
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
-from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from validation.plots import EXHIBITS, repaint
-from validation.plots.common.style import DARK, MOST, PICTURES, SMALLEST, canvas, house_style, save
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from validation.plots.common.style import DARK, MOST, PICTURES, SMALLEST, Axes, Canvas, canvas, house_style, save
 
 SHELF = Path(__file__).resolve().parents[3] / "figures"
 BY_STEM = {one.stem: one for one in EXHIBITS.values() if one.paint is not None}

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.batching import plan_latency
-from hlmtheory.batching.methods import METHODS, Candidate, Options
-from hlmtheory.batching.planner import FIXED_LENGTH, Measured
+from hlmtheory.batching.methods import METHODS, Candidate, Options, Problem
+from hlmtheory.batching.planner import FIXED_LENGTH
 from hlmtheory.batching.refusals import fitting_lengths
 from hlmtheory.channel import db_to_linear, dbm_to_watts, log_distance_gain
 from hlmtheory.ofdma import finish_times, minmax_latency
@@ -156,19 +156,19 @@ class _Cell:
         self.tasks = [Task(prompt, load.longest_output) for prompt, _ in lengths]
         self.answers = [Task(*both) for both in lengths]
         self.lengths = fitting_lengths(self.tasks, self.service, list(LENGTHS), memory_rule)
-        self.barrier = Measured(self.tasks, self.service, Options("barrier", memory_rule))
+        self.barrier = Problem(self.tasks, self.service, Options("barrier", memory_rule))
         self.proposed = METHODS["dp"](self.barrier, self.lengths)
 
     @cached_property
-    def freely(self) -> Measured:
+    def freely(self) -> Problem:
         """Return the same tasks without the barrier."""
-        return Measured(self.tasks, self.service, Options("free", self.rule))
+        return Problem(self.tasks, self.service, Options("free", self.rule))
 
     def serve(self, scheme: str) -> Served:
         """Return the plan and the cost of one scheme."""
         best = self.proposed
         if scheme == "known":
-            told = Measured(self.answers, self.service, Options("barrier", self.rule))
+            told = Problem(self.answers, self.service, Options("barrier", self.rule))
             other = METHODS["dp"](told, [best.draft_length])
             found = [self._served(self._reordered(one, "johnson"), self.barrier) for one in (best, other)]
             return min(found, key=lambda one: one.seconds)
@@ -176,7 +176,7 @@ class _Cell:
             plans = [METHODS[method](self.freely, self.lengths) for method in ("dp", "balanced")]
             return self._served(min(plans, key=lambda one: one.latency), self.freely, bounded=True)
         if scheme == "autoregressive":
-            alone = Measured(self.tasks, self.service, Options("barrier", "ignored"))
+            alone = Problem(self.tasks, self.service, Options("barrier", "ignored"))
             return self._served(METHODS[scheme](alone, [0]), alone)
         if scheme == "proposed":
             return self._served(best, self.barrier, bounded=True)
@@ -188,7 +188,7 @@ class _Cell:
     def _reordered(self, plan: Candidate, order: str) -> Candidate:
         return self.barrier.plan(plan.batches, plan.draft_length, order)
 
-    def _served(self, plan: Candidate, problem: Measured, *, bounded: bool = False) -> Served:
+    def _served(self, plan: Candidate, problem: Problem, *, bounded: bool = False) -> Served:
         seconds = plan_latency(
             self.answers,
             self.service,

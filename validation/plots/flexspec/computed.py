@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.draft_length import cost_per_token, optimal_draft_length, surrogate_draft_length, synchronisation_time
+from hlmtheory.draft_length import etgr, optimal_draft_length, surrogate_draft_length, synchronisation_time
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S
 from validation.plots.common.printed import ACCEPTANCE, DRAFT_BYTES, SYNCHRONISATION
 from validation.plots.common.record import Numbers, plain, table, table_of
@@ -43,8 +43,8 @@ def _parts(name: str) -> dict[str, Any]:
     fixed, draft, waits = _costs()
     lengths = np.asarray(DRAWN)
     cloud = 1e3 * CLOUD_S
-    communication = np.asarray(cost_per_token(GAMMA, lengths, fixed - cloud, waits[name]))
-    computation = np.asarray(cost_per_token(GAMMA, lengths, cloud, draft))
+    communication = 1.0 / np.asarray(etgr(GAMMA, lengths, fixed - cloud, waits[name]))
+    computation = 1.0 / np.asarray(etgr(GAMMA, lengths, cloud, draft))
     total = communication + computation
     return {
         "name": f"{name} signal",

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
-from hlmtheory.codec import CODEC_KINDS, CodecMenu
 from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
@@ -29,7 +28,7 @@ WIDTHS = (8, 16, 24)
 PAPER_BITS, PAPER_RESOLUTION = 8, 100  # b_prob of cu-hlm V-A, ℓ of c-sqs Section 4
 RESOLUTIONS = (100, 400, 1600, 6400, 25_600, 102_400, 409_600)  # tried for K-SQS and C-SQS
 ETA = SHOWN[1]
-BUDGET, CHEAPEST, ENTROPY = "one budget for all", "cheapest codec", "cheapest, entropy coding too"
+BUDGET, CHEAPEST = "one budget for all", "cheapest codec"
 
 Row = NDArray[np.float64]
 Promise = tuple[Row, Row]
@@ -70,16 +69,9 @@ def _compared(trace: Trace, seed: int) -> Compared:
     plans = [codec.optimal_codecs(bits, bias, epsilon * len(q)) for epsilon in EPSILON]
     rows = np.arange(len(q))
     rules[BUDGET] = [(bits[rows, plan.index], bias[rows, plan.index]) for plan in plans]
-    rules[ENTROPY] = _with_entropy_coding(q)
     rules |= _of_cu_hlm(q, sample.drafts, chosen, sample.offline) | _of_c_sqs(q)
     places = sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)[chosen]
     return Compared(trace.vocabulary, rules, len(q), prompt_of(trace, places))
-
-
-def _with_entropy_coding(q: Row) -> list[Promise | float | None]:
-    menu = CodecMenu(kinds=CODEC_KINDS)
-    found = [codec.cheapest_codec(q, epsilon, menu=menu) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
-    return [None if one is None else (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
 
 
 def _of_cu_hlm(

@@ -1,7 +1,8 @@
 """The sides and assumptions of the claims of :mod:`hlmtheory.lattice`, with its notation.
 
 A K outside 1..V gives an empty support and rows of zeros here and is out of the claims' scope; the public functions
-refuse it.
+refuse it. The rows of a tree over all sequences of T tokens are listed level by level: the row after the sequence of
+node n and token v is at n·V + v + 1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabular
 from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient
 from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, sharp_distortion
 from hlmtheory.lattice.payload import allocate, exact_payload_bits, payload_bits
-from hlmtheory.lattice.prefixes import expected_rejections, prefix_mass
 from hlmtheory.lattice.quantization import quantize
 
 PAPER_RESOLUTION = 100
@@ -36,7 +36,6 @@ def top(draft: Array, k: Array) -> tuple[Any, Array, Array]:
 
 
 def units_of(xp: Any, q: Array, resolution: Array) -> Array:
-    """ℓ (..., 1), broadcast to the rows."""
     resolution = RESOLUTION.check(xp, "resolution", arrays(q=q, resolution=resolution)[2])
     leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(resolution.shape))
     return xp.broadcast_to(resolution, q.shape[:-1])[..., None]
@@ -66,20 +65,17 @@ def quantised(draft: Array, k: Array, resolution: Array) -> tuple[Any, Array, Ar
 
 
 def distortion(draft: Array, k: Array, resolution: Array) -> Array:
-    """TV(q̄, q̂)."""
     xp, row, q_hat, _ = quantised(draft, k, resolution)
     return distance(xp, row, q_hat)
 
 
 def bound(k: Array, resolution: Array) -> Array:
-    """K/(4ℓ), 0 for an empty support."""
     xp, k, units = arrays(k=k, resolution=resolution)
     units = RESOLUTION.check(xp, "resolution", units)
     return xp.astype(k, xp.float64) / (4.0 * xp.astype(units, xp.float64))
 
 
 def bound_sharp(k: Array, resolution: Array) -> Array:
-    """D, 0 for an empty support."""
     xp, k, units = arrays(k=k, resolution=resolution)
     k, units = COUNT.check(xp, "k", k), RESOLUTION.check(xp, "resolution", units)
     return xp.where(k > 0, sharp_distortion(xp, xp.where(k > 0, k, 1), units), 0.0)
@@ -111,26 +107,22 @@ def nearest(draft: Array, k: Array, counts: Array) -> Array:
 
 
 def farther(draft: Array, k: Array, counts: Array) -> Array:
-    """TV(q̄, c/ℓ) of the competitor."""
     xp, q, kept, counts = competitor(draft, k, counts)
     weights = xp.astype(counts, xp.float64)
     return distance(xp, kept_part(xp, q, kept)[0], normalised(xp, weights)[0])
 
 
 def on_support(draft: Array, k: Array, counts: Array) -> Array:
-    """Whether the competitor has counts, all of them on the support."""
     xp, _, kept, counts = competitor(draft, k, counts)
     return xp.any(counts > 0, axis=-1) & ~xp.any((counts > 0) & ~kept, axis=-1)
 
 
 def distance_to_kept(draft: Array, k: Array) -> Array:
-    """TV(q, q̄)."""
     xp, q, kept = top(draft, k)
     return distance(xp, q, kept_part(xp, q, kept)[0])
 
 
 def dropped(draft: Array, k: Array) -> Array:
-    """Mass outside the support."""
     xp, q, kept = top(draft, k)
     return kept_part(xp, q, kept)[1]
 
@@ -143,19 +135,16 @@ def exact_bits(vocabulary: Array, k: Array, resolution: Array) -> Array:
 
 
 def rejection_rate(target: Array, draft: Array, k: Array) -> Array:
-    """TV(q̂, p) at the paper's resolution."""
     xp, _, q_hat, _ = quantised(draft, k, PAPER_RESOLUTION)
     return distance(xp, distributions(target=target, draft=draft)[2], q_hat)
 
 
 def position_bound(target: Array, draft: Array, k: Array) -> Array:
-    """One summand of (3)."""
     xp, _, p, q = distributions(target=target, draft=draft)
     return distance(xp, q, p) + dropped(draft, k) + bound(k, PAPER_RESOLUTION)
 
 
 def position_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
-    """One summand of (3) with D."""
     xp, _, p, q = distributions(target=target, draft=draft)
     return distance(xp, q, p) + dropped(draft, k) + bound_sharp(k, PAPER_RESOLUTION)
 
@@ -172,19 +161,46 @@ def law(target: Array, draft: Array, k: Array, *, drawn_from_draft: bool) -> Arr
 
 
 def lossless(target: Array, draft: Array, k: Array) -> Array:
-    """Overlap with p if drafts are drawn from q̂."""
     return law(target, draft, k, drawn_from_draft=False)
 
 
 def misdeclared(target: Array, draft: Array, k: Array) -> Array:
-    """Overlap with p if drafts are drawn from q."""
     return law(target, draft, k, drawn_from_draft=True)
 
 
 def ones(target: Array) -> Array:
-    """1 for each row."""
     xp, p = arrays(target=target)
     return xp.ones_like(p[..., 0])
+
+
+def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:
+    """Probability of each prefix under the law of the rows, shape (..., N)."""
+    mass = [xp.ones_like(p[..., :1, 0])]
+    for place in places[:-1]:
+        following = mass[-1][..., None] * p[..., place, :]
+        mass.append(xp.reshape(following, (*following.shape[:-2], -1)))
+    return xp.concat(mass, axis=-1)
+
+
+def expected_rejections(xp: Any, p: Array, q_hat: Array, length: Array, places: list[slice]) -> Array:
+    """E[rejected and resampled drafts] over a sequence of T tokens, drafts from q̂ in batches of L, shape (...)."""
+    states = xp.arange(len(places) + 1, device=p.device)
+    drafted = (states < length[..., None])[..., None, :]  # (..., 1, I)
+    mass = xp.astype(xp.broadcast_to(states == 0, (*p.shape[:-2], 1, len(places) + 1)), p.dtype)
+    rejected = xp.zeros_like(p[..., 0, 0])
+    for place in places:
+        rows, drafts = p[..., place, :], q_hat[..., place, :]
+        accepted, lost = xp.minimum(rows, drafts), xp.clip(rows - drafts, min=0.0)
+        trying = xp.where(drafted, mass, 0.0)
+        tried = xp.sum(trying, axis=-1)
+        rejected = rejected + xp.sum(tried * xp.sum(lost, axis=-1), axis=-1)
+        # after a rejection or a bonus token a new batch starts; after an acceptance the batch goes on
+        bonus = xp.sum(mass, axis=-1) - tried
+        restart = tried[..., None] * lost + bonus[..., None] * rows
+        going_on = accepted[..., None] * trying[..., None, :-1]
+        following = xp.concat([restart[..., None], going_on], axis=-1)  # (..., n, V, I)
+        mass = xp.reshape(following, (*following.shape[:-3], -1, following.shape[-1]))
+    return rejected
 
 
 def tree(targets: Array, drafts: Array, k: Array, resolution: Array) -> tuple[Any, Array, Array, Array, Array]:
@@ -196,7 +212,6 @@ def tree(targets: Array, drafts: Array, k: Array, resolution: Array) -> tuple[An
 
 
 def tree_rejections(targets: Array, drafts: Array, k: Array, resolution: Array, draft_length: Array) -> Array:
-    """E[N_rej], exact."""
     xp, p, _, q_hat, _ = tree(targets, drafts, k, resolution)
     length = _LENGTH.check(xp, "draft_length", arrays(p=p, draft_length=draft_length)[2])
     return expected_rejections(xp, p, q_hat, length, tree_levels("targets", p))
@@ -211,17 +226,14 @@ def tree_bound(targets: Array, drafts: Array, k: Array, resolution: Array, *, sh
 
 
 def tree_bound_published(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:
-    """:func:`tree_bound` with K/(4ℓ)."""
     return tree_bound(targets, drafts, k, resolution, sharp=False)
 
 
 def tree_bound_sharp(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:
-    """:func:`tree_bound` with D."""
     return tree_bound(targets, drafts, k, resolution, sharp=True)
 
 
 def positive_on_tree(drafts: Array, k: Array) -> Array:
-    """Whether K tokens of each row are positive."""
     xp, drafts, k = arrays(drafts=drafts, k=k)
     return xp.all(all_positive(distributions(drafts=drafts)[2], k[..., None]), axis=-1)
 
@@ -244,7 +256,6 @@ def allocated_bits(draft: Array, budget_bits: Array) -> Array:
 
 
 def other_distortion(draft: Array, k: Array, resolution: Array) -> Array:
-    """Dropped mass and D of a competitor."""
     return dropped(draft, k) + _worst_rounding(k, resolution)
 
 
@@ -259,22 +270,18 @@ def _worst_rounding(k: Array, resolution: Array) -> Array:
 
 
 def affordable(draft: Array, k: Array, resolution: Array, budget_bits: Array) -> Array:
-    """Whether the competitor is within the budget."""
     xp, k = arrays(k=k)
     bits = payload_bits(draft.shape[-1], xp.where(k > 0, k, 1), resolution, adaptive=True)
     return bits <= budget_bits + SLACK_BITS
 
 
 def corrections_renormalised(draft: Array, k: Array, resolution: Array) -> Array:
-    """Corrections of q̄."""
     return _corrections(draft, k, resolution, renormalised=True)
 
 
 def corrections_printed(draft: Array, k: Array, resolution: Array) -> Array:
-    """Corrections of the kept part of q, not renormalised."""
     return _corrections(draft, k, resolution, renormalised=False)
 
 
 def stirling_bits(vocabulary: Array, k: Array, resolution: Array) -> Array:
-    """Payload by Stirling's series."""
     return payload_bits(vocabulary, k, resolution)

@@ -115,9 +115,6 @@ def decoded(name: str, shared: float = 0.5) -> Values:
     return derived(ROW, drawn)
 
 
-# -------------------------------------------------------------------------------------- lattice, codec, conformal
-
-
 def kept(draft: Row, k: Row) -> Row:
     """Return the mask of the k largest entries of each row."""
     rank = np.argsort(np.argsort(-draft, axis=-1, kind="stable"), axis=-1, kind="stable")
@@ -181,9 +178,6 @@ def levels(most: int) -> Any:
     return drawn
 
 
-# ---------------------------------------------------------------------------------------------------- draft length
-
-
 def of_expected_mean(draw: Draw, shape: Shape) -> Row:
     """Return numbers that are 0 or 1, whose mean is ``expected``; in a few rows all are 1, which no interval allows."""
     fair = (draw.rng.random(shape) < draw["expected"][..., None]).astype(np.float64)
@@ -208,9 +202,6 @@ def no_tables(value: Row) -> Any:
     """Yield tables that are no laws."""
     yield np.asarray(value) * 0.97
     yield from entries(math.nan, -0.25)(value)
-
-
-# ------------------------------------------------------------------------------------------------ serving, batching
 
 
 def same_outputs(draw: Draw, shape: Shape) -> Row:
@@ -250,9 +241,6 @@ def order(draw: Draw, shape: Shape) -> Row:
     return np.argsort(draw.rng.random(shape), axis=-1)
 
 
-# ----------------------------------------------------------------------------------------------------------- policy
-
-
 def safe_rows() -> Values:
     """Return rows of eighths; in half of the positions the first token is likely for both models."""
 
@@ -284,9 +272,6 @@ def never_idle(draw: Draw, shape: Shape) -> Row:
     """Return times away that leave a full server busy, for most instances."""
     busy = (draw["users"] - 1) * (draw["pass_s"] + draw["token_s"] * (draw["draft_length"] + 1))
     return np.asarray(busy * draw.rng.uniform(0.0, 1.1, shape))
-
-
-# ---------------------------------------------------------------------------------- skipping, uncertainty, lossless
 
 
 def logits(draw: Draw, shape: Shape) -> Row:

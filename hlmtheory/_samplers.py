@@ -84,9 +84,6 @@ def pick(rng: Rng, shape: Shape, *choices: Row) -> Row:
     return np.choose(rng.integers(0, len(choices), shape), [np.broadcast_to(one, shape) for one in choices])
 
 
-# -------------------------------------------------------------------------------------------------------- numbers
-
-
 def spread(rng: Rng, low: float, high: float, shape: Shape) -> Row:
     """Return log-uniform numbers; some are powers of 2 or of 10, so that ties occur."""
     level = rng.uniform(math.log2(low), math.log2(high), shape)
@@ -166,9 +163,6 @@ RATE = Values(
 def derived(values: Values, draw: Callable[[Draw, Shape], Row]) -> Values:
     """Return the same domain with another way to draw, such as one that fits other arguments."""
     return Values(values.words, draw, values.wrong)
-
-
-# ----------------------------------------------------------------------------------------------------------- rows
 
 
 def normalised(weights: Row) -> Row:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import Array, arrays, every, in_kind, is_kind, sort_descending, take, to_numpy, widest
-from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, leading_dimensions, same_vocabulary
+from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._remember import remembered
 
 EXACT = 2.0**-50
@@ -28,6 +28,25 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
     same_vocabulary(**named)
     leading_dimensions(**{name: tuple(value.shape[:-1]) for name, value in named.items()})
     return (xp, widest(xp, *values), *whole)
+
+
+def chains(**given: Any) -> tuple[Any, ...]:
+    """The namespace and rows (..., V, V) of Markov chains, for each token before; every text begins after token 0."""
+    xp, _, *rows = distributions(**given)
+    for name, value in zip(given, rows, strict=True):
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+            shape = tuple(value.shape)
+            raise DomainError(f"{name} must be square; got shape {shape}; give a row for each token before")
+    return (xp, *rows)
+
+
+def text_law(xp: Any, rows: Array, tokens: int) -> Array:
+    """Probabilities (..., V^tokens) of all texts of a chain."""
+    law, size = rows[..., 0, :], rows.shape[-1]
+    for _ in range(tokens - 1):
+        parts = xp.reshape(law, (*law.shape[:-1], -1, size, 1)) * rows[..., None, :, :]
+        law = xp.reshape(parts, (*law.shape[:-1], -1))
+    return law
 
 
 @remembered
@@ -101,6 +120,12 @@ def distance(xp: Any, p: Array, q: Array) -> Array:
     """Total variation of two rows, clipped to 1."""
     half = 0.5 * xp.sum(xp.abs(p - q), axis=-1)
     return xp.clip(half, max=1.0)
+
+
+def law_overlap(law: Array, target: Array) -> Array:
+    """1 - ½ Σ |law - p|, which is 1 exactly where the law is p, even for a "law" that does not sum to 1."""
+    xp, law, p = arrays(law=law, target=target)
+    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
 
 
 @remembered

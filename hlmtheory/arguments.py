@@ -2,27 +2,6 @@
 
 From this table come the instances of the claims (:func:`instance`), in the tests and in the check of a user's models,
 and the wrong values that the tests give to every claim. ``WITHIN`` holds what a name means in some claims alone.
-
-The letters of the dimensions of one instance:
-
-======  ==================================================================
-V       tokens of the vocabulary
-W       tokens of a vocabulary of at most three, where texts are enumerated
-N       tokens of a text, rounds of a run, points
-B, L    batches of drafts, drafts of a batch
-T       nodes of a tree of prefixes
-D, E    depths 1..D of a round, and lengths 0..D
-C       contexts
-K       users
-P       plans of a user
-R, M    positions of a user, messages for each
-J       drafts of a round in the user's plan
-A       tasks
-S, G    steps of a schedule, batches of tasks
-H       pasts of a run of four tokens
-X, I    turns of a schedule, times of a recorded link
-U       a choice that all arguments share
-======  ==================================================================
 """
 
 from __future__ import annotations
@@ -84,27 +63,26 @@ def _up_to(most: int, least: int = 1) -> Callable[[Draw], int]:
 
 
 SIZES: Mapping[str, Callable[[Draw], int]] = {
-    "V": _size(1, 2, 2, 3, 3, 3, 4, 5, 7, 8, 12, 64, 200),
-    "W": _up_to(3),
-    "N": _up_to(9),
-    "B": _up_to(4),
-    "L": _up_to(4),
-    "T": lambda draw: sum(draw.size("W") ** level for level in range(int(draw.rng.integers(1, 4)))),
-    "D": _up_to(5),
-    "E": lambda draw: draw.size("D") + 1,
-    "C": _up_to(3),
-    "K": _size(1, 2, 3, 3, 6),
-    "P": _up_to(3),
-    "R": _up_to(3),
-    "M": _up_to(3),
-    "J": _up_to(2),
-    "A": _up_to(4),
-    "S": _up_to(4),
-    "G": _up_to(5),
-    "H": lambda draw: 15,
-    "X": lambda draw: 12,
-    "U": _up_to(2, 0),
-    "I": _up_to(8, 2),
+    "V": _size(1, 2, 2, 3, 3, 3, 4, 5, 7, 8, 12, 64, 200),  # tokens of the vocabulary
+    "W": _up_to(3),  # tokens of a vocabulary where texts are enumerated
+    "N": _up_to(9),  # tokens of a text, rounds of a run, points
+    "B": _up_to(4),  # batches of drafts
+    "L": _up_to(4),  # drafts of a batch
+    "T": lambda draw: sum(draw.size("W") ** level for level in range(int(draw.rng.integers(1, 4)))),  # prefixes
+    "D": _up_to(5),  # depths 1..D of a round
+    "E": lambda draw: draw.size("D") + 1,  # lengths 0..D
+    "C": _up_to(3),  # contexts
+    "K": _size(1, 2, 3, 3, 6),  # users
+    "P": _up_to(3),  # plans of a user
+    "R": _up_to(3),  # positions of a user
+    "M": _up_to(3),  # messages of a position
+    "J": _up_to(2),  # drafts of a round in the user's plan
+    "A": _up_to(4),  # tasks
+    "S": _up_to(4),  # steps of a schedule
+    "G": _up_to(5),  # batches of tasks
+    "H": lambda draw: 15,  # pasts of a run of four tokens
+    "X": lambda draw: 12,  # turns of a schedule
+    "U": _up_to(2, 0),  # a choice that all arguments share
 }
 """Size of each dimension, drawn once for a batch of instances."""
 

@@ -1,20 +1,7 @@
-"""Reading stored logits of a draft and a target model.
+"""Reading stored logits of a draft and a target model: a folder that ``hlm validate``, ``collect`` or ``import`` wrote.
 
-A trace is a folder that ``hlm validate``, ``hlm collect`` or ``hlm import`` wrote. It holds one position for each
-generated token, N in all, over V entries:
-
-================= ============================================================== ============= =================
-name              content                                                        shape         type
-================= ============================================================== ============= =================
-``draft_logits``  the draft model's logits                                       (N, V)        float16, float32
-``target_logits`` the target model's logits                                      (N, V)        float16, float32
-``tokens``        the token that the target model emitted there                  (N,)          int32
-``prompt_index``  which entry of ``prompts`` the text continues                  (N,)          int32
-``position``      0 for the first token after the prompt, and so on              (N,)          int32
-================= ============================================================== ============= =================
-
-The arrays are a zarr group in ``arrays/``, whose chunks carry checksums. The file ``manifest.json`` is written when the
-trace is finished. A trace may have further fields, which are not read here.
+``arrays/`` is a zarr group with checksums: ``draft_logits`` and ``target_logits`` (N, V) in float16 or float32, and
+``tokens``, ``prompt_index`` and ``position`` (N,) in int32. ``manifest.json`` is written when the trace is finished.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ Numbers = NDArray[np.float64]
 
 NEAR = 1e-9
 """A running sum this near to the budget is computed again, exactly."""
+_DEAREST = 1e290  # bits for a unit of bias; products with a higher price may overflow
 
 BITS = not_negative("give bits of messages")
 BIAS = not_negative("give certified biases, each in [0, 2]")
@@ -119,11 +120,12 @@ def _by_hull(cost: Numbers, loss: Numbers, budget: float) -> tuple[NDArray[np.in
     # Step 1: each row at its fewest bits; the steps of all rows by bits for each unit of bias
     corners = [hull_corners(*row) for row in zip(cost, loss, strict=True)]
     index = np.asarray([corner[0] for corner in corners], dtype=np.int64)
-    steps = [
-        ((cost[t, b] - cost[t, a]) / (loss[t, a] - loss[t, b]), t, b)
-        for t, one in enumerate(corners)
-        for a, b in pairwise(one)
-    ]
+    with np.errstate(over="ignore"):
+        steps = [
+            ((cost[t, b] - cost[t, a]) / (loss[t, a] - loss[t, b]), t, b)
+            for t, one in enumerate(corners)
+            for a, b in pairwise(one)
+        ]
     steps.sort(key=lambda step: step[0])  # stable: each row's own steps stay in order
     # Step 2: take steps until the budget is kept; the sum is exact only once it may be
     rows, spent, price = np.arange(len(cost)), total_bias(loss[np.arange(len(cost)), index]), 0.0
@@ -137,10 +139,15 @@ def _by_hull(cost: Numbers, loss: Numbers, budget: float) -> tuple[NDArray[np.in
 
 
 def _dual(cost: Numbers, loss: Numbers, budget: float, price: float) -> float:
-    """Σ_t min_j (bits + λ bias) - λ E, rounded down; 0 or more, since no bits are negative."""
-    each = (cost + price * loss).min(axis=1)
-    error = (len(cost) + 8) * 2.0**-52 * (math.fsum(each.tolist()) + price * budget)
-    return max(math.fsum(each.tolist()) - price * budget - error, 0.0) if price else math.fsum(each.tolist())
+    """Σ_t min_j (bits + λ bias) - λ E, rounded down; at least its value at λ = 0, where a sum may be exact."""
+    fewest = cost.min(axis=1).tolist()
+    free = math.fsum(fewest)
+    free = free if math.fsum([*fewest, -free]) >= 0.0 else math.nextafter(free, 0.0)
+    if not 0.0 < price < _DEAREST:  # a step between subnormal biases has an infinite price
+        return free
+    each = math.fsum((cost + price * loss).min(axis=1).tolist())
+    error = (len(cost) + 8) * (2.0**-52 * (each + price * budget) + 2.0**-1074)
+    return max(each - price * budget - error, free)
 
 
 def _spend(cost: Numbers, loss: Numbers, budget: float, index: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -26,8 +26,7 @@ from __future__ import annotations
 from hlmtheory.lossless.ceiling import distance_ceiling
 from hlmtheory.lossless.claims import CLAIMS
 from hlmtheory.lossless.evidence import LawTest, distance_bound, law_wealth
-from hlmtheory.lossless.power import draws_to_find, power_to_find, smallest_found
-from hlmtheory.lossless.texts import text_distance
+from hlmtheory.lossless.power import draws_to_find, power_to_find, smallest_found, text_distance
 
 __all__ = [
     "CLAIMS",

@@ -18,6 +18,7 @@ from hlmtheory._domains import COUNT, SIMPLEX, DomainError, number, numbers
 from hlmtheory.lossless.evidence import DOMAINS
 
 Values = NDArray[np.float64]
+_LEAST_SHARE = 1e-300  # of an error; the logarithms below are of its inverse
 _SLACK = 1.0 + 2.0**-36  # covers the rounding of sums
 _LIKELY = 0.9
 """Probability of its likeliest cell from which a law counts as nearly deterministic."""
@@ -65,6 +66,8 @@ def distance_ceiling(first: Array, second: Array, target: Array, error: float) -
         return 1.0
     likely = bool((p[used].max(axis=-1) >= _LIKELY).all())  # of the target alone, so that the bounds may share δ
     share = delta / (2 + likely)
+    if share < _LEAST_SHARE:
+        return 1.0
     alone = _of_likeliest(a + b, p, share) if likely else 1.0
     a, b, p = _zeros_together(a, b, p)
     found = min(_of_frequencies(a + b, p, share), _of_halves(a, b, p, share), alone)
@@ -80,14 +83,15 @@ def _zeros_together(a: Values, b: Values, p: Values) -> list[Values]:
 
 def _of_likeliest(n: Values, p: Values, delta: float) -> float:
     """Return 1 - P(A) + the largest share outside the likeliest cells A at which so few draws are there with δ."""
-    from scipy.special import betaincinv
+    from scipy.special import betainccinv
 
     draws, likeliest = n.sum(), p.argmax(axis=-1)[:, None]
     inside = np.take_along_axis(n, likeliest, axis=-1).sum()
     missed = draws - inside
-    share = betaincinv(missed + 1, inside, 1.0 - delta) if inside else 1.0
+    share = float(betainccinv(missed + 1, inside, delta)) if inside else 1.0  # 1 - δ would lose the digits of a small δ
+    share = share if share <= 1.0 else 1.0  # NaN where the root is 1 up to rounding
     rest = float((n.sum(axis=-1) * (1.0 - np.take_along_axis(p, likeliest, axis=-1)[:, 0])).sum() / draws)
-    return max(float(share) * (1.0 + 1e-9), float(missed + 1) / float(draws)) + max(rest, 0.0)
+    return max(share * (1.0 + 1e-9), float(missed + 1) / float(draws)) + max(rest, 0.0)
 
 
 def _of_frequencies(n: Values, p: Values, delta: float) -> float:
@@ -122,11 +126,13 @@ def _of_halves(a: Values, b: Values, p: Values, delta: float) -> float:
     target = share_b * p
     weight = 0.5 * (target + 1.0 / target.size)
     h = share_b * (a / m_a - p) / weight
+    noise = 2.0**-49 * float((share_b * (a / m_a + p) / weight).max())  # of h; the root below would magnify it
     product = float(((b / m_b - p) * share_b * h).sum())
     mean = float((b * h).sum()) / half_b
     variance = float((b * (h - mean) ** 2).sum()) / (half_b - 1)
     width = float(h.max() - h.min())
-    most = product + math.sqrt(2 * variance * limit / half_b) + 7 * width * limit / (3 * (half_b - 1))
+    most = product + 2 * noise + (math.sqrt(variance) + noise) * math.sqrt(2 * limit / half_b)
+    most += 7 * (width + 2 * noise) * limit / (3 * (half_b - 1))
     union = math.log(3.0 * p.size / delta)
     above = _above(a + b, m_a + m_b, union)  # Q_c(v) ≤ above, all at once
     ratio = float((share_b * np.minimum(above, 1.0) * share_b / (share_a * weight)).max())

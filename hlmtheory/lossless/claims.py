@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, arrays, in_kind, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions, same_vocabulary, token_of
-from hlmtheory._simplex import distributions
+from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._domains import (
+    UNIT_INTERVAL,
+    entry_for_each,
+    leading_dimensions,
+    same_vocabulary,
+    token_of,
+)
+from hlmtheory._runs import HORIZON, NODES, along, ever, outcomes, pasts, settings
+from hlmtheory._simplex import chains, distributions, text_law
 from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.lossless.ceiling import distance_ceiling
 from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
 from hlmtheory.lossless.power import OPEN, power_to_find
 
-HORIZON = 4  # draws of a run, and tokens of a text
-NODES = (
-    2**HORIZON - 1
-)  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2 follow node i without and with the event
 HALF = 4  # draws in each half of those of a ceiling
 
 # Proofs, by the last part of the id. D = f(x) - P f for the test function f of the next draw, which earlier draws fix;
@@ -52,100 +56,40 @@ HALF = 4  # draws in each half of those of a ceiling
 #   the groups, and the others to at most P of them together.
 
 
-def _run_outcomes(xp: Any, chance: Array) -> tuple[Array, Array, Array]:
-    """Return the events of every run (2^T, T), the pasts' nodes (2^T, T), and the runs' probabilities (..., 2^T)."""
-    time = xp.arange(HORIZON, device=chance.device)
-    run = xp.arange(2**HORIZON, device=chance.device)[:, None]
-    nodes = 2**time - 1 + run // 2 ** (HORIZON - time)
-    event = run // 2 ** (HORIZON - 1 - time) % 2
-    along = _along(xp, chance, nodes)
-    return event, nodes, xp.prod(xp.where(event == 1, along, 1.0 - along), axis=-1)
-
-
-def _along(xp: Any, values: Array, nodes: Array) -> Array:
-    found = xp.take(values, xp.reshape(nodes, (-1,)), axis=-1)
-    return xp.reshape(found, (*values.shape[:-1], *nodes.shape))
-
-
-def _pasts(name: str, values: Array) -> tuple[Any, Array]:
-    """Return the namespace and probabilities by past (..., NODES), checked."""
-    xp, found = arrays(**{name: values})
-    found = in_kind(xp, UNIT_INTERVAL.check(xp, name, found), xp.float64)
-    if not found.ndim or found.shape[-1] != NODES:
-        raise DomainError(f"{name} must have an entry for each of {NODES} pasts; got shape {tuple(found.shape)}")
-    return xp, found
-
-
-def _settings(**values: Array) -> tuple[Array, ...]:
-    """Return the checked error and bet in float64."""
-    xp, *given = arrays(**values)
-    for name, one in zip(values, given, strict=True):
-        DOMAINS["bets" if name == "bet" else name].check(xp, name, one)
-    return tuple(in_kind(xp, one, xp.float64) for one in given)
-
-
 def _ever_accused(expected_by_past: Array, error: Array, bet: Array) -> Array:
     """Return P(the wealth ever reaches 1/δ) under the target's law; the event tested depends on the past."""
-    xp, mean = _pasts("expected_by_past", expected_by_past)
-    delta, share = _settings(error=error, bet=bet)
-    leading_dimensions(expected_by_past=tuple(mean.shape[:-1]), error=tuple(delta.shape), bet=tuple(share.shape))
-    event, nodes, chance = _run_outcomes(xp, mean)
-    seen = xp.astype(event, xp.float64)[:, None, :]
-    wealth = law_wealth(seen, _along(xp, mean, nodes)[..., None, :], share[..., None, None])
-    return xp.sum(xp.where(xp.any(wealth >= -xp.log(delta)[..., None, None], axis=-1), chance, 0.0), axis=-1)
+    xp, mean = pasts("expected_by_past", expected_by_past)
+    _, delta, share = settings(DOMAINS, error=error, bet=bet)
+    event, _, chance, expected = outcomes(xp, mean)
+    wealth = law_wealth(event[:, None, :], expected[..., None, :], share[..., None, None])
+    return ever(xp, chance, wealth >= -xp.log(delta)[..., None, None])
 
 
 def _ever_above(expected_by_past: Array, law_by_past: Array, error: Array, bet: Array) -> Array:
     """Return P(the bound is ever above the mean distance so far) under the sampler's law."""
-    xp, mean = _pasts("expected_by_past", expected_by_past)
-    _, law = _pasts("law_by_past", law_by_past)
-    delta, share = _settings(error=error, bet=bet)
-    leading_dimensions(
-        expected_by_past=tuple(mean.shape[:-1]),
-        law_by_past=tuple(law.shape[:-1]),
-        error=tuple(delta.shape),
-        bet=tuple(share.shape),
-    )
-    event, nodes, chance = _run_outcomes(xp, law)
-    along = _along(xp, mean, nodes)
-    seen = xp.astype(event, xp.float64)[:, None, :]
-    bound = distance_bound(seen, along[..., None, :], delta[..., None], share[..., None, None])
+    xp, mean = pasts("expected_by_past", expected_by_past)
+    _, law = pasts("law_by_past", law_by_past)
+    _, delta, share = settings(DOMAINS, error=error, bet=bet)
+    event, nodes, chance, own = outcomes(xp, law)
+    expected = along(xp, mean, nodes)
+    bound = distance_bound(event[:, None, :], expected[..., None, :], delta[..., None], share[..., None, None])
     draws = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=law.device)
-    apart = xp.cumulative_sum(xp.abs(_along(xp, law, nodes) - along), axis=-1) / draws
-    return xp.sum(xp.where(xp.any(bound > apart, axis=-1), chance, 0.0), axis=-1)
+    apart = xp.cumulative_sum(xp.abs(own - expected), axis=-1) / draws
+    return ever(xp, chance, bound > apart)
 
 
 def _given_error(error: Array) -> Array:
-    return _settings(error=error)[0]
-
-
-def _chains(target_chain: Array, law_chain: Array) -> tuple[Any, Array, Array]:
-    """Return the namespace and the rows (..., V, V) for each token before; every text begins behind token 0."""
-    xp, _, p, q = distributions(target_chain=target_chain, law_chain=law_chain)
-    for name, rows in (("target_chain", p), ("law_chain", q)):
-        if rows.ndim < 2 or rows.shape[-1] != rows.shape[-2]:
-            raise DomainError(f"{name} must be square; got shape {tuple(rows.shape)}; give a row for each token before")
-    leading_dimensions(target_chain=tuple(p.shape), law_chain=tuple(q.shape))
-    return xp, p, q
-
-
-def _law_of_texts(xp: Any, rows: Array, tokens: int) -> Array:
-    """Return the probabilities (..., V^tokens) of all texts."""
-    law, size = rows[..., 0, :], rows.shape[-1]
-    for _ in range(tokens - 1):
-        parts = xp.reshape(law, (*law.shape[:-1], -1, size, 1)) * rows[..., None, :, :]
-        law = xp.reshape(parts, (*law.shape[:-1], -1))
-    return law
+    return settings(DOMAINS, error=error)[1]
 
 
 def _apart(xp: Any, p: Array, q: Array, tokens: int) -> Array:
     """Return TV of the laws of the first tokens, from all texts."""
-    return 0.5 * xp.sum(xp.abs(_law_of_texts(xp, p, tokens) - _law_of_texts(xp, q, tokens)), axis=-1)
+    return 0.5 * xp.sum(xp.abs(text_law(xp, p, tokens) - text_law(xp, q, tokens)), axis=-1)
 
 
 def _step_means(target_chain: Array, law_chain: Array) -> tuple[Any, list[Array]]:
     """Return for each token the mean of TV(Q(.|x), P(.|x)) over the sampler's prefixes, from the states' law."""
-    xp, p, q = _chains(target_chain, law_chain)
+    xp, p, q = chains(target_chain=target_chain, law_chain=law_chain)
     steps = 0.5 * xp.sum(xp.abs(p - q), axis=-1)
     state = xp.astype(xp.arange(p.shape[-1], device=p.device) == 0, xp.float64)
     found = []
@@ -168,14 +112,15 @@ def _pairs_apart(weight: float, prefix: float) -> Callable[[Array, Array], Array
     """Return the side that weighs TV of the first two tokens, and of the first one."""
 
     def side(target_chain: Array, law_chain: Array) -> Array:
-        xp, p, q = _chains(target_chain, law_chain)
+        xp, p, q = chains(target_chain=target_chain, law_chain=law_chain)
         return weight * _apart(xp, p, q, 2) + prefix * _apart(xp, p, q, 1)
 
     return side
 
 
 def _texts_apart(target_chain: Array, law_chain: Array) -> Array:
-    return _apart(*_chains(target_chain, law_chain), HORIZON)
+    xp, p, q = chains(target_chain=target_chain, law_chain=law_chain)
+    return _apart(xp, p, q, HORIZON)
 
 
 def _grouped(target_law: Array, sampler_law: Array, groups: Array) -> tuple[Any, Array, Array, Array]:
@@ -205,27 +150,23 @@ def _groups_apart(target_law: Array, sampler_law: Array, groups: Array) -> Array
 
 def _each(function: Callable[..., float], **values: Array) -> Array:
     """Return a function of numbers for each entry of a batch."""
-    xp, *given = arrays(**values)
-    host = [to_numpy(one) for one in given]
-    shape = np.broadcast_shapes(*(one.shape for one in host))
-    flat = [np.broadcast_to(one, shape).ravel() for one in host]
-    found = np.array([function(*map(float, row)) for row in zip(*flat, strict=True)]).reshape(shape)
-    return xp.asarray(found.tolist(), dtype=xp.float64)
+    xp, *given = settings({**OPEN, "law": UNIT_INTERVAL, "bets": DOMAINS["bets"]}, **values)
+    host = np.broadcast_arrays(*map(to_numpy, given))
+    found = [function(*map(float, row)) for row in zip(*(one.ravel() for one in host), strict=True)]
+    return xp.asarray(np.reshape(np.array(found, dtype=np.float64), host[0].shape).tolist(), dtype=xp.float64)
 
 
 def _promised(distance: Array, event: Array, error: Array, bet: Array) -> Array:
     """Return the power that is promised for T draws."""
-    values = _power_inputs(distance=distance, event=event, error=error, bet=bet)
 
     def one(apart: float, mean: float, delta: float, share: float) -> float:
         return power_to_find(HORIZON, apart, delta, 1, mean, [share]) if apart + mean < 1.0 else float("nan")
 
-    return _each(one, **values)
+    return _each(one, distance=distance, event=event, error=error, bet=bet)
 
 
 def _reached(distance: Array, event: Array, error: Array, bet: Array) -> Array:
     """Return P(the wealth ever reaches 1/δ) if the event has the probability a + TV, over all runs."""
-    values = _power_inputs(distance=distance, event=event, error=error, bet=bet)
 
     def one(apart: float, mean: float, delta: float, share: float) -> float:
         total = 0.0
@@ -235,16 +176,7 @@ def _reached(distance: Array, event: Array, error: Array, bet: Array) -> Array:
                 total += float(np.prod([mean + apart if x else 1.0 - mean - apart for x in run]))
         return total
 
-    return _each(one, **values)
-
-
-def _power_inputs(**values: Array) -> dict[str, Array]:
-    xp, *given = arrays(**values)
-    for name, one in zip(values, given, strict=True):
-        (DOMAINS["bets"] if name == "bet" else OPEN[name]).check(xp, name, one)
-    named = dict(zip(values, (in_kind(xp, one, xp.float64) for one in given), strict=True))
-    leading_dimensions(**{name: tuple(one.shape) for name, one in named.items()})
-    return named
+    return _each(one, distance=distance, event=event, error=error, bet=bet)
 
 
 def _room_for_distance(distance: Array, event: Array) -> Array:
@@ -254,27 +186,16 @@ def _room_for_distance(distance: Array, event: Array) -> Array:
 
 def _below_distance(law: Array, event: Array, error: Array) -> Array:
     """Return P(the ceiling is below the distance) for an event, over all numbers of it in two halves."""
-    xp, b, a, e = arrays(law=law, event=event, error=error)
-    UNIT_INTERVAL.check(xp, "law", b)
-    for name, given in (("event", a), ("error", e)):
-        OPEN[name].check(xp, name, given)
-    leading_dimensions(law=tuple(b.shape), event=tuple(a.shape), error=tuple(e.shape))
 
     def one(q: float, p: float, delta: float) -> float:
-        weights = [_binomial(k, q) for k in range(HALF + 1)]
+        weights = [math.comb(HALF, k) * q**k * (1.0 - q) ** (HALF - k) for k in range(HALF + 1)]
         total = 0.0
         for i, j in itertools.product(range(HALF + 1), repeat=2):
             if distance_ceiling([i, HALF - i], [j, HALF - j], [p, 1.0 - p], delta) < abs(q - p):
                 total += weights[i] * weights[j]
         return total
 
-    return _each(one, law=b, event=a, error=e)
-
-
-def _binomial(k: int, q: float) -> float:
-    from math import comb
-
-    return float(comb(HALF, k) * q**k * (1.0 - q) ** (HALF - k))
+    return _each(one, law=law, event=event, error=error)
 
 
 _BETTING = "waudbysmith2024betting"

@@ -7,14 +7,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._array import Array, arrays, to_numpy, upward
 from hlmtheory._betting import checked_bets
-from hlmtheory._domains import DomainError, number
-from hlmtheory._quantities import open_unit, whole_from_one
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, number
+from hlmtheory._quantities import checked, open_unit, whole_from_one
 from hlmtheory.lossless.evidence import BETS, DOMAINS, SHARE
 
 MOST_DRAWS = 10**12
 """Largest number of draws that :func:`draws_to_find` considers."""
+_ROUNDING = 1e-11  # relative, of a tail of the binomial law
 
 _WHOLE = {name: whole_from_one(f"count the {name}") for name in ("draws", "tests")}
 OPEN = {
@@ -50,9 +51,9 @@ def smallest_found(
     delta, wanted, mean = (number(OPEN[name], name, value) for name, value in given)
     needed = _needed(n, mean, math.log(count / delta), _shares(bets))
     low, high = 0.0, 1.0 - float(mean)
-    while high - low > 1e-6 * high:
+    while high - low > max(1e-6 * high, 1e-300):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if _power(n, middle, mean, needed) >= wanted else (middle, high)
+        low, high = (low, middle) if _reaches(n, middle, mean, needed, wanted) else (middle, high)
     return high
 
 
@@ -115,3 +116,27 @@ def _power(n: int, distance: float, mean: float, needed: int) -> float:
     if needed > n:
         return 0.0
     return 1.0 if needed <= 0 else float(betainc(needed, n - needed + 1, mean + distance))
+
+
+def _reaches(n: int, distance: float, mean: float, needed: int, wanted: float) -> bool:
+    """Return whether P(Bin(n, a + TV) ≥ needed) is the wanted power at least, whatever the rounding."""
+    from scipy.special import betainc, betaincc
+
+    if not 0 < needed <= n:
+        return needed <= 0
+    given = needed, n - needed + 1, math.nextafter(mean + distance, 0.0)
+    if wanted < 0.5:
+        return math.nextafter(float(betainc(*given)) * (1.0 - _ROUNDING), -1.0) >= wanted
+    return float(betaincc(*given)) * (1.0 + _ROUNDING) <= 1.0 - wanted  # a power near 1 would lose its digits
+
+
+STEP = {"step_distance": UNIT_INTERVAL, "tokens": whole_from_one("count the tokens of the text")}
+
+
+def text_distance(step_distance: Array, tokens: Array) -> Array:
+    """Return the largest TV of texts of T tokens with steps of at most τ, rounded up: 1 - (1 - τ)^T."""
+    xp, tau, count = checked(STEP, step_distance=step_distance, tokens=tokens)
+    kind = tau.dtype
+    wide, many = xp.astype(tau, xp.float64), xp.astype(count, xp.float64)
+    apart = -xp.expm1(many * xp.log1p(-xp.where(wide < 1, wide, 0.0))) * (1.0 + 2.0**-50)  # right for every small τ
+    return upward(xp, xp.where(wide < 1, xp.clip(apart, max=1.0), 1.0), kind)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory.policy.costs import Numbers, Totals
+from hlmtheory.policy.hulls import DEAREST
 from hlmtheory.policy.rounds import Choice, Prices, Rounds
 
 ROUNDS = 200  # of column generation; about ten are needed
@@ -130,8 +131,8 @@ def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float, Numbers]:
     if not len(beyond) or rates[beyond].max() <= rates[inside]:
         share[inside] = 1.0
         return float(rates[inside]), 0.0, share
-    slope = (rates[beyond] - rates[within][:, None]) / (over[beyond] - over[within][:, None])
-    mixed = rates[within][:, None] - over[within][:, None] * slope
+    part = over[within][:, None] / (over[within][:, None] - over[beyond])  # of the column that breaks the limit
+    mixed = rates[within][:, None] + part * (rates[beyond] - rates[within][:, None])
     low, high = np.unravel_index(int(np.argmax(mixed)), mixed.shape)
     one, other = within[low], beyond[high]
     share[other] = -over[one] / (over[other] - over[one])
@@ -139,8 +140,10 @@ def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float, Numbers]:
     best = float(mixed[low, high])
     if best <= rates[inside]:
         best, share = float(rates[inside]), np.eye(len(rates))[inside]
-    # At this price no column is worth more than the mixture
-    return best, max(float(((rates[beyond] - best) / over[beyond]).max()), 0.0), share
+    # At this price no column is worth more than the mixture; it may overflow where a limit is all but kept
+    with np.errstate(over="ignore"):
+        price = float(((rates[beyond] - best) / over[beyond]).max())
+    return best, min(max(price, 0.0), DEAREST), share
 
 
 def over_limit(totals: Totals, limit: float) -> float:

@@ -13,7 +13,7 @@ from hlmtheory.codec import CodecChoice
 from hlmtheory.policy.costs import Integers, Numbers
 
 _FINITE = not_negative("give bits of messages")
-_DEAREST = 1e290  # price of risk; a higher one, times others, may overflow
+DEAREST = 1e290  # price of risk; a higher one, times others, may overflow
 BITS = Domain("0 or more", lambda xp, value: value >= 0, "give bits of messages, inf for a message that does not exist")
 RISK = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give half of a certified bias")
 
@@ -156,7 +156,7 @@ class Priced:
     def prices(self) -> Numbers:
         """The prices of risk at which the cheapest corner of some position changes; a bit costs 1."""
         with np.errstate(over="ignore", divide="ignore"):  # a risk may be subnormal
-            return np.asarray(np.minimum(1.0 / self._slope, _DEAREST))
+            return np.asarray(np.minimum(1.0 / self._slope, DEAREST))
 
     def corners(self, x: float, y: float) -> Integers:
         """The corner of each position with the least x bits + y risk; of equal ones that with the fewest bits."""

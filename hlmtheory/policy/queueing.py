@@ -35,6 +35,7 @@ _SHARE = Domain("in [0, 1)", lambda xp, value: (value >= 0) & (value < 1), "leav
 _MOST = 10**7
 _ROUNDS = whole_in(1, _MOST, "simulate fewer rounds of each user")
 _COMPANY = whole_from_one("give how many rounds a pass waits for; 1: it starts at once")
+_DOWN, _UP = 1.0 - 2.0**-50, 1.0 + 2.0**-50  # outwards: a rate has fewer than eight roundings
 _WARM = 4  # a share 1/4 of the rounds is left out at the beginning
 
 
@@ -123,8 +124,8 @@ def queue_rates(
     alone = np.asarray([server.alone_s(int(k)) for k in lengths])
     return QueueRates(
         *_means(found, len(away)),
-        least=1.0 / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
-        most=1.0 / np.maximum(mean + alone, 1e-300),
+        least=_DOWN / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
+        most=_UP / (mean + alone),
     )
 
 

@@ -133,18 +133,23 @@ class Rounds:
         Later corners follow from the mean acceptance of the sent rows, by cells (proof of ``policy.user_bound``).
         """
         x, worth, costs, k = self._bit_price(prices), self._worth(prices, limit), self.costs, self.length
-        paid = prices.rate * self.fixed + x * self.plain_bits
-        send = worth - paid - prices.token * self.toll + 0.0 * self.weight
+        paid = prices.rate * self.fixed + x * self.plain_bits + prices.token * self.toll
+        send = worth - paid + 0.0 * self.weight
+        size = worth + paid + 0.0 * self.weight  # of the terms, which cancel
+        rounding = (len(self.weight) + 16) * 2.0**-52
         if k == 0:
-            return float(self.weight @ send)
+            return float(self.weight @ (send + rounding * size))
         first = self.priced.corners(x, prices.risk)
-        send += worth * self.more * self.kept - x * self.hulls.bits[first] - prices.risk * self.hulls.risk[first]
+        cost = x * self.hulls.bits[first] + prices.risk * self.hulls.risk[first]
+        send, size = send + worth * self.more * self.kept - cost, size + worth * self.more * self.kept + cost
         if not self.may_skip:
             bits, risk = self._later(x, prices.risk * np.atleast_1d(self.weight @ self.kept))
-            return float(self.weight @ send - x * bits[0] - prices.risk * risk[0] * (self.weight @ self.kept))
-        alone = worth - prices.risk * self.rejection - prices.rate * costs.draft_s
+            rest = x * bits[0] + prices.risk * risk[0] * (self.weight @ self.kept)
+            return float(self.weight @ (send + rounding * size) - rest * (1.0 - rounding))
+        kept_s = prices.risk * self.rejection + prices.rate * costs.draft_s
+        alone = worth - kept_s + rounding * (worth + kept_s)
         later = self._later_costs(x, prices.risk) if k > 1 else np.zeros((1, len(send)))
-        return float((np.maximum(alone, send - later) @ self.weight).max())
+        return float((np.maximum(alone, send + rounding * size - later * (1.0 - rounding)) @ self.weight).max())
 
     def _later_costs(self, x: float, risk: float) -> Numbers:
         """Lower bounds on the cost of the later places, by cell and row."""

@@ -53,8 +53,8 @@ from hlmtheory.shared_seed.match import (
     match_probability,
     match_rules,
     message_value,
+    skip_mismatch,
 )
-from hlmtheory.shared_seed.skip import skip_mismatch
 from hlmtheory.shared_seed.stream import exponentials, race, race_list, race_winner, stream_key
 from hlmtheory.shared_seed.streamed import StreamedRate, streamed_rate
 

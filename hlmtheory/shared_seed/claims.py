@@ -5,8 +5,7 @@ from __future__ import annotations
 from hlmtheory._array import arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.shared_seed import sides
-from hlmtheory.shared_seed.match import match_probability, message_value
-from hlmtheory.shared_seed.skip import skip_mismatch
+from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
 from hlmtheory.skipping.risk import one_step_risk
 
 #

@@ -8,7 +8,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays, floating, in_kind, tail_sums, take, upward
 from hlmtheory._domains import UNIT_INTERVAL, Domain, broadcast
 from hlmtheory._remember import remembered
-from hlmtheory._simplex import distance, distributions, quotient
+from hlmtheory._simplex import distance, distributions, quotient, skip_probabilities
 
 ABOVE, BELOW = 1.0 + 2.0**-50, 1.0 - 2.0**-50
 """An upper bound on the rounding errors of the bounds."""
@@ -133,3 +133,17 @@ def _first_largest(xp: Any, rows: Array) -> Array:
     tokens = xp.arange(rows.shape[-1], device=rows.device)
     largest = rows == xp.max(rows, axis=-1, keepdims=True)
     return xp.min(xp.where(largest, tokens, rows.shape[-1]), axis=-1)
+
+
+def skip_mismatch(target: Array, draft: Array, skip: Array) -> Array:
+    """Return P(the device keeps a token that is not the server's), a bound on TV(law, p): Σ_v s_v (q_v - t_v).
+
+    t_v = P(a = b = v) ≤ min(p_v, q_v), so this is at least Σ_v s_v (q_v - p_v)⁺, the charge with rejection sampling,
+    which is no bound here: behind a token that is not kept comes the server's, not the residual.
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    p, q, s = xp.broadcast_arrays(p, q, skip_probabilities(xp, skip, q))
+    matched, _, order = sorted_matches(xp, p, q)
+    unmatched = xp.clip(take(xp, q, order) - matched, min=0.0)
+    lost = xp.sum(take(xp, s, order) * unmatched, axis=-1)
+    return in_kind(xp, xp.clip(lost, max=1.0), kind)

@@ -17,7 +17,7 @@ import numpy as np
 from hlmtheory._array import Array, arrays, in_kind, take, to_numpy
 from hlmtheory._domains import DomainError, leading_dimensions
 from hlmtheory._remember import remembered
-from hlmtheory._simplex import distance, distributions, quotient, skip_probabilities
+from hlmtheory._simplex import chains, distance, distributions, quotient, skip_probabilities
 from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
 from hlmtheory.shared_seed.match import SIZE, match_floor, match_rules
 from hlmtheory.shared_seed.stream import SEED, race_winner
@@ -29,9 +29,6 @@ MOST_SIMULATED = 0.9
 IN_TIME = 10**12  # parts of the time since the first arrival; one part decides no order
 DRAFTED, VERIFIED, ARRIVED, ANSWERED = range(4)  # events of one moment happen in this order
 LARGEST_LIST = 5  # tokens of an enumerated vocabulary
-
-
-# ------------------------------------------------------------------------------------------------ one pair of rows
 
 
 @remembered
@@ -144,9 +141,6 @@ def greedy_draft(target: Array, draft: Array) -> Array:
     return match_rules(target, draft).greedy_draft
 
 
-# -------------------------------------------------------------------------------------------------- any other scheme
-
-
 def joint_law(joint: Array) -> tuple[Any, Array]:
     """Return a joint law of the two sides' tokens (..., V, V), normalised."""
     xp, _, flat = distributions(joint=_flat(joint))
@@ -171,9 +165,6 @@ def joint_overlap(joint: Array) -> Array:
     """Return 1 - TV of the two laws of one token."""
     xp, law = joint_law(joint)
     return xp.sum(xp.minimum(xp.sum(law, axis=-1), xp.sum(law, axis=-2)), axis=-1)
-
-
-# ------------------------------------------------------------------------------------------------------------- lists
 
 
 def list_of(target: Array, draft: Array, list_size: Array) -> Array:
@@ -237,15 +228,9 @@ def list_bound(target: Array, draft: Array, list_size: Array) -> Array:
     return list_match_bound(p, q, size)
 
 
-# ------------------------------------------------------------------------------------------------------------- texts
-
-
 def _chains(target_chain: Array, draft_chain: Array, seed: Array, draft_length: Array) -> tuple[Any, ...]:
     """Return chains (N, V, V), seeds and draft lengths (N,) on the host, and the batch's shape."""
-    xp, _, p, q = distributions(target_chain=target_chain, draft_chain=draft_chain)
-    for name, rows in (("target_chain", p), ("draft_chain", q)):
-        if rows.ndim < 2 or rows.shape[-1] != rows.shape[-2]:
-            raise DomainError(f"{name} must be square; got shape {tuple(rows.shape)}; give a row for each token before")
+    xp, p, q = chains(target_chain=target_chain, draft_chain=draft_chain)
     _, _, seed, length = arrays(target_chain=p, seed=seed, draft_length=draft_length)
     seed, length = SEED.check(xp, "seed", seed), SIZE.check(xp, "draft_length", length)
     batch = leading_dimensions(
@@ -294,9 +279,6 @@ def same_tokens(target_chain: Array, draft_chain: Array, seed: Array, draft_leng
     texts = [(_alone(p[i], one), _with_drafts(p[i], q[i], one, lengths[i])) for i, one in enumerate(seeds)]
     same = [float(sum(a == b for a, b in zip(*pair, strict=True))) for pair in texts]
     return xp.asarray(np.reshape(np.array(same), batch))
-
-
-# ---------------------------------------------------------------------------------------------------------- streaming
 
 
 def _times(acceptance: Array, draft_time: Array, round_trip: Array, verify_time: Array) -> tuple[Any, ...]:
@@ -372,12 +354,8 @@ def _known_at(draft: Fraction, trip: Fraction, verify: Fraction, *, bonus: bool)
 
 def few_drafts(acceptance: Array) -> Array:
     """Return whether 400 drafts are enough."""
-    return DOMAINS["acceptance"].check(*_named(acceptance)) <= MOST_SIMULATED
-
-
-def _named(acceptance: Array) -> tuple[Any, str, Array]:
-    xp, value = arrays(acceptance=acceptance)
-    return xp, "acceptance", value
+    xp, alpha = arrays(acceptance=acceptance)
+    return DOMAINS["acceptance"].check(xp, "acceptance", alpha) <= MOST_SIMULATED
 
 
 def fastest_seconds(acceptance: Array, draft_time: Array, round_trip: Array, verify_time: Array) -> Array:

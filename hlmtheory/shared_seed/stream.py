@@ -131,9 +131,6 @@ def list_size(name: str, size: Any, vocabulary: int) -> int:
     return int(number(domain, name, size))
 
 
-# ------------------------------------------------------------------------------------------------------- the stream
-
-
 def _exponentials(xp: Any, seed: Array, position: Array, vocabulary: int) -> Array:
     """Return E_v for each token (..., V): steps 1 to 3."""
     blocks = (vocabulary + 1) // 2

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
+from hlmtheory._array import Array
+from hlmtheory._runs import HORIZON, NODES, along, ever, outcomes, pasts, settings
 from hlmtheory.claims import Attained, Claim, Origin, Source
 from hlmtheory.skipping.audit import DOMAINS, audit_bound, audit_wealth
-
-HORIZON = 4  # tokens of a run
-NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2 follow node i without and with a loss
 
 # Proofs, by the last part of the id. X_t has the mean μ_t given the past, and Ville's inequality says that a
 # nonnegative supermartingale that starts at 1 ever reaches 1/δ with probability at most δ.
@@ -23,100 +20,50 @@ NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2
 #   probability at most δ.
 
 
-def _numbers(**values: Array) -> tuple[Any, ...]:
-    """Return the namespace and the checked settings in float64."""
-    xp, *given = arrays(**values)
-    for name, value in zip(values, given, strict=True):
-        DOMAINS.get(name, DOMAINS["bets"]).check(xp, name, value)
-    return (xp, *(in_kind(xp, value, xp.float64) for value in given))
-
-
 def _runs(risks: Array, audit_probability: Array) -> tuple[Any, ...]:
     """Return the namespace, and for every outcome of a run its losses, nodes, probability and risks."""
-    xp, mu, pi = arrays(risks=risks, audit_probability=audit_probability)
-    DOMAINS["audit_probability"].check(xp, "audit_probability", pi)
-    mu = _tree(xp, "risks", UNIT_INTERVAL.check(xp, "risks", mu))
-    leading_dimensions(risks=tuple(mu.shape[:-1]), audit_probability=tuple(pi.shape))
-    time = xp.arange(HORIZON, device=mu.device)
-    outcome = xp.arange(2**HORIZON, device=mu.device)[:, None]
-    nodes = 2**time - 1 + outcome // 2 ** (HORIZON - time)
-    lost = outcome // 2 ** (HORIZON - 1 - time) % 2
-    along = _along(xp, mu, nodes)
-    caught = pi[..., None, None] * along
-    probability = xp.prod(xp.where(lost == 1, caught, 1.0 - caught), axis=-1)
-    return xp, xp.astype(lost, xp.float64), nodes, probability, along
-
-
-def _tree(xp: Any, name: str, values: Array) -> Array:
-    if not values.ndim or values.shape[-1] != NODES:
-        raise DomainError(f"{name} must have an entry for each of {NODES} pasts; got shape {tuple(values.shape)}")
-    return values
-
-
-def _along(xp: Any, values: Array, nodes: Array) -> Array:
-    """Return the values (..., NODES) at the nodes of every run, (..., 2^T, T)."""
-    found = xp.take(values, xp.reshape(nodes, (-1,)), axis=-1)
-    return xp.reshape(found, (*values.shape[:-1], *nodes.shape))
-
-
-def _ever(xp: Any, probability: Array, event: Array) -> Array:
-    """Return the probability that the event (..., 2^T, T) occurs at some time."""
-    return xp.sum(xp.where(xp.any(event, axis=-1), probability, 0.0), axis=-1)
+    xp, mu = pasts("risks", risks)
+    _, pi = settings(DOMAINS, audit_probability=audit_probability)
+    lost, nodes, probability, risk = outcomes(xp, mu, pi[..., None, None])
+    return xp, lost, nodes, probability, risk
 
 
 def _false_by_fixed_bet(risks: Array, audit_probability: Array, risk: Array, error: Array, bet: Array) -> Array:
     """Return P(at some time the wealth is 1/δ or more, and the mean risk so far is ε or more)."""
-    xp, lost, _, probability, along = _runs(risks, audit_probability)
-    _, pi, wanted, delta, share = _numbers(audit_probability=audit_probability, risk=risk, error=error, bet=bet)
-    leading_dimensions(risks=tuple(along.shape[:-2]), error=tuple(delta.shape), bet=tuple(share.shape))
+    xp, lost, _, probability, mu = _runs(risks, audit_probability)
+    _, pi, wanted, delta, share = settings(
+        DOMAINS, audit_probability=audit_probability, risk=risk, error=error, bet=bet
+    )
     wealth = audit_wealth(lost, pi[..., None], wanted[..., None], share[..., None, None])
     crossed = wealth >= -xp.log(delta)[..., None, None]
-    above = xp.cumulative_sum(along - wanted[..., None, None], axis=-1) >= 0
-    return _ever(xp, probability, crossed & above)
-
-
-def _predictable(
-    risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array
-) -> tuple[Any, ...]:
-    """Return the namespace, the probability of each run, where its wealth is 1/δ or more, and λ_t and μ_t - ε."""
-    xp, lost, nodes, probability, along = _runs(risks, audit_probability)
-    _, bets, pi, wanted, delta = _numbers(
-        bet_by_past=bet_by_past, audit_probability=audit_probability, risk=risk, error=error
-    )
-    bets = _along(xp, _tree(xp, "bet_by_past", bets), nodes)
-    leading_dimensions(
-        risks=tuple(along.shape[:-2]),
-        bet_by_past=tuple(bets.shape[:-2]),
-        risk=tuple(wanted.shape),
-        error=tuple(delta.shape),
-    )
-    pi, wanted = (value[..., None, None] for value in (pi, wanted))
-    slope = bets / (1.0 / pi - wanted)
-    wealth = xp.cumulative_prod(1.0 + slope * (wanted - lost / pi), axis=-1)
-    return xp, probability, wealth * delta[..., None, None] >= 1.0, slope, along - wanted
+    above = xp.cumulative_sum(mu - wanted[..., None, None], axis=-1) >= 0
+    return ever(xp, probability, crossed & above)
 
 
 def _false_by_predictable_bet(
     risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array
 ) -> Array:
     """Return the same as :func:`_false_by_fixed_bet`, with bets that may depend on the past."""
-    xp, probability, crossed, _, excess = _predictable(risks, bet_by_past, audit_probability, risk, error)
-    return _ever(xp, probability, crossed & (xp.cumulative_sum(excess, axis=-1) >= 0))
+    xp, lost, nodes, probability, mu = _runs(risks, audit_probability)
+    _, pi, wanted, delta = settings(DOMAINS, audit_probability=audit_probability, risk=risk, error=error)
+    bets = along(xp, pasts("bet_by_past", bet_by_past, DOMAINS["bets"])[1], nodes)
+    pi, wanted = (value[..., None, None] for value in (pi, wanted))
+    wealth = xp.cumulative_prod(1.0 + bets / (1.0 / pi - wanted) * (wanted - lost / pi), axis=-1)
+    crossed = wealth * delta[..., None, None] >= 1.0
+    return ever(xp, probability, crossed & (xp.cumulative_sum(mu - wanted, axis=-1) >= 0))
 
 
 def _beyond_bound(risks: Array, audit_probability: Array, error: Array, bet: Array) -> Array:
     """Return P(the mean risk so far is ever above its bound)."""
-    xp, lost, _, probability, along = _runs(risks, audit_probability)
-    _, pi, delta, share = _numbers(audit_probability=audit_probability, error=error, bet=bet)
-    leading_dimensions(risks=tuple(along.shape[:-2]), error=tuple(delta.shape), bet=tuple(share.shape))
+    xp, lost, _, probability, mu = _runs(risks, audit_probability)
+    _, pi, delta, share = settings(DOMAINS, audit_probability=audit_probability, error=error, bet=bet)
     bound = audit_bound(lost, pi[..., None], delta[..., None], share[..., None, None])
-    tokens = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=along.device)
-    return _ever(xp, probability, xp.cumulative_sum(along, axis=-1) / tokens > bound)
+    tokens = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=mu.device)
+    return ever(xp, probability, xp.cumulative_sum(mu, axis=-1) / tokens > bound)
 
 
 def _given_error(error: Array) -> Array:
-    _, delta = _numbers(error=error)
-    return delta
+    return settings(DOMAINS, error=error)[1]
 
 
 _BETTING = "waudbysmith2024betting"

@@ -142,13 +142,7 @@ def calibrate_threshold(
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
     risk, bound = number(TARGET, "risk", risk), number(LARGEST, "bound", bound)
-    _rising(xp, grid)
-    if table.ndim != 2 or table.shape[-1:] != grid.shape or not table.shape[0]:
-        raise DomainError(
-            f"losses must have one row per prompt and one column per threshold; got {tuple(table.shape)} for "
-            f"{grid.shape[0]} thresholds; one prompt is a table of one row"
-        )
-    table = by_prompt(xp, checked_losses(xp, table, xp.asarray(float(bound), dtype=xp.float64)), prompt)
+    table = prompts_table(xp, table, grid, float(bound), prompt)
     prompts = table.shape[0]
     if bound / (prompts + 1) > risk:
         raise DomainError(
@@ -198,6 +192,17 @@ def checked_losses(xp: Any, losses: Array, bound: Array) -> Array:
             "threshold"
         )
     return in_kind(xp, losses, xp.float64)
+
+
+def prompts_table(xp: Any, table: Array, grid: Array, bound: float, prompt: Array | None) -> Array:
+    """Check losses (n, L) and their thresholds, and return the mean losses of each prompt in float64."""
+    _rising(xp, grid)
+    if table.ndim != 2 or table.shape[-1:] != grid.shape or not table.shape[0]:
+        raise DomainError(
+            f"losses must have one row per prompt and one column per threshold; got {tuple(table.shape)} for "
+            f"{grid.shape[0]} thresholds; one prompt is a table of one row"
+        )
+    return by_prompt(xp, checked_losses(xp, table, xp.asarray(bound, dtype=xp.float64)), prompt)
 
 
 def by_prompt(xp: Any, losses: Array, prompt: Array | None) -> Array:

@@ -7,7 +7,7 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Sour
 from hlmtheory.skipping.audit_claims import CLAIMS as _AUDIT_CLAIMS
 from hlmtheory.skipping.bill_claims import CLAIMS as _BILL_CLAIMS
 from hlmtheory.skipping.calibration import held_out_risk
-from hlmtheory.skipping.chains import from_target, text_distance
+from hlmtheory.skipping.chains import HORIZON, from_target, law_of_chain, text_distance
 from hlmtheory.skipping.confident import CLAIMS as _CONFIDENT_CLAIMS
 from hlmtheory.skipping.holder import (
     holder_bound,
@@ -17,7 +17,6 @@ from hlmtheory.skipping.holder import (
     rejection_risk_discrete,
     skip_thresholds,
 )
-from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
 from hlmtheory.skipping.risk import non_acceptance, one_step_risk
 from hlmtheory.skipping.text_risk import CLAIMS as _TEXT_RISK_CLAIMS
 from hlmtheory.verification import output_distribution, rejection_probability, total_variation
@@ -34,6 +33,7 @@ from hlmtheory.verification import output_distribution, rejection_probability, t
 #   prefix alone. Laws j - 1 and j agree in the first j - 1 tokens, by the target model, and in the kernels after token
 #   j. They differ in the law of token j given the prefix, by TV_j(prefix). So their distance is at most E[TV_j], with
 #   prefixes from the target model. Sum over j.
+# overlap. Two laws have 1 - TV = Σ_x min(Π_t p_t, Π_t S_t) ≥ Σ_x Π_t min(p_t, S_t) = E_{x~p} Π_t min(1, S_t/p_t).
 # calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule
 #   requires Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the
 #   mean over i is at most ε. If the prompts are exchangeable, each of the n + 1 is equally likely to be the last,
@@ -74,6 +74,16 @@ def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
     return total_variation(output_distribution(target, draft, skip=skip), target)
 
 
+def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
+    """Return 1 - Σ_x Π_t min(p_t, S_t) over all texts of a chain, token by token."""
+    xp, p, _, _, law = law_of_chain(target_chain, draft_chain, skip_chain)
+    rows = xp.minimum(p, law)
+    mass = rows[..., 0, :]
+    for _ in range(HORIZON - 1):
+        mass = xp.sum(mass[..., None] * rows, axis=-2)
+    return 1.0 - xp.sum(mass, axis=-1)
+
+
 def _enough(losses: Array, risk: Array, bound: Array) -> Array:
     _, table, wanted, most = arrays(losses=losses, risk=risk, bound=bound)
     return table.shape[-2] * wanted >= most
@@ -93,7 +103,6 @@ _BRANCH = {
 }
 """After token 2 the draft model is wrong and skips verification; only verification can emit token 2."""
 _STAYING = {
-    **_BRANCH,
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
@@ -178,7 +187,15 @@ CLAIMS = (
         assumptions=(Assumption("n + 1 ≥ B/ε", _enough),),
         attained=Attained(_EVEN_LOSSES, ratio=64 / 65),
     ),
-    *_OVERLAP_CLAIMS,
+    Claim(
+        id="skipping.overlap",
+        source=Source("oh2025cuhlm", "(10)"),
+        statement="TV(law of the text, target model's) ≤ 1 − E_x Π_t min(1, S_t(x_t)/p_t(x_t)), x ~ the target model",
+        lhs=text_distance,
+        rhs=_overlap_bound,
+        attained=Attained(_BRANCH),
+        ceiling=1.0,
+    ),
     *_AUDIT_CLAIMS,
     *_CONFIDENT_CLAIMS,
     *_TEXT_RISK_CLAIMS,

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, number
 from hlmtheory._quantities import open_unit
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.skipping.audit import BETS, DOMAINS, audit_wealth, fewest_tokens_to_certify
-from hlmtheory.skipping.calibration import by_prompt, checked_losses
+from hlmtheory.skipping.calibration import prompts_table
 from hlmtheory.uncertainty.binomial import unnarrowed
 
 _RISK = open_unit("give the largest allowed mean loss, such as 0.1")
 _ERROR = open_unit("δ is the probability of a calibration above ε, such as 0.05")
-_GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds and drop repeats")
 PROMPTS = 4
 """Calibration prompts of the claim's instances."""
 
@@ -50,25 +49,15 @@ class ConfidentThreshold:
     prompts_needed: float
 
 
-def confident_threshold(
-    losses: Array, thresholds: Array, *, risk: float, error: float = 0.05, prompt: Array | None = None
-) -> ConfidentThreshold:
+def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error: float = 0.05) -> ConfidentThreshold:
     """Return the largest threshold with P(E[L(λ̂)] ≥ risk) ≤ error (``skipping.confident``).
 
-    ``losses`` (n, L) lie in [0, 1] and do not fall along a row; ``prompt`` is as in :func:`calibrate_threshold`.
+    ``losses`` (n, L) of the prompts lie in [0, 1] and do not fall along a row.
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
     wanted, delta = number(_RISK, "risk", risk), number(_ERROR, "error", error)
-    _GRID.check(xp, "thresholds", grid)
-    if grid.ndim != 1 or not grid.shape[0] or bool(xp.any(grid[1:] <= grid[:-1])):
-        raise DomainError(f"thresholds must be finite and rising; got {tuple(grid.shape)} of them; sort them")
-    if table.ndim != 2 or table.shape[-1:] != grid.shape or not table.shape[0]:
-        raise DomainError(
-            f"losses must have one row per prompt and one column per threshold; got {tuple(table.shape)} for "
-            f"{grid.shape[0]} thresholds; one prompt is a table of one row"
-        )
-    table = by_prompt(xp, checked_losses(xp, table, xp.asarray(1.0, dtype=xp.float64)), prompt)
+    table = prompts_table(xp, table, grid, 1.0, None)
     wealth = to_numpy(audit_wealth(table.T, 1.0, wanted, BETS)[..., -1])
     count = int(_certified(wealth, delta))
     prompts = int(table.shape[0])

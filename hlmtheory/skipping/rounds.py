@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import DomainError
-from hlmtheory._simplex import distributions, skip_probabilities
+from hlmtheory._simplex import chains, distributions, skip_probabilities
 from hlmtheory.skipping.bill import position_bill
 from hlmtheory.verification import residual_distribution
 
@@ -21,11 +20,7 @@ class _Chain:
     """Matrices (..., V, V) for the token before; ``keep`` and ``replace`` are joint with the emitted token v."""
 
     def __init__(self, target_chain: Array, draft_chain: Array, skip_chain: Array, decoded_chain: Array) -> None:
-        xp, _, p, q = distributions(target_chain=target_chain, draft_chain=draft_chain)
-        if p.ndim < 2 or p.shape[-1] != p.shape[-2]:
-            raise DomainError(
-                f"target_chain must be square; got shape {tuple(p.shape)}; give a row for each token before"
-            )
+        xp, p, q = chains(target_chain=target_chain, draft_chain=draft_chain)
         _, _, known = distributions(decoded_chain=decoded_chain)
         self.xp, self.target, self.draft, self.decoded = xp, p, q, known
         self.skip = skip_probabilities(xp, skip_chain, q, "skip_chain")

@@ -28,8 +28,10 @@ Rule = tuple[tuple[float, float], ...]
 @cache
 def quick_rule() -> Rule:
     """Return the Gauss-Legendre rule with NODES nodes in x, φ = x³; the weights sum to 1."""
-    x, weight = _gauss(NODES)
-    return _pairs(x**3, 3.0 * weight * x**2 / np.sum(3.0 * weight * x**2))
+    x, weight = np.polynomial.legendre.leggauss(NODES)
+    x, weight = (x + 1.0) / 2.0, weight / 2.0  # on [0, 1]
+    weights = 3.0 * weight * x**2 / np.sum(3.0 * weight * x**2)
+    return tuple(zip((x**3).tolist(), weights.tolist(), strict=True))
 
 
 @remembered
@@ -80,16 +82,6 @@ def gap_of(xp: Any, gaps: Array, token: Array) -> Array:
     shape = np.broadcast_shapes(tuple(gaps.shape[:-1]), tuple(token.shape))
     rows = xp.broadcast_to(gaps, (*shape, gaps.shape[-1]))
     return take(xp, rows, xp.broadcast_to(token, shape)[..., None])[..., 0]
-
-
-def _gauss(nodes: int) -> tuple[Any, Any]:
-    """Return the Gauss-Legendre nodes and weights on [0, 1]."""
-    x, weight = np.polynomial.legendre.leggauss(nodes)
-    return (x + 1.0) / 2.0, weight / 2.0
-
-
-def _pairs(fractions: Any, weights: Any) -> Rule:
-    return tuple(zip(fractions.tolist(), weights.tolist(), strict=True))
 
 
 def _flat(xp: Any, gaps: Array) -> Array:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import Array, arrays, in_kind, plain, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, number
-from hlmtheory._quantities import open_unit
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag
 
 POINTS = 20
 """Number of intervals between the points 0, .05, …, 1, the values that u can take at M = 20 draws."""
@@ -19,14 +18,14 @@ POINTS = 20
 _LEAST_RANGE = 1e-100
 """Smallest accepted range of the uncertainties; the squares of smaller distances underflow."""
 
-_CONFIDENCE = open_unit("give the confidence level of the intervals, such as 0.95")
+_CONFIDENCE = 0.95
 
 Row = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """The fitted line β = a u + b (cu-hlm (7)) with confidence intervals, and its goodness of fit.
+    """The fitted line β = a u + b (cu-hlm (7)) with intervals at 95%, and its goodness of fit.
 
     ``r_squared`` and ``correlation`` are None if β is constant. ``points`` are tokens or bins, ``clusters`` prompts or
     None. ``non_acceptance`` is Δ = P(p_d < q_d), the share of *tokens* with β > 0, not 1 - α.
@@ -55,7 +54,6 @@ def fit_linear(
     *,
     groups: Any = None,
     binned: bool = False,
-    confidence: float = 0.95,
 ) -> LinearFit:
     """Return the least-squares line of the rejection probability on the uncertainty.
 
@@ -74,8 +72,6 @@ def fit_linear(
     binned : bool
         Whether to round u to the nearest of the 21 points 0, .05, …, 1 and fit the mean β of each point without
         weights, as cu-hlm and u-hlm do. Empty bins are omitted; ``points`` is the number of the other bins.
-    confidence : float
-        Confidence level of the intervals, in (0, 1).
 
     Returns
     -------
@@ -96,7 +92,6 @@ def fit_linear(
     (0.636, -0.023)
     """
     u, beta = _tokens(uncertainty, rejection_by_token)
-    confidence = number(_CONFIDENCE, "confidence", confidence)
     labels = None if groups is None else _clusters(groups, len(u))
     binned = flag("binned", binned)
     unit = _unit_of(beta)
@@ -104,10 +99,7 @@ def fit_linear(
     x, y = _binned(u, beta) if binned else (u, beta)
     _refuse_constant(x)
     line = _least_squares(x, y)
-    if labels is not None and binned:
-        intervals = _jackknife(u, beta, labels, line, confidence)
-    else:
-        intervals = _intervals(x, y, labels, line, confidence)
+    intervals = _jackknife(u, beta, labels, line) if labels is not None and binned else _intervals(x, y, labels, line)
     residuals = y - line[0] * x - line[1]
     # rounding can make equal β differ from their mean, or the means of bins differ from each other
     varies = bool(y.min() < y.max() and beta.min() < beta.max())
@@ -192,7 +184,7 @@ def _correlation(x: Row, y: Row) -> float:
 
 
 def _intervals(
-    x: Row, y: Row, labels: NDArray[np.int64] | None, line: tuple[float, float], confidence: float
+    x: Row, y: Row, labels: NDArray[np.int64] | None, line: tuple[float, float]
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the intervals of slope and intercept by Student's t: (n - 2) degrees of freedom, or prompts - 1.
 
@@ -205,26 +197,26 @@ def _intervals(
     errors = y - line[0] * x - line[1]
     if labels is None:
         variance = np.sum(weights**2, axis=1) * float(errors @ errors) / (count - 2)
-        return _student(line, np.sqrt(variance), count - 2, confidence)
+        return _student(line, np.sqrt(variance), count - 2)
     prompts = int(labels.max()) + 1
     summed = np.stack([np.bincount(labels, own * errors) for own in weights])
     variance = np.sum(summed**2, axis=1) * (prompts / (prompts - 1) * (count - 1) / (count - 2))
-    return _student(line, np.sqrt(variance), prompts - 1, confidence)
+    return _student(line, np.sqrt(variance), prompts - 1)
 
 
 def _student(
-    line: tuple[float, float], deviation: Row, freedom: int, confidence: float
+    line: tuple[float, float], deviation: Row, freedom: int
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return each estimate, minus and plus its deviation times the quantile of Student's t."""
     from scipy.special import stdtrit
 
-    half = float(stdtrit(freedom, (1.0 + confidence) / 2.0)) * deviation
+    half = float(stdtrit(freedom, (1.0 + _CONFIDENCE) / 2.0)) * deviation
     low, high = np.asarray(line) - half, np.asarray(line) + half
     return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
 
 
 def _jackknife(
-    u: Row, beta: Row, labels: NDArray[np.int64], line: tuple[float, float], confidence: float
+    u: Row, beta: Row, labels: NDArray[np.int64], line: tuple[float, float]
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the jackknife intervals of the binned fit, refitted without each prompt."""
     count = int(labels.max()) + 1
@@ -237,4 +229,4 @@ def _jackknife(
                 f"{int(np.argmax(labels == label))}; add prompts, or fit token by token with binned=False"
             )
         without.append(_least_squares(x, y))
-    return _student(line, np.std(without, axis=0) * np.sqrt(count - 1), count - 1, confidence)
+    return _student(line, np.std(without, axis=0) * np.sqrt(count - 1), count - 1)

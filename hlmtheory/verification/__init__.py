@@ -47,13 +47,12 @@ from hlmtheory.verification.rule import (
     total_variation,
 )
 from hlmtheory.verification.tokens import expected_tokens
-from hlmtheory.verification.updates import UpdateInterval, acceptance_after_update, largest_distance
+from hlmtheory.verification.updates import acceptance_after_update, largest_distance
 
 __all__ = [
     "CLAIMS",
     "LossyPrice",
     "RateInterval",
-    "UpdateInterval",
     "acceptance_after_update",
     "acceptance_interval",
     "acceptance_rate",

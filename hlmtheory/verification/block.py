@@ -10,12 +10,8 @@ S_i        Σ_v (w_i p(v) - q(v))⁺, with p and q of draft i + 1               
 h_i        acceptance of a block: S_i/(S_i + 1 - w_i), but h_K = w_K          (..., K)
 ========== ================================================================== ===============
 
-Each block x_1 … x_i passes with probability h_i, by a random number of its own. The longest one that passes is kept.
-After a block with i < K, the next token is drawn from (w_i p - q)⁺, normalised; after the block of all K drafts from p.
-Where w_i = 1 and S_i = 0, some longer block passes, so h_i is not needed: it is 1 here.
-
-Whether a block passes depends on drafts behind it, so the server needs q of every draft, also of dropped ones. A random
-number that decided on a dropped draft must not be used again.
+Each block passes with h_i by a random number of its own, and the longest that passes is kept. Then the next token is
+drawn from (w_i p - q)⁺, normalised; after all K drafts from p. The server needs q of every draft, also of dropped ones.
 """
 
 from __future__ import annotations

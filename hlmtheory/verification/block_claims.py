@@ -9,7 +9,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import mask, tree_levels
-from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
+from hlmtheory._simplex import distance, distributions, excess, law_overlap, normalised, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification.block import longer, passing
 from hlmtheory.verification.tree import flat, followed
@@ -79,14 +79,13 @@ def tree_rows(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
 def _overlap(targets: Array, drafts: Array) -> Array:
     """Return 1 - ½ Σ |law - P| over all texts, with P the product of the target's rows."""
     xp, p, q = tree_rows(targets, drafts)
-    return 1.0 - 0.5 * xp.sum(xp.abs(_law(xp, p, q, q) - text_laws(xp, p)[-1]), axis=-1)
+    return law_overlap(_law(xp, p, q, q), text_laws(xp, p)[-1])
 
 
 def _token_residual_overlap(targets: Array, drafts: Array) -> Array:
     """Return the same with the residual of token-by-token verification."""
     xp, p, q = tree_rows(targets, drafts)
-    law = _law(xp, p, q, q, token_residual=True)
-    return 1.0 - 0.5 * xp.sum(xp.abs(law - text_laws(xp, p)[-1]), axis=-1)
+    return law_overlap(_law(xp, p, q, q, token_residual=True), text_laws(xp, p)[-1])
 
 
 def _one(targets: Array, drafts: Array) -> Array:

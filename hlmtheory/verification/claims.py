@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
+from hlmtheory._simplex import law_overlap
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification.block_claims import CLAIMS as _BLOCK_CLAIMS
 from hlmtheory.verification.interval_claims import CLAIMS as _INTERVAL_CLAIMS
@@ -37,12 +38,6 @@ from hlmtheory.verification.update_claims import CLAIMS as _UPDATE_CLAIMS
 # greedy. law_v - p_v = q_a (1{v = a} - p_v), whose positive part is q_a (1 - p_a).
 
 
-def _overlap(law: Array, target: Array) -> Array:
-    """Return 1 - ½ Σ |law - p|, which is 1 exactly where the law is p, even for a "law" that does not sum to 1."""
-    xp, law, p = arrays(law=law, target=target)
-    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
-
-
 def _at_token(values: Array, token: Array) -> Array:
     """Return the entry of each row at its token, shape (..., 1)."""
     xp, values, token = arrays(values=values, token=token)
@@ -64,19 +59,19 @@ def _assembled(target: Array, draft: Array, *, beta: Array, resampled: Array) ->
 def _uhlm_one_beta(target: Array, draft: Array, token: Array) -> Array:
     """Return u-hlm (9) with a corrected second factor; the drawn token's β still replaces every β_v."""
     beta = _at_token(rejection_probability(target, draft), token)
-    return _overlap(_assembled(target, draft, beta=beta, resampled=_mean_rejection(target, draft)), target)
+    return law_overlap(_assembled(target, draft, beta=beta, resampled=_mean_rejection(target, draft)), target)
 
 
 def _uhlm_one_resampling(target: Array, draft: Array, token: Array) -> Array:
     """Return u-hlm (9) with a corrected first factor; the drawn token's β still replaces Σ q β."""
     beta = rejection_probability(target, draft)
-    return _overlap(_assembled(target, draft, beta=beta, resampled=_at_token(beta, token)), target)
+    return law_overlap(_assembled(target, draft, beta=beta, resampled=_at_token(beta, token)), target)
 
 
 def _uhlm_printed(target: Array, draft: Array, token: Array) -> Array:
     """Return u-hlm (9) as printed, with both errors."""
     beta = _at_token(rejection_probability(target, draft), token)
-    return _overlap(_assembled(target, draft, beta=beta, resampled=beta), target)
+    return law_overlap(_assembled(target, draft, beta=beta, resampled=beta), target)
 
 
 def _uhlm_ratio(target: Array, draft: Array, token: Array) -> Array:
@@ -161,7 +156,7 @@ CLAIMS = (
         origin=Origin.PUBLISHED,
         statement="q_v (1 − β_v) + Σ_i q_i β_i r_v = p_v for every v: the overlap of the law with p is 1",
         relation=Relation.EQ,
-        lhs=lambda target, draft: _overlap(output_distribution(target, draft), target),
+        lhs=lambda target, draft: law_overlap(output_distribution(target, draft), target),
         rhs=_ones,
         attained=Attained(_HALVES),
     ),

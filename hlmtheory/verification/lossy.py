@@ -1,26 +1,8 @@
 """Lossy acceptance at one position: how many drafts a rule accepts, and how far its token is from the target's law.
 
-========== =============================================== ======== ===========
-symbol     name                                            unit     shape
-========== =============================================== ======== ===========
-a_v        ``accept``, probability that draft v is kept    1        (..., V)
-r          ``residual``, law of the token after a reject   1        (..., V)
-A          acceptance rate Σ q_v a_v                       1        (...)
-T          TV(q, p)                                        1        (...)
-e          distance TV(q a + (1 - A) r, p)                 1        (...)
-========== =============================================== ======== ===========
-
-No rule beats A = 1 - T + e, and every rule that accepts at least what lossless verification accepts and resamples from
-the lossless residual is on this line: relaxed acceptance min(1, c p/q) with c ≥ 1, skipping, a cascade with a mixture
-of q and p. Such a rule is a rule of skips: s_v = (a_v - 1 + β_v)/β_v. So at one position the rules differ only in the
-drafts for which they spend e. What falls short of the line either rejects what lossless verification accepts, or
-resamples a token that is not missing (``verification.lossy_gap``).
-
-The rules of engines: typical acceptance is Medusa's (cai2024medusa 2.3.1; also that of earlier versions of vLLM), the
-threshold SGLang's (``speculative_accept_threshold_single`` and ``_acc``), top-m with a margin TensorRT-LLM's relaxed
-acceptance (``relaxed_topk``, ``relaxed_delta``). Papers: narasimhan2025cascades verifies against another target, such
-as a mixture, or p or q by a deferral rule; sharma2026accepted studies when thresholds and top-m accept; the line itself
-is known as a Pareto front (yin2024theory, Theorem 5). Their abstracts were at hand, their bodies not.
+a_v is ``accept``, r ``residual``, A = Σ q_v a_v, T = TV(q, p), e = TV(q a + (1 - A) r, p). No rule beats A = 1 - T + e.
+Rules that accept at least what lossless verification accepts, with its residual, are on this line: relaxed, skips,
+cascades (narasimhan2025cascades; yin2024theory, Theorem 5; sharma2026accepted: bodies not at hand).
 """
 
 from __future__ import annotations

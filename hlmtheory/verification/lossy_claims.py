@@ -83,9 +83,6 @@ def _cascade_line(target: Array, draft: Array, cascade: Array) -> Array:
     return 1.0 - total_variation(p, q) + total_variation(law, p)
 
 
-# --------------------------------------------------------------------------------------------------- whole rounds
-
-
 def _rounds(targets: Array, drafts: Array, skips: Array) -> tuple[Any, Array, Array, Array]:
     """Return the namespace, p, q and a of every prefix, (..., N, V); skipped drafts are kept."""
     xp, p, q = tree_rows(targets, drafts)
@@ -154,15 +151,7 @@ def _never_rises(acceptances: Array, relaxed: Array) -> Array:
     return xp.all(alpha[..., 1:] <= alpha[..., :-1], axis=-1)
 
 
-def _rounding(target: Array, draft: Array, skip: Array) -> float:
-    return 16.0
-
-
-def _rounding_rule(target: Array, draft: Array, accept: Array, replacement: Array) -> float:
-    return 16.0
-
-
-def _rounding_mixture(target: Array, draft: Array, mix: Array) -> float:
+def _rounding(target: Array, draft: Array) -> float:
     return 16.0
 
 
@@ -189,7 +178,7 @@ CLAIMS = (
         lhs=_below_line,
         rhs=_wasted,
         attained=Attained({"target": [0.5, 0.5], "draft": [1.0, 0.0], "accept": [0.5, 1.0], "replacement": [0.5, 0.5]}),
-        condition=_rounding_rule,
+        condition=_rounding,
     ),
     Claim(
         id="verification.lossy_attained",
@@ -209,7 +198,7 @@ CLAIMS = (
         lhs=_mixture_rate,
         rhs=_mixture_line,
         attained=Attained(_HALVES | {"mix": 0.5}),
-        condition=_rounding_mixture,
+        condition=_rounding,
     ),
     Claim(
         id="verification.lossy_round",

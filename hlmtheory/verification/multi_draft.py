@@ -1,19 +1,7 @@
-"""The best acceptance of several drafts of one position, by any exact rule: independent drafts, and sure ones with one.
+"""The best acceptance of n drafts of one position by any exact rule (hu2025multidraft, sun2023spectr).
 
-Papers: hu2025multidraft (the dual problem, and greedy drafts), sun2023spectr (the transport problem).
-
-========== ================================================================== ===============
-symbol     name                                                               shape
-========== ================================================================== ===============
-q, p       ``draft``, ``target``                                              (..., V)
-n          ``draft_count``, drafts of the position                            (...)
-A          the set of drafted tokens, a random set with a known law
-Y          the token that is emitted; an exact rule gives it the law p
-G          the n - 1 most probable tokens of q that have q_v > 0
-q′         q without G, normalised                                            (..., V)
-========== ================================================================== ===============
-
-A rule sees the drafts and emits Y. A draft is accepted if Y is one of them.
+A rule sees the set A of drafts and emits Y with the law p; a draft is accepted if Y is one of them. G is the n - 1 most
+probable tokens of q that have q_v > 0.
 """
 
 from __future__ import annotations

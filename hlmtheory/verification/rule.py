@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._array import softmax as _softmax
-from hlmtheory._domains import SIMPLEX, check_logits, leading_dimensions, same_vocabulary
+from hlmtheory._domains import (
+    check_logits,
+)
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token, skip_probabilities
 
 
@@ -145,9 +147,7 @@ def residual_distribution(target: Array, draft: Array) -> Array:
     return in_kind(xp, normalised(xp, excess(xp, p, q))[0], kind)
 
 
-def output_distribution(
-    target: Array, draft: Array, *, skip: Array | None = None, residual: Array | None = None
-) -> Array:
+def output_distribution(target: Array, draft: Array, *, skip: Array | None = None) -> Array:
     """Return the exact law of the emitted token.
 
     With probability s_v the draft v skips verification; otherwise it is verified, and if rejected replaced
@@ -159,14 +159,11 @@ def output_distribution(
         Probability rows.
     skip : array, shape (..., V) or broadcastable, optional
         Probability s_v in [0, 1] of skipping verification when the draft is v, or booleans; 0 if None.
-    residual : array, shape (..., V), optional
-        Distribution that replaces a rejected draft; the true residual if None. Rows may be all zeros where nothing
-        is rejected.
 
     Returns
     -------
     array, shape (..., V)
-        Sums to 1. Equals ``target`` if both options are None: cu-hlm (3).
+        Sums to 1. Equals ``target`` without skips: cu-hlm (3).
 
     Raises
     ------
@@ -184,7 +181,7 @@ def output_distribution(
     verified = q if skip is None else q * (1.0 - skip_probabilities(xp, skip, q))
     beta = rejection_by_token(xp, p, q)
     rejected = xp.sum(verified * beta, axis=-1, keepdims=True)
-    r = normalised(xp, excess(xp, p, q))[0] if residual is None else _replacement(xp, residual, p, q)
+    r = normalised(xp, excess(xp, p, q))[0]
     return in_kind(xp, (q - verified) + verified * (1.0 - beta) + rejected * r, kind)
 
 
@@ -194,16 +191,3 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
     top = xp.arange(p.shape[-1], device=p.device) == xp.argmax(p, axis=-1, keepdims=True)
     accepted = xp.sum(xp.where(top, q, 0.0), axis=-1, keepdims=True)
     return in_kind(xp, accepted * xp.astype(top, q.dtype) + (1.0 - accepted) * p, kind)
-
-
-def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
-    """Check a given residual and return it; a row may be all zeros where p exceeds q nowhere."""
-    _, _, r = arrays(draft=q, residual=residual)
-    first = xp.astype(xp.arange(q.shape[-1], device=q.device) == 0, r.dtype)  # passes the distribution check
-    none = ~xp.any(p > q, axis=-1, keepdims=True)
-    if r.ndim:
-        same_vocabulary(residual=r, draft=q)
-        leading_dimensions(residual=tuple(r.shape[:-1]), target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
-        none = none & xp.all(r == 0, axis=-1, keepdims=True)
-    SIMPLEX.check(xp, "residual", xp.where(none, first, r) if r.ndim else r)
-    return normalised(xp, xp.astype(r, xp.float64))[0]

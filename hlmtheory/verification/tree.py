@@ -1,19 +1,7 @@
 """Trees of drafts: children drawn without replacement, tried in turn (miao2024specinfer, jeon2024recursive).
 
-========== ================================================================== ===============
-symbol     name                                                               shape
-========== ================================================================== ===============
-m          ``draft_count``, children of each node                             (...)
-x_i        the i-th child                                                     (...)
-q_i        the distribution it is drawn from: q without x_1 … x_{i-1}         (..., V)
-p_i        the target of try i: p_1 = p, p_{i+1} = (p_i - q_i)⁺, normalised   (..., V)
-π_v        probability that v is among the children                           (..., V)
-========== ================================================================== ===============
-
-Try i accepts x_i with probability min(1, p_i(x_i)/q_i(x_i)). If all children are rejected, the token is drawn from the
-last p_i. After an accepted child, its own children are tried. If q has fewer than m tokens, a node has fewer children.
-
-The enumeration is over all ordered choices of children, V^m of them at a node.
+Child x_i of m is drawn from q_i = q without x_1 … x_{i-1} and accepted with min(1, p_i/q_i); p_1 = p, p_{i+1} = (p_i -
+q_i)⁺, normalised, from which the token is drawn if all are rejected. π_v = P(v is among the children).
 """
 
 from __future__ import annotations
@@ -119,9 +107,6 @@ def _nodes(draft_count: Array, **rows: Array) -> tuple[Any, Any, Array, Array, A
 
     attempt(1, xp.ones_like(p[..., :1]), p, q)
     return xp, kind, p, accepted, resampled
-
-
-# ------------------------------------------------------------------------------------------------------ claims
 
 
 def _overlap_of_texts(targets: Array, drafts: Array, draft_count: Array) -> Array:

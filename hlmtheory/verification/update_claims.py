@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import DomainError
-from hlmtheory._simplex import distance, distributions
+from hlmtheory._simplex import chains, distance, distributions
 from hlmtheory.claims import Attained, Claim, Origin, Source
+from hlmtheory.verification.intervals import RateInterval
 from hlmtheory.verification.rule import acceptance_rate, total_variation
-from hlmtheory.verification.updates import UpdateInterval, acceptance_after_update, largest_distance
+from hlmtheory.verification.updates import acceptance_after_update, largest_distance
 
 HORIZON = 4  # drafts of a round, and tokens of a text, of the chains that the claims enumerate
 
 
-def _after(draft: Array, old: Array, new: Array) -> UpdateInterval:
+def _after(draft: Array, old: Array, new: Array) -> RateInterval:
     _, _, q, p, r = distributions(draft=draft, old=old, new=new)
     return acceptance_after_update(acceptance_rate(p, q), total_variation(p, r))
 
@@ -51,16 +51,6 @@ def _largest(divergence: Array) -> Array:
     return xp.where(finite, largest_distance(xp.where(finite, given, 0.0)), 1.0)
 
 
-def _square(**chains: Array) -> tuple[Any, ...]:
-    """Return the namespace and rows (..., V, V), one for each token before; every text begins after token 0."""
-    xp, _, *rows = distributions(**chains)
-    for name, value in zip(chains, rows, strict=True):
-        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
-            shape = tuple(value.shape)
-            raise DomainError(f"{name} must be square; got shape {shape}; give a row for each token before")
-    return (xp, *rows)
-
-
 def _along(xp: Any, step: Array, values: Array) -> Array:
     """Return Σ_x mass(x) value(x) at each of HORIZON positions, (..., HORIZON), with mass moved by ``step``."""
     mass = xp.astype(xp.arange(step.shape[-1], device=step.device) == 0, xp.float64)
@@ -73,13 +63,13 @@ def _along(xp: Any, step: Array, values: Array) -> Array:
 
 def _own_texts(draft_chain: Array, new_chain: Array) -> Array:
     """Return the sum of the acceptance rates along HORIZON tokens of a version's own texts."""
-    xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
+    xp, q, p = chains(draft_chain=draft_chain, new_chain=new_chain)
     return xp.clip(xp.sum(_along(xp, p, acceptance_rate(p, q)), axis=-1), max=float(HORIZON))
 
 
 def _own_texts_same(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
     """Return that sum less the sum of the distances, each counted once."""
-    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    xp, q, p, r = chains(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
     return xp.clip(_own_texts(q, p) - xp.sum(_along(xp, p, distance(xp, p, r)), axis=-1), min=0.0)
 
 

@@ -7,11 +7,12 @@ TV = TV(p_0, p_v) and KL is the divergence of the two, in either order, in nats:
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import not_negative
+from hlmtheory.verification.intervals import RateInterval
 
 # Proofs, by the last part of the id. M_v(x_1..x_i) = Π min(q, p_v) is the probability that the drafts x_1..x_i are
 # drawn and accepted. K is the number of drafts of a round, τ_v how many are accepted.
@@ -26,13 +27,6 @@ from hlmtheory._quantities import not_negative
 #   bound.
 
 
-class UpdateInterval(NamedTuple):
-    """Interval of a quantity after an update: arrays of shape (...)."""
-
-    lower: Array
-    upper: Array
-
-
 _DIVERGENCE = not_negative("give the divergence KL of the two versions in nats")
 _SHARP_FROM = 1e-4  # nats; below, Pinsker's bound is used, which is larger by at most 3e-6 of itself
 _HALVINGS = 64
@@ -41,7 +35,7 @@ _ROUNDING = 2.0**-34  # relative; the divergence of a pair is known to about 1e-
 _LOG_RANGE = -4.0, 41.0  # log s for KL from below _SHARP_FROM to 41 nats, where the distance is 1 up to rounding
 
 
-def acceptance_after_update(acceptance: Array, distance: Array) -> UpdateInterval:
+def acceptance_after_update(acceptance: Array, distance: Array) -> RateInterval:
     """Return the interval α(0) ± TV(p_0, p_v) of the acceptance after an update, on a prefix or a mean over prefixes.
 
     Clipped to [0, 1] and rounded outward; both ends are attained. Each version's own texts are not covered.
@@ -50,7 +44,8 @@ def acceptance_after_update(acceptance: Array, distance: Array) -> UpdateInterva
     kind = widest(xp, UNIT_INTERVAL.check(xp, "acceptance", rate), UNIT_INTERVAL.check(xp, "distance", moved))
     leading_dimensions(acceptance=tuple(rate.shape), distance=tuple(moved.shape))
     rate, moved = (in_kind(xp, value, xp.float64) for value in (rate, moved))
-    return _interval(xp, rate, moved, 1.0, kind)
+    lower, upper = xp.clip(-sum_up(xp, -rate, moved), min=0.0), xp.clip(sum_up(xp, rate, moved), max=1.0)
+    return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
 
 
 def largest_distance(divergence: Array) -> Array:
@@ -79,9 +74,3 @@ def _pair(xp: Any, s: Array) -> tuple[Array, Array]:
     b = 1.0 / s - tail
     # s a - log((e^s - 1)/s), with s(a - 1) = -s² tail (1 - b), so that nothing large cancels
     return s * b * (1.0 - b), xp.log(s / share) - s * s * tail * (1.0 - b)
-
-
-def _interval(xp: Any, value: Array, moved: Array, most: float, kind: Any) -> UpdateInterval:
-    """Return value ± moved, clipped to [0, most], rounded outward to the caller's type."""
-    lower, upper = xp.clip(-sum_up(xp, -value, moved), min=0.0), xp.clip(sum_up(xp, value, moved), max=most)
-    return UpdateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))

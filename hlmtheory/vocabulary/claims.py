@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._simplex import distributions
+from hlmtheory._simplex import distributions, law_overlap
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import output_distribution
 from hlmtheory.vocabulary.intersection import common_acceptance, on_support
@@ -27,20 +27,6 @@ def _mass(row: Array, support: Array) -> Array:
 
 def _target_mass(target: Array, support: Array) -> Array:
     return _mass(target, support)
-
-
-def _overlap(law: Array, target: Array) -> Array:
-    """Return 1 - ½ Σ |law - p|."""
-    xp, law, p = arrays(law=law, target=target)
-    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
-
-
-def _drawn(target: Array, draft: Array, support: Array) -> Array:
-    """Return Σ_v q_A(v) min(1, p_v/q_A(v)), draft by draft."""
-    xp, _, p, _ = distributions(target=target, draft=draft)
-    kept = on_support(draft, support)[4]
-    passes = xp.where(kept > p, p / xp.where(kept > p, kept, 1.0), 1.0)
-    return xp.sum(kept * passes, axis=-1)
 
 
 def _unnormalised(target: Array, draft: Array, support: Array) -> Array:
@@ -81,7 +67,7 @@ CLAIMS = (
         origin=Origin.PUBLISHED,
         statement="the law is p for drafts from q on the common tokens A, renormalised: its overlap with p is 1",
         relation=Relation.EQ,
-        lhs=lambda target, draft, support: _overlap(_law(target, draft, support), target),
+        lhs=lambda target, draft, support: law_overlap(_law(target, draft, support), target),
         rhs=_ones,
         assumptions=(_DRAFTS,),
         attained=Attained(_HALF),

@@ -9,11 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hlmtheory import all_claims
+from hlmtheory import _samplers, all_claims
 from hlmtheory.arguments import instance
 from hlmtheory.claims import Claim
-
-from . import oracles
 
 Instance = dict[str, Any]
 Strategy = st.SearchStrategy[Any]
@@ -32,95 +30,26 @@ def vocabularies(least: int = 1) -> Strategy:
     return st.one_of(st.integers(least, 3), st.integers(least, 12), st.integers(least, 12), st.just(200))
 
 
-# ----------------------------------------------------------------------------------------------------------- rows
+def seeded(make: Callable[[np.random.Generator], Any]) -> Strategy:
+    """What a generator makes, by its seed."""
+    return st.integers(0, 2**32 - 1).map(lambda seed: make(np.random.default_rng(seed)))
 
 
-@st.composite
-def grid_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
+def grid_rows(shape: tuple[int, ...], size: int) -> Strategy:
     """Multiples of 1/4, 1/16 or 1/64: exact in every type, with ties, zeros and one-hot rows."""
-    unit = draw(st.sampled_from((4, 16, 64)))
-    cuts = np.sort(draw(hnp.arrays(np.int64, (*shape, size - 1), elements=st.integers(0, unit))), axis=-1)
-    return np.diff(cuts, axis=-1, prepend=0, append=unit) / unit
-
-
-@st.composite
-def float_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
-    """Any floats, divided by their sum."""
-    return _normalised(draw(hnp.arrays(np.float64, (*shape, size), elements=st.floats(0.0, 1.0))))
-
-
-@st.composite
-def scaled_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
-    """Powers of ten down to the smallest subnormal number."""
-    return _normalised(10.0 ** -draw(hnp.arrays(np.int64, (*shape, size), elements=st.integers(0, 323))))
-
-
-@st.composite
-def wide_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
-    """Rows with many entries of very different size, as a language model's; drawn by seed, because that is faster."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return _normalised(rng.gamma(draw(st.sampled_from((0.02, 0.3, 5.0))), size=(*shape, size)))
-
-
-def _normalised(weights: np.ndarray) -> np.ndarray:
-    """Return rows divided by their sum; a row that is nearly empty gets the probability 1 for its first entry."""
-    weights = weights.copy()
-    weights[..., 0] += np.sum(weights, axis=-1) < 1e-3
-    return weights / np.sum(weights, axis=-1, keepdims=True)
+    return seeded(lambda rng: _samplers.grid(rng, (*shape, size)))
 
 
 def rows(shape: tuple[int, ...], size: int) -> Strategy:
-    """Probability rows of one shape."""
-    if size > 12:
-        return wide_rows(shape, size)
-    return st.one_of(grid_rows(shape, size), float_rows(shape, size), scaled_rows(shape, size), wide_rows(shape, size))
-
-
-# ------------------------------------------------------------------------------------------------ pairs of rows
-
-
-def _independent(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    return draw(rows(draft.shape[:-1], draft.shape[-1]))
-
-
-def _equal(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    return draft.copy()
-
-
-def _disjoint(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    """Return a row with probability only where the draft has none; uniform if the draft has some everywhere."""
-    weights = np.where(draft > 0, 0.0, draw(rows(draft.shape[:-1], draft.shape[-1])) + 1.0)
-    full = np.sum(weights, axis=-1, keepdims=True) == 0
-    return _normalised(np.where(full, 1.0, weights))
-
-
-def _near(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    """Return the draft, mixed with a share 2^-n of another row."""
-    share = 2.0 ** -draw(st.integers(1, 52))
-    return _normalised((1.0 - share) * draft + share * _independent(draw, draft))
-
-
-def _flattened(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    """Return what the server reconstructs from k entries; its residual is then 0/0, or only rounding."""
-    k = draw(st.integers(0, draft.shape[-1]))
-    return oracles.row_by_row(oracles.truncate, (draft, 1), (k, 0))
-
-
-TARGETS: tuple[Callable[[st.DrawFn, np.ndarray], np.ndarray], ...] = (
-    _independent,
-    _independent,
-    _equal,
-    _disjoint,
-    _near,
-    _flattened,
-)
+    """Probability rows of one shape, such as claims are checked on."""
+    return seeded(lambda rng: _samplers.rows(rng, (*shape, size)))
 
 
 @st.composite
 def pairs(draw: st.DrawFn) -> Instance:
-    """A batch of target and draft rows."""
+    """A batch of target and draft rows: any two, equal, disjoint, nearly equal, or flattened."""
     draft = draw(rows(draw(shapes()), draw(vocabularies())))
-    return {"target": draw(st.sampled_from(TARGETS))(draw, draft), "draft": draft}
+    return {"target": draw(seeded(lambda rng: _samplers.near(rng, draft))), "draft": draft}
 
 
 @st.composite
@@ -154,9 +83,6 @@ def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
     return {**instance, "top_k": _integers(draw, draft.shape, draft.shape[-1])}
 
 
-# ----------------------------------------------------------------------------------------------------- acceptance
-
-
 def acceptances() -> Strategy:
     """Values of α, with both ends and their neighbours."""
     edges = st.sampled_from((0.0, 5e-324, 1e-12, 0.5, 1 - 1e-12, 1 - 2**-53, 1.0))
@@ -168,9 +94,6 @@ def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
     """A batch of rounds with one acceptance rate per draft."""
     shape = (*draw(shapes()), draw(st.integers(0, max_draft_length)))
     return {"acceptances": draw(hnp.arrays(np.float64, shape, elements=acceptances()))}
-
-
-# -------------------------------------------------------------------------------------------------------- numbers
 
 
 def quantity(least: float, most: float) -> Strategy:
@@ -193,9 +116,6 @@ def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: St
         full = (*shape, length) if name.startswith("rows_") else shape
         instance[name.removeprefix("rows_")] = draw(hnp.arrays(dtype, full, elements=element))
     return instance
-
-
-# --------------------------------------------------------------------------------------------------------- claims
 
 
 def drawn(claim: Claim | str) -> Strategy:

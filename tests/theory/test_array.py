@@ -6,15 +6,12 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hlmtheory import _array, truncation, verification
 from hlmtheory._array import arrays
 from hlmtheory.skipping.risk import tokens_and_line
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .strategies import rows, vocabularies
 
 libraries = pytest.mark.parametrize("library", LIBRARIES)
 
@@ -95,9 +92,6 @@ def test_functions_work_where_the_array_is():
     assert {result.device for result in results} == {device}
 
 
-# --------------------------------------------------------------------------------------------------------- types
-
-
 @pytest.mark.parametrize(
     ("dtypes", "wide"),
     [
@@ -135,9 +129,6 @@ def test_a_number_that_must_be_exact_is_not_narrowed(library, number):
     assert (kind_of(whole)[0], int(whole)) == (library, 3)
 
 
-# ------------------------------------------------------------------------------------------------------- routines
-
-
 @libraries
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 129, 1000])
 def test_tails_of_every_length(library, size):
@@ -146,17 +137,6 @@ def test_tails_of_every_length(library, size):
     xp, values = arrays(values=to(library, row))
     expected = [[np.sum(one[k:]) for k in range(size + 1)] for one in row]
     np.testing.assert_allclose(numbers(_array.tail_sums(xp, values)), expected, rtol=1e-13)
-
-
-@given(st.data())
-def test_counting_above_a_threshold(data):
-    values = data.draw(rows((3,), data.draw(vocabularies())))
-    thresholds = np.concatenate([values[:, ::-1], np.full((3, 1), 0.25), np.zeros((3, 1))], axis=-1)
-    expected = (values[:, None, :] > thresholds[:, :, None]).sum(-1)
-    descending = -np.sort(-values, axis=-1)
-    for library in LIBRARIES:
-        xp, ordered, levels = arrays(ordered=to(library, descending), levels=to(library, thresholds))
-        np.testing.assert_array_equal(numbers(_array.count_above(xp, ordered, levels)), expected)
 
 
 def test_a_line_beside_float32_keeps_its_coefficients():

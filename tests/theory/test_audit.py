@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import skipping
-from hlmtheory.skipping import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
+from hlmtheory.skipping import SkipAudit, audit_bound, audit_wealth
 from hlmtheory.skipping.audit import BETS
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -21,9 +21,6 @@ CLAIMS = [claim for claim in skipping.CLAIMS if claim.id.startswith("skipping.au
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 RATE = st.one_of(st.integers(1, 8).map(lambda n: n / 8), st.floats(1e-3, 1.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
-
-
-# ------------------------------------------------------------------------------------------------ by definition
 
 
 @given(st.lists(UNIT, min_size=1, max_size=6), RATE, INNER, st.lists(INNER, min_size=1, max_size=3))
@@ -49,9 +46,6 @@ def test_the_bound_is_where_the_mixture_is_one_over_the_error(losses, rate, erro
         if bound < 1:
             assert mixture(bound) == pytest.approx(1 / error, rel=1e-6)
             assert mixture(bound) >= 1 / error * (1 - 1e-13)
-
-
-# --------------------------------------------------------------------------------------------- long runs, exactly
 
 
 def largest_error(crossed, audit_probability, risk, grid):
@@ -99,9 +93,6 @@ def test_no_adversary_makes_a_false_certificate_likelier_than_the_error(audit_pr
     assert largest_error(eager, audit_probability, risk, grid) > error
 
 
-# -------------------------------------------------------------------------------------------------- token by token
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_online_audit_gives_the_same_numbers(library, dtype):
@@ -126,11 +117,3 @@ def test_a_long_run_without_loss_overflows_nothing():
     assert wealth[-1] > 10_000
     assert (np.diff(wealth) > 0).all()
     assert 0 < audit_bound(np.zeros(200_000), 0.5, 1e-6)[-1] < 3e-4
-
-
-def test_a_certificate_needs_the_fewest_tokens_and_little_more():
-    least = float(fewest_tokens_to_certify(0.1, 0.02, 0.05))
-    assert least == pytest.approx(math.log(20) / -math.log(1 - 0.002))
-    for bets, factor in (((0.999,), 1.01), (BETS, 1.55)):
-        needed = 1 + int(np.argmax(audit_wealth(np.zeros(3000), 0.1, 0.02, bets) >= math.log(20)))
-        assert least <= needed <= factor * least

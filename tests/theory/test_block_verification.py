@@ -10,9 +10,6 @@ from hlmtheory.verification import acceptance_rate, block_acceptance, block_weig
 KNOWN = hlmtheory.all_claims()
 
 
-# ---------------------------------------------------------------------------------------------------------- cases
-
-
 def test_the_papers_example_of_two_drafts():
     """Two drafts, q = (2/3, 1/3) and p = (1/3, 2/3): 10/9 drafts are accepted token by token, and 11/9 by block."""
     instance = {"targets": [[1 / 3, 2 / 3]] * 3, "drafts": [[2 / 3, 1 / 3]] * 3}

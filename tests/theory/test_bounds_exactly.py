@@ -25,9 +25,6 @@ F = Fraction
 mp.dps = 60
 
 
-# ----------------------------------------------------------------------------------------------------------- inputs
-
-
 def unit(rng, *shape, inner=False):
     """Numbers in [0, 1], or in (0, 1)."""
     kinds = [
@@ -70,17 +67,7 @@ def number(value):
 
 @dataclass(frozen=True)
 class Bound:
-    """A public bound.
-
-    Attributes
-    ----------
-    draw : function of (generator, count)
-        The arguments, each with a leading axis of count.
-    call : function of the arguments
-        The bounds, shape (count,), from arrays of one library and type; integers and float64 settings stay.
-    good : function of (bound, *arguments of one case)
-        Whether the bound keeps its promise, exactly.
-    """
+    """How arguments are drawn with a leading axis, the bounds of them, and whether one case keeps its promise."""
 
     draw: Callable
     call: Callable
@@ -98,9 +85,6 @@ def below(exact):
 
 def _known(bound):
     return F(float(bound))
-
-
-# ------------------------------------------------------------------------------------------------- exact references
 
 
 def text_distance(bound, tau, tokens):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hlmtheory import _domains
 from hlmtheory._array import arrays
 from hlmtheory._domains import SIMPLEX, DomainError
 
 from .kinds import LIBRARIES, to
-from .strategies import rows, shapes, vocabularies
 
 NAN, INF = float("nan"), float("inf")
 libraries = pytest.mark.parametrize("library", LIBRARIES)
@@ -74,11 +71,6 @@ def test_outside_is_refused_with_the_name_and_the_remedy(name):
 def test_the_first_fault_is_named(library, row, fault):
     with pytest.raises(DomainError, match=fault):
         check(SIMPLEX, to(library, row))
-
-
-@given(st.data())
-def test_every_row_that_the_strategies_draw_is_one(data):
-    check(SIMPLEX, data.draw(rows(data.draw(shapes()), data.draw(vocabularies()))))
 
 
 SLACK = {"float64": 1e-4, "float32": 1e-4, "float16": 2 * 2.0**-10, "bfloat16": 2 * 2.0**-7}

@@ -58,9 +58,6 @@ def mutants(claim):
         yield replace(claim, rhs=scaled)
 
 
-# -------------------------------------------------------------------------------------------------------- verdicts
-
-
 @each(TRUE)
 def test_holds(claim):
     """No drawn instance violates the claim."""
@@ -136,9 +133,6 @@ def test_libraries_agree_on_drawn_instances(claim):
         assert np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
-# ------------------------------------------------------------------------------------------------ scope, bad input
-
-
 @each(ASSUMED, "claim, assumption")
 def test_a_broken_assumption_is_named(claim, assumption):
     """An instance that breaks one assumption alone is out of scope, and the verdict says which."""
@@ -168,9 +162,6 @@ def test_a_missing_or_unknown_array_is_named(claim):
         claim.check(values)
 
 
-# ------------------------------------------------------------------------------------------------ the vocabulary
-
-
 def test_the_vocabulary_holds_the_arguments_of_the_claims_and_no_other():
     taken = [(claim, name) for claim in hlmtheory.all_claims().values() for name in claim.takes]
     assert set(ARGUMENTS) == {name for _, name in taken}
@@ -178,14 +169,6 @@ def test_the_vocabulary_holds_the_arguments_of_the_claims_and_no_other():
         meant = [(claim, name) for claim, name in taken if claim.id.startswith(prefix) and name in table]
         assert {name for _, name in meant} == set(table), prefix
         assert any(argument(claim, name) is table[name] for claim, name in meant), prefix
-
-
-def test_the_same_generator_draws_the_same_instances():
-    claim = hlmtheory.all_claims()["truncation.certificate"]
-    for batch in ((), (2, 3), None):
-        first, second = (instance(claim, np.random.default_rng(3), batch) for _ in range(2))
-        assert all((first[name] == second[name]).all() for name in claim.takes)
-        assert batch is None or first["k"].shape == batch
 
 
 def test_edge_cases_are_drawn():

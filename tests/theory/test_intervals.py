@@ -17,8 +17,6 @@ from hlmtheory.verification.intervals import _TILTS, FORMS
 
 from .strategies import pairs
 
-# ------------------------------------------------------------------------------------------------ by definition
-
 
 def evidence(form, accepted, examined, rate):
     """The wealth against a rate: the binomial probability, or the mean over the tilts."""
@@ -41,14 +39,6 @@ def test_the_ends_are_where_the_evidence_is_one_over_the_error(form, accepted, e
         else:
             assert evidence(form, accepted, examined, end) == pytest.approx(1 / error, rel=1e-6)
             assert evidence(form, accepted, examined, end) >= 1 / error * (1 - 1e-12)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_nothing_seen_is_the_unit_interval(form):
-    assert tuple(map(float, acceptance_interval(0, 0, 0.05, form=form))) == (0.0, 1.0)
-
-
-# --------------------------------------------------------------------------------------------------- whole runs
 
 
 def rounds_of(hazards, rounds):
@@ -80,9 +70,6 @@ def test_rounds_that_stop_at_the_first_rejection_are_covered(hazards, error):
     assert missed <= error
 
 
-# -------------------------------------------------------------------------------------------------- decoded rows
-
-
 @given(pairs(), st.integers(0, 12))
 def test_the_decoded_interval_holds_the_rate(pair, k):
     size = min(k, pair["draft"].shape[-1])
@@ -94,11 +81,3 @@ def test_the_decoded_interval_holds_the_rate(pair, k):
     assert (upper - lower <= 2 * deviation + 1e-12).all()
     exact = decoded_acceptance_rate(pair["target"], pair["draft"], 0.0)
     np.testing.assert_allclose(exact.lower, np.minimum(rate, 1.0), atol=1e-12)
-
-
-def test_both_ends_of_the_decoded_interval_occur():
-    """q̂ = (1/2, 1/2) stands for q = (1, 0) and (0, 1), with Σ min(p, q) of 1 and 0."""
-    for draft, rate in (([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0)):
-        lower, upper = decoded_acceptance_rate([1.0, 0.0], [0.5, 0.5], 0.5)
-        assert (float(lower), float(upper)) == (0.0, 1.0)
-        assert float(acceptance_rate([1.0, 0.0], draft)) == rate

@@ -12,78 +12,57 @@ from .kinds import LIBRARIES, kind_of, numbers, to
 from .test_bad_input import PUBLIC, target
 from .valid_calls import VALID_CALLS
 
-RICIAN = ("density", "distribution", "quantile", "outage_probability", "rate_quantile", "latency_quantile")
-RICIAN += ("mean_latency", "inverse_efficiency")
-WIDE = {
-    **dict.fromkeys(("exponentials", "race"), "the stream's numbers are the same bits everywhere"),
-    **dict.fromkeys(
-        (
-            "held_out_risk",
-            "online_regret_bound",
-            "regret_bound",
-            "regret_bound_sharp",
-            "regret_bound_rate",
-        ),
-        "a guarantee for the float64 settings",
-    ),
-    **dict.fromkeys(
-        ("distortion_bound", "distortion_bound_sharp", "payload_bits", "allocate", "rounds_leak"), "from whole numbers"
-    ),
-    **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
-    "TraceLink.transfer_time": "an integral of a float64 trace",
-    **dict.fromkeys(
-        ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret"),
-        "a root or a maximum that is searched in float64",
-    ),
-    **dict.fromkeys(
-        ("acceptance_by_depth", "tokens_by_length", "survival_interval", "split_tokens"), "an estimate from counts"
-    ),
-    **dict.fromkeys(("ThresholdController.run", "MassBudgetController.run"), "a state that is kept in float64"),
-    **dict.fromkeys(("server_rates", "throughput_shares"), "an optimum that is searched in float64"),
-}
+RICIAN = "density distribution quantile outage_probability rate_quantile latency_quantile mean_latency"
+
+
+def reasons(table):
+    """Return each name with the reason of its line."""
+    return {name: why for why, names in table.items() for name in names.split()}
+
+
+WIDE = reasons(
+    {
+        "the stream's numbers are the same bits everywhere": "exponentials race",
+        "a guarantee for the float64 settings": "held_out_risk online_regret_bound regret_bound regret_bound_sharp",
+        "from whole numbers": "distortion_bound_sharp payload_bits allocate rounds_leak",
+        "a quadrature in float64": " ".join(f"Rician.{name}" for name in (*RICIAN.split(), "inverse_efficiency")),
+        "an integral of a float64 trace": "TraceLink.transfer_time",
+        "searched in float64": "stationary_draft_length draft_length_regret server_rates throughput_shares",
+        "an estimate from counts": "acceptance_by_depth tokens_by_length split_tokens",
+        "a state that is kept in float64": "ThresholdController.run MassBudgetController.run",
+    }
+)
 """Functions whose floating answer is always float64, each with the reason."""
 
 NUMPY = {
-    *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "sample_transfer_times"),
-    *("peak_memory", "run_time", "stage_times", "step_times", "decoding_steps"),
-    *("round_line", "goodput", "crossover_batch", "load_batch", "fit_passes", "size_classes"),
-    *("inference_latency", "upload_bits", "free_schedule"),
-    *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "ServerPolicy.verify"),
+    *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "peak_memory", "stage_times"),
+    *("step_times", "decoding_steps", "round_line", "goodput", "crossover_batch", "load_batch", "fit_passes"),
+    *("size_classes", "inference_latency", "upload_bits", "DevicePolicy.distribution", "DevicePolicy.draft"),
+    *("DevicePolicy.decide", "ServerPolicy.verify"),
 }
 """Planners and policies: their answers are numpy arrays in float64."""
 
 OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back"}
 """Methods that answer in the library of their object; test_conformal and test_channel test them."""
 
-ONE_INSTANCE = {
-    **dict.fromkeys(("confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"),
-    **dict.fromkeys(("power_to_find", "smallest_found", "draws_to_find"), "one list of bets"),
-    **dict.fromkeys(("fit_linear", "fit_device", "fit_passes"), "one regression"),
-    **dict.fromkeys(("decoding_steps", "expected_steps"), "one row of tasks"),
-    "size_classes": "one table of sizes",
-    **dict.fromkeys(("free_schedule", "free_latency"), "one schedule"),
-    **dict.fromkeys(("optimal_sizes", "optimal_codecs"), "one text"),
-    **dict.fromkeys(
-        ("codec_hulls", "lower_hulls", "plan_user", "colocated_plan", "capacity_gain", "queue_rates"),
-        "one plan",
-    ),
-    **dict.fromkeys(
-        (
-            *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "UncertaintyLine.rejection"),
-            "StreamedDevice.draft",
-        ),
-        "one position",
-    ),
-    **dict.fromkeys(
-        ("ServerPolicy.verify", "ServerSession.verify", "StreamedServer.verify", "message_bytes"), "one message"
-    ),
-    "distance_ceiling": "all counts are of one sample",
-    **dict.fromkeys(("sample_transfer_times", "sample_uncertainty"), "each instance has random numbers of its own"),
-    "LawTest.update": "its instances are the tests that were announced",
-    **dict.fromkeys(
-        ("partial_boxes", "softplus_gap", "round_throughput", "step_times"), "a number beside rows is one for all"
-    ),
-}
+ONE_INSTANCE = reasons(
+    {
+        "one list of thresholds": "confident_threshold threshold_losses calibrate_threshold",
+        "one list of bets": "power_to_find smallest_found draws_to_find",
+        "one regression": "fit_linear fit_device fit_passes",
+        "one row of tasks": "decoding_steps expected_steps",
+        "one table of sizes": "size_classes",
+        "one text": "optimal_codecs",
+        "one plan": "codec_hulls lower_hulls plan_user colocated_plan capacity_gain queue_rates",
+        "one position": "DevicePolicy.distribution DevicePolicy.draft DevicePolicy.decide UncertaintyLine.rejection "
+        "StreamedDevice.draft",
+        "one message": "ServerPolicy.verify ServerSession.verify StreamedServer.verify message_bytes",
+        "all counts are of one sample": "distance_ceiling",
+        "each instance has random numbers of its own": "sample_uncertainty",
+        "its instances are the tests that were announced": "LawTest.update",
+        "a number beside rows is one for all": "partial_boxes softplus_gap step_times",
+    }
+)
 """Functions that take one instance, not a batch, each with the reason."""
 
 
@@ -96,12 +75,10 @@ NOT_EMPTY = {
 """Functions that answer no empty batch so, each with the reason."""
 
 BEYOND_HALF = {
-    *("shannon_latency", "free_space_gain", "synchronisation_time", "TraceLink.transfer_time"),
+    *("shannon_latency", "synchronisation_time", "TraceLink.transfer_time"),
     *("Rician.latency_quantile", "Rician.mean_latency"),
 }
 """Functions whose valid call has a number beyond 65,504, the largest of float16."""
-
-"""Functions that take what they count or plan to the host, in any library."""
 
 
 def taken(name):

@@ -19,7 +19,6 @@ from hlmtheory.lossless import (
     distance_ceiling,
     draws_to_find,
     law_wealth,
-    power,
     power_to_find,
     smallest_found,
     text_distance,
@@ -33,8 +32,6 @@ UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
 BET = st.one_of(st.sampled_from([0.25, 1.0, 4.0, 256.0]), st.floats(1e-3, 1e3))
 
-
-# ------------------------------------------------------------------------------------------------ by definition
 
 EVENTS = st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=5)
 
@@ -96,25 +93,6 @@ def test_chunks_give_the_same_numbers(library, dtype):
     assert LawTest(3, 0.05).bound == LawTest(3, 0.05).log_wealth == 0.0
 
 
-# ---------------------------------------------------------------------------------------------- level and power
-
-
-def test_the_level_holds_on_long_runs_with_learned_events():
-    """300 audits of a fair die of five sides, the event learned from the draws so far: none above the level."""
-    rng, level, sides = np.random.default_rng(2), 0.05, 5
-    accused = above = 0
-    for _ in range(300):
-        draws = rng.integers(sides, size=400)
-        counts = np.cumsum(np.eye(sides)[draws], axis=0) - np.eye(sides)[draws]
-        chosen = counts > counts.sum(axis=1, keepdims=True) / sides  # seen more often than expected, so far
-        outcome, expected = chosen[np.arange(400), draws] * 1.0, chosen.mean(axis=1)
-        accused += bool((np.asarray(law_wealth([outcome], [expected])) >= -math.log(level)).any())
-        above += bool((np.asarray(distance_bound([outcome], [expected], level)) > 0).any())
-    assert above == accused
-    assert stats.binomtest(accused, 300, level, alternative="greater").pvalue > 1e-3
-    assert accused > 0  # the test is not idle
-
-
 @pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (2000, 0.1), (2000, 0.001)])
 def test_the_power_is_reached(draws, event):
     distance = smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
@@ -136,23 +114,6 @@ def test_the_draws_are_those_of_the_power():
     assert power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
     assert power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
     assert draws_to_find(0.025, 0.001, tests=10) == pytest.approx(4 * draws, rel=0.1)  # as 1/TV²
-
-
-@pytest.mark.parametrize(("mean", "error"), [(0.5, 0.05), (0.1, 0.001), (0.9, 0.2)])
-def test_the_needed_successes_are_the_fewest_of_all_counts(mean, error):
-    """By every count; one more than the draws if none is enough."""
-    bets = np.asarray([0.25, 1.0, 4.0])
-    used = np.minimum(bets, SHARE / mean)
-    none = 0
-    for n in range(60):
-        wealth = [s * np.log1p(used * (1 - mean)) + (n - s) * np.log1p(-used * mean) for s in range(n + 1)]
-        enough = [s for s, one in enumerate(wealth) if one.max() >= math.log(3 / error)]
-        assert power._needed(n, mean, math.log(1 / error), bets) == min(enough, default=n + 1)
-        none += not enough
-    assert 0 < none < 60
-
-
-# -------------------------------------------------------------------------------------------------- from above
 
 
 @pytest.mark.parametrize("cells", [2, 40, 400])
@@ -244,9 +205,6 @@ def test_cells_of_probability_0_are_one_cell(cells):
 def test_no_draws_bound_nothing():
     assert distance_ceiling([0, 0], [0, 0], [0.5, 0.5], 0.01) == 1.0
     assert 0.9 < distance_ceiling([1, 0], [0, 0], [0.5, 0.5], 0.01) <= 1.0
-
-
-# --------------------------------------------------------------------------------------------------------- texts
 
 
 def test_a_text_moves_as_far_as_its_steps_allow():

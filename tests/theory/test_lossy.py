@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
@@ -112,75 +111,6 @@ def test_top_acceptance_takes_both_limits():
     assert top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
     assert top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
     assert top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
-
-
-# ------------------------------------------------------------------------------------------------------- rounds
-
-
-def enumerated(p, q, accept, depth: int = 2):
-    """Return P(at least i drafts are kept) and the laws of the first i tokens, by every outcome of a round."""
-    kept = [Fraction(0)] * (depth + 1)
-    laws: list[dict] = [{} for _ in range(depth + 1)]
-
-    def emit(text, chance):
-        for i in range(1, depth + 1):
-            laws[i][text[:i]] = laws[i].get(text[:i], 0) + chance
-
-    def go_on(text, chance):
-        if len(text) == depth:
-            return emit(text, chance)
-        for v, each in enumerate(p[text]):
-            if each:
-                go_on((*text, v), chance * each)
-
-    def draft(text, chance):
-        kept[len(text)] += chance
-        if len(text) == depth:
-            return emit(text, chance)
-        missing = [max(a - b, Fraction(0)) for a, b in zip(p[text], q[text], strict=True)]
-        for v, each in enumerate(q[text]):
-            a = accept[text][v]
-            if each and a:
-                draft((*text, v), chance * each * a)
-            for w, part in enumerate(missing):
-                if part and each and a < 1:
-                    go_on((*text, w), chance * each * (1 - a) * part / sum(missing))
-
-    draft((), Fraction(1))
-    return kept, laws
-
-
-@given(rows(2, 6), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_a_round_in_fractions(six, skips):
-    prefixes = [(), (0,), (1,)]
-    p, q = dict(zip(prefixes, six[:3], strict=True)), dict(zip(prefixes, six[3:], strict=True))
-    skipped = dict(zip(prefixes, [skips[:2], skips[2:4], skips[4:]], strict=True))
-    accept = {
-        x: [
-            Fraction(1) if skip or not b else min(Fraction(1), a / b)
-            for a, b, skip in zip(p[x], q[x], skipped[x], strict=True)
-        ]
-        for x in prefixes
-    }
-    kept, laws = enumerated(p, q, accept)
-    line = Fraction(1)
-    for i in (1, 2):
-        own, drafted = ({} for _ in range(2))
-        for text in product(range(2), repeat=i):
-            own[text] = np.prod([p[text[:j]][text[j]] for j in range(i)])
-            drafted[text] = np.prod([q[text[:j]][text[j]] for j in range(i)])
-        line += 1 - HALF * sum(abs(own[x] - drafted[x]) for x in own)
-        line += HALF * sum(abs(own[x] - laws[i].get(x, 0)) for x in own)
-    verdict = all_claims()["verification.lossy_round"].check(
-        {
-            "targets": [floats(p[x]) for x in prefixes],
-            "drafts": [floats(q[x]) for x in prefixes],
-            "skips": [skipped[x] for x in prefixes],
-        }
-    )
-    assert sum(kept) <= line
-    assert float(verdict.lhs) == pytest.approx(float(sum(kept)), abs=1e-12)  # kept[0] is the token that is always there
-    assert float(verdict.rhs) == pytest.approx(float(line), abs=1e-12)
 
 
 @given(vectors(4), vectors(4))

@@ -19,9 +19,6 @@ from .strategies import grid_rows
 KNOWN = hlmtheory.all_claims()
 
 
-# ------------------------------------------------------------------------------------------------ ning2025dssd
-
-
 @given(st.lists(st.integers(0, 16).map(lambda n: Fraction(n, 16)), min_size=1, max_size=5))
 def test_a_row_goes_down_in_the_rounds_that_reject(rates):
     """All 2^K outcomes of K coins; a round stops at the first that fails."""
@@ -47,8 +44,6 @@ def test_a_truncated_row_costs_no_more_than_its_distance(data):
     values = {name: [float(x) for x in row] for name, row in (("target", p), ("draft", q), ("received", told))}
     assert float(KNOWN["channel.downlink_truncated"].check(values).lhs) == pytest.approx(float(far), abs=1e-12)
 
-
-# ----------------------------------------------------------------------------------------------- zheng2025tkslt
 
 COSTS = (0.01, 0.1, 0.2, 0.4, 0.6)
 TABLE = {0.4: (4, 2, 1, 1, 1), 0.6: (7, 3, 2, 1, 1), 0.8: (14, 6, 4, 2, 1)}

@@ -37,8 +37,6 @@ def check_noticed(monkeypatch, claim_id, function, by, instance=None):
     assert Status.VIOLATED in statuses(claim, function, by, instance)
 
 
-# ------------------------------------------------------------------------------------------------------ conformal
-
 TIED = {
     "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
     "accepted": [1, 2],
@@ -56,9 +54,6 @@ def without_the_top(draft, threshold):
 
 def test_an_empty_support_is_noticed(monkeypatch):
     check_noticed(monkeypatch, "conformal.update", controller.threshold_support, without_the_top, WOUND_UP)
-
-
-# --------------------------------------------------------------------------------------- lattice, codec, truncation
 
 
 QUANTIZE = lattice.quantize

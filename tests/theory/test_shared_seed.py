@@ -19,10 +19,8 @@ from hlmtheory import all_claims, shared_seed
 from hlmtheory.claims import Status
 from hlmtheory.shared_seed import sides, stream
 
-from .kinds import LIBRARIES, kind_of, numbers, to
+from .kinds import LIBRARIES, to
 from .strategies import grid_pairs
-
-# ------------------------------------------------------------------------------------------------------------ stream
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 SOURCE = Path(__file__).with_name("shared_stream.c")
@@ -108,18 +106,6 @@ def test_equal_times_go_to_the_lowest_token(monkeypatch):
     assert shared_seed.race_list([0.0, 0.5, 0.5, 0.0], 1, 1, 4).tolist() == [1, 2, 0, 3]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_winners_are_those_of_every_library(library, dtype):
-    probabilities = np.random.default_rng(2).dirichlet([0.3] * 50, size=30).astype(dtype)
-    ours = [shared_seed.race_winner(probabilities, 9, np.arange(30)), shared_seed.race_list(probabilities, 9, 4, 3)]
-    given = to(library, probabilities)
-    theirs = [shared_seed.race_winner(given, 9, to(library, np.arange(30))), shared_seed.race_list(given, 9, 4, 3)]
-    for one, other in zip(ours, theirs, strict=True):
-        assert kind_of(other)[1] == "int64"
-        np.testing.assert_array_equal(numbers(other), one)
-
-
 def test_winners_have_the_law_of_the_row():
     p, draws = np.array([0.5, 0.3, 0.15, 0.05, 0.0]), 40_000
     seen = np.bincount(shared_seed.race_winner(p, 21, np.arange(draws)), minlength=5)
@@ -148,9 +134,6 @@ def test_the_law_with_skips_is_that_of_the_stream(seed):
     law = np.bincount(np.where(kept, drafted, own), minlength=4) / draws
     far = float(sides.skipped_distance(p, q, skip))
     assert 0.5 * np.abs(law - p).sum() == pytest.approx(far, abs=4 * error)
-
-
-# ----------------------------------------------------------------------------------------------------------- matches
 
 
 def exact_match(p, q):
@@ -211,17 +194,6 @@ def test_the_rules_of_engines():
     np.testing.assert_allclose(rules.both_greedy, [0.0, 1.0])
     np.testing.assert_allclose(rules.shared_seed, [0.7, 1.0])
     np.testing.assert_allclose(rules.rejection, [0.75, 1.0])
-
-
-# --------------------------------------------------------------------------------------------------------- streaming
-
-
-def test_the_rate_without_matches_and_with_nearly_only_matches():
-    found = shared_seed.streamed_rate([0.0, 0.999], 0.01, 0.05, 0.02)
-    assert float(found.rate[0]) == pytest.approx(1 / 0.08)
-    assert float(found.rate[1]) == pytest.approx(1000 / (1000 * 0.01 + 0.07 + found.wait[1]))
-    assert 0.0 <= found.wait[1] <= 0.02
-    assert float(found.passes[1]) == pytest.approx(0.5, abs=0.01)
 
 
 def test_times_in_milliseconds_have_the_rate_of_the_simulation():

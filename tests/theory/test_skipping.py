@@ -29,7 +29,6 @@ from hlmtheory.skipping import (
     surrogate_gap,
     threshold_losses,
 )
-from hlmtheory.skipping import chains as chains_
 
 from . import oracles
 from .kinds import LIBRARIES, numbers, to
@@ -66,9 +65,6 @@ def loss_tables(draw):
     return {"losses": bound * np.maximum.accumulate(steps, axis=-1), "risk": draw(quantity(0.02, 4.0)), "bound": bound}
 
 
-# ----------------------------------------------------------------------------------------------- printed numbers
-
-
 def test_the_printed_thresholds():
     """cu-hlm prints .8117 and .0810; its inputs give .8118. u-hlm prints .431; its inputs give .440."""
     averse, prone = skip_thresholds(0.815, -0.066, non_acceptance=0.5956)
@@ -91,9 +87,6 @@ def test_non_acceptance_is_what_a_fit_counts_among_drafts(instance):
     delta = non_acceptance(target, draft)
     np.testing.assert_allclose(delta, np.sum(np.where(beta > 0, draft, 0.0), axis=-1), rtol=1e-6, atol=1e-9)
     assert np.all(delta >= 1.0 - verification.acceptance_rate(target, draft) - 1e-9)
-
-
-# ---------------------------------------------------------------------------------------------------- one step
 
 
 @given(with_skip(grid_pairs()))
@@ -122,9 +115,6 @@ def test_the_rule_of_the_papers_from_logits_to_risk():
     lost = verification.rejection_probability(target, draft)[token] * (u <= 0.8)
     assert risk > 0.01
     assert lost.mean() == pytest.approx(risk, abs=4 * lost.std() / math.sqrt(100_000))
-
-
-# ------------------------------------------------------------------------------------------------ the surrogate
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])  # half of the laws have more cells than are integrated
@@ -224,9 +214,6 @@ def test_the_surrogate_of_the_tokens_is_that_of_their_histogram():
     assert float(gap.exact) == pytest.approx(np.mean(beta * (u <= (share - fit.intercept) / fit.slope)))
 
 
-# ------------------------------------------------------------------------------------------------------ sequences
-
-
 def tree(rng, size, length):
     """For each prefix, rows of p and q that are sometimes equal, and skip probabilities; all prefixes differ."""
     levels = []
@@ -258,35 +245,6 @@ def test_whole_texts_by_enumeration(seed):
     distance = 0.5 * np.abs(by_p - by_h).sum()
     assert by_h.sum() == pytest.approx(1.0)
     assert 0.1 < distance <= min(from_target, from_system)
-
-
-def test_the_texts_of_the_chains_have_all_their_tokens():
-    """A fair coin and a draft that is always 0: the texts agree only on 0…0, 1 of 2^HORIZON texts."""
-    instance = {
-        "target_chain": np.full((2, 2), 0.5),
-        "draft_chain": [[1.0, 0.0], [1.0, 0.0]],
-        "skip_chain": np.ones((2, 2)),
-    }
-    assert chains_.HORIZON == 4
-    assert float(chains_.text_distance(**instance)) == 1 - 0.5**4
-    assert float(chains_.from_target(**instance)) == 4 * 0.5
-
-
-# ---------------------------------------------------------------------------------------------------- calibration
-
-
-def test_the_guarantee_where_the_risk_is_known():
-    """A prompt skips a wrong token from its U ~ U(0, 1) on: the loss at λ is 1{U ≤ λ}, with mean λ."""
-    rng = np.random.default_rng(12)
-    grid, wanted, prompts, runs = np.arange(1, 1000) / 1000, 0.1, 99, 1000
-    chosen = []
-    for _ in range(runs):
-        losses = threshold_losses(rng.random((prompts, 1)), np.ones((prompts, 1)), grid)
-        chosen.append(max(calibrate_threshold(losses, grid, risk=wanted, bound=1.0).threshold, 0.0))
-    risk, noise = np.mean(chosen), np.std(chosen) / math.sqrt(runs)
-    assert risk <= wanted + 4 * noise
-    assert risk >= wanted - 2 / (prompts + 1) - 0.001 - 4 * noise  # and the rule is not much more cautious than needed
-    assert np.mean(np.array(chosen) > wanted) > 0.2  # the guarantee is for the mean, not for every run
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -343,11 +301,6 @@ def test_the_calibration_by_hand():
     assert (found.threshold, found.empirical_risk, found.corrected_risk, found.prompts) == (0.2, 0.25, 0.4375, 3)
     assert calibrate_threshold(losses, grid, risk=0.43, bound=1.0).threshold == 0.1
     assert calibrate_threshold(losses, grid, risk=2.0, bound=1.0).threshold == 0.3
-
-
-def test_nothing_is_skipped_where_every_threshold_is_too_high():
-    found = calibrate_threshold([[1.0], [1.0], [1.0]], [0.1], risk=0.5, bound=1.0)
-    assert (found.threshold, found.empirical_risk, found.corrected_risk) == (-math.inf, 0.0, 0.25)
 
 
 def test_one_prompt_less_than_the_rule_takes_is_refused():

@@ -58,9 +58,6 @@ def alone(length):
     return text
 
 
-# -------------------------------------------------------------------------------------------------------- the text
-
-
 @given(st.lists(st.sampled_from(("draft", "up", "pass", "part", "down")), max_size=120), st.sampled_from((None, KEY)))
 def test_the_text_is_the_targets_own_whatever_the_delays(steps, key):
     """Links that deliver in order, with any delay; passes over all drafts that wait, or over one of them."""
@@ -97,9 +94,6 @@ def test_drafts_behind_a_mismatch_are_dropped_on_both_sides():
     assert device.waiting == ()
     assert server.receive(drafted(device)[1])  # the new start
     assert server.waiting == device.waiting
-
-
-# ------------------------------------------------------------------------------------------------ what is refused
 
 
 def opened(kind, call, *arguments):

@@ -50,12 +50,6 @@ def test_what_was_written_comes_back(kind, stored):
     assert [prompt["text"] for prompt in trace.prompts] == ["Once", "Twice"]
 
 
-def test_its_rows_serve_the_theory(stored):
-    trace = traces.open_trace(stored)
-    q, p = (hlmtheory.softmax(np.float64(logits[:100])) for logits in (trace.draft_logits, trace.target_logits))
-    assert hlmtheory.acceptance_rate(p, q).shape == (100,)
-
-
 def damaged(stored: Path, path: Path, change) -> Path:
     """Return a copy of the trace with a change."""
     shutil.copytree(stored, path)

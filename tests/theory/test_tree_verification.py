@@ -15,8 +15,6 @@ from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
 
 from .strategies import grid_rows
 
-# ------------------------------------------------------------------------------------------ all cases, in fractions
-
 
 def fractions(row):
     """Return a row in exact fractions that sum to 1."""
@@ -97,12 +95,3 @@ def test_the_acceptance_is_that_of_all_cases(pair, m):
     exact = sum(chance * sum(tried(p, children, used)[0]) for children, chance, used in draws(q, m))
     assert float(sibling_acceptance(*pair, m)) == pytest.approx(float(exact), abs=1e-12)
     assert float(sibling_acceptance(*pair, 1)) == pytest.approx(float(acceptance_rate(*pair)), abs=1e-15)
-
-
-@given(st.integers(1, 4).flatmap(lambda size: st.tuples(*(grid_rows((3,), size) for _ in range(2)))))
-def test_more_children_are_accepted_more_often_and_all_of_them_always(pair):
-    p, q = pair
-    found = [np.asarray(sibling_acceptance(p, q, m)) for m in range(1, 6)]
-    assert all((after >= before - 1e-12).all() for before, after in itertools.pairwise(found))
-    inside = ((p > 0) <= (q > 0)).all(axis=-1)
-    np.testing.assert_allclose(found[-1][inside], 1.0, atol=1e-9)

@@ -94,10 +94,8 @@ class Terms:
     def from_plain(cls, given: Any, vocabulary: int) -> Terms:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
         terms = cls(**fields_of(cls, given))
-        kind, whole = (
-            terms.format,
-            terms.format in (ROWS, LATTICE, POLICY) and not (terms.shared_seed or terms.by_argmax),
-        )
+        kind = terms.format
+        whole = kind in (ROWS, LATTICE, POLICY) and not (terms.shared_seed or terms.by_argmax)
         known = kind in {*_BY_MESSAGE.values(), SERVER} and 0 <= terms.most <= LONGEST_ROUND
         cuts = 0 < terms.limit < 1 and kind == PROBABILITIES
         for right, why in (

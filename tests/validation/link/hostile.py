@@ -39,7 +39,6 @@ Check = Callable[[bytes], object]
 
 
 def methods() -> list[Method]:
-    """Return a method of each format."""
     plans = [LatticeRows(100, top_k=2), CertifiedRows(), SeededTokens(), CertifiedAnswers(0.1)]
     planned = [Planned(DevicePolicy(V, 1.0, threshold_rule(3), messages)) for messages in plans]
     more = [Dssd(3), DssdCertified(0.1, 3), KSqs(2), CuHlmOffline(0.5, k=2)]
@@ -47,7 +46,6 @@ def methods() -> list[Method]:
 
 
 def opening(method: Method) -> Opening:
-    """Return a valid opening."""
     return Opening("t", "q", [Terms.of(method).plain()], "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
 
 
@@ -72,7 +70,6 @@ def honest_rounds(method: Method) -> list[bytes]:
 
 
 def cases() -> list[tuple[str, Check, list[bytes]]]:
-    """Return what reads frames, with valid ones."""
     rng = np.random.default_rng(0)
     pair = table_pair(*(quarters(rng, nodes(V, 3)) for _ in range(2)))
     found: list[tuple[str, Check, list[bytes]]] = []
@@ -88,7 +85,12 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
     text = ServedText(pair, replace(first, text=[]), *map(Terms.of, several))
     named = [bytes([number]) + body for number, one in enumerate(several) for body in honest_rounds(one)]
     found.append(("round: one of several messages", text.received, named))
-    found.append(("opening", lambda data: _open(pair, data), opened))
+
+    def read(data: bytes) -> object:
+        first = opening_of(data, V, CONTEXT)
+        return ServedText(pair, first, *Terms.each_from_plain(first.terms, V))
+
+    found.append(("opening", read, opened))
     sealed = [Pipe(NONCE, key, server=False).seal(OPEN, opened[0]) for key in (None, b"k" * 16)]
     found.append(("sealed", lambda data: Pipe(NONCE, b"k" * 16, server=True).unseal(data, 1000), sealed))
     greeting = to_json(Greeting(PROTOCOL, NONCE, V, "t", {"target": "p"}, [], CONTEXT, False))
@@ -103,13 +105,7 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
     return found
 
 
-def _open(pair: Any, data: bytes) -> object:
-    first = opening_of(data, V, CONTEXT)
-    return ServedText(pair, first, *Terms.each_from_plain(first.terms, V))
-
-
 def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes:
-    """Return changed bytes."""
     way, changed = int(rng.integers(7)), bytearray(data)
     if way == 0 and data:
         for place in rng.integers(8 * len(data), size=int(rng.integers(1, 4))).tolist():
@@ -132,7 +128,6 @@ def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes
 
 
 def _other_json(data: bytes, rng: np.random.Generator) -> bytes:
-    """Return JSON with a field changed; other bytes as they are."""
     try:
         fields = json.loads(data)
         name = list(fields)[int(rng.integers(len(fields)))]

@@ -15,14 +15,19 @@ import pytest
 
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.cli.commands import main
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.records import GenerationRecord
 from validation.link.device import Device
+from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine
 from validation.link.relay import LinkModel, Relay, precise_loop
 from validation.link.remote import Remote
 from validation.link.server import Server
 from validation.models.pair import Pair
 
-LONGEST_S = 30
+LONGEST_S, POSITIONS = 30, 16
 """What a test waits for takes less, also on a busy machine; nothing in these tests waits longer."""
 
 
@@ -33,17 +38,29 @@ def small_pair(positions: int) -> Pair:
 
 
 def ended(thread: threading.Thread) -> None:
-    """Wait for a thread, or fail."""
     thread.join(LONGEST_S)
     assert not thread.is_alive(), f"{thread.name} did not end in {LONGEST_S} s"
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds, or fail."""
     deadline = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < deadline, f"not so after {LONGEST_S} s"
         time.sleep(0.005)
+
+
+def looped(
+    pair: Pair, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any
+) -> GenerationRecord:
+    """Return the in-process loop's text."""
+    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=new_tokens, **{"seed": 2} | options)[0]
+
+
+def write(device: Device, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any) -> LinkRecord:
+    """Write a text over a link; it is the loop's."""
+    found = device.generate(method, [0], name=name, seed=2, new_tokens=new_tokens, **options)
+    assert found.tokens == looped(device.pair, method, name, new_tokens).tokens
+    return found
 
 
 class InThread:
@@ -61,6 +78,12 @@ class InThread:
         self.loop.run_until_complete(self.one.serve("127.0.0.1", *serving))
         self.loop.close()
 
+    def call(self, function: Callable[..., object], *given: Any) -> None:
+        async def now() -> None:
+            function(*given)
+
+        asyncio.run_coroutine_threadsafe(now(), self.loop).result(LONGEST_S)
+
     def __enter__(self) -> Self:
         return self
 
@@ -68,25 +91,16 @@ class InThread:
         self.stop()
 
     def stop(self) -> None:
-        """End it, and wait for its thread."""
         if self.thread.is_alive():
             self.loop.call_soon_threadsafe(self.one.stop)
             ended(self.thread)
 
 
 class Running(InThread):
-    """A server."""
-
     def __init__(
-        self,
-        pair: Pair,
-        port: int = 0,
-        draft_length: int = 0,
-        key_file: Path | None = None,
-        stretch_s: float = 0.0,
-        **options: Any,
+        self, pair: Pair, port: int = 0, key_file: Path | None = None, made: Any = None, **options: Any
     ) -> None:
-        self.engine = Engine(pair, draft_length=draft_length, stretch_s=stretch_s)
+        self.engine = Engine(pair, **(made or {}))
         self.server = Server(self.engine, **{"tokenizer": "t", "target": "p"} | options)
         if key_file is not None:
             self.server.follow_keys(key_file)
@@ -95,14 +109,11 @@ class Running(InThread):
 
 @contextmanager
 def device_of(pair: Pair, address: str, **options: Any) -> Iterator[Device]:
-    """Return a device with the pair's draft."""
     with Remote(address, **{"patience_s": 20.0, "answer_s": 20.0} | options) as remote:
         yield Device(pair, remote, tokenizer="t", draft="q")
 
 
 class Relayed(InThread):
-    """A relay."""
-
     def __init__(self, model: LinkModel, to: str) -> None:
         host, port = to.removeprefix("ws://").split(":")
         self.relay = Relay(model)

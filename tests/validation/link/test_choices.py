@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.codec import MalformedError
 from hlmtheory.policy import (
     DevicePolicy,
     DraftProbabilities,
@@ -24,26 +23,25 @@ from hlmtheory.policy import (
 )
 from hlmtheory.skipping import audit_bound
 from tests.validation.command_line import run
-from tests.validation.link.served import Relayed, Running, device_of
+from tests.validation.link.served import Relayed, Running, device_of, looped
 from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
 from validation.decoding.methods.planned import Audited, Planned, write_policy
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.switched import Chosen, Switched
 from validation.decoding.records import Round
 from validation.link import message_choice, timing
-from validation.link.engine import ServedText
 from validation.link.formats import SERVER_WRITES, Terms
 from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
 from validation.link.skip_choice import OwnThreshold, SkipChoice
 from validation.link.timing import measure_times
-from validation.link.wire import LinkError, Opening
+from validation.link.wire import LinkError
 from validation.models.pair import Pair
 from validation.planning.from_run import planner_of_run
 from validation.planning.run_record import read_record
@@ -70,7 +68,7 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(
             recording.end(texts[-1])
     record = read_record(tmp_path / "run.jsonl")
     for name, text, found in zip(names, record.texts, texts, strict=True):
-        (expected,) = decode(pair, [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)
+        expected = looped(pair, make(), name, POSITIONS)
         assert expected.tokens == found.tokens
         assert text.end is not None
         assert text.end["tokens"] == len(found.tokens)
@@ -85,15 +83,6 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(
         assert [one["opened"] for one in text.rounds] == [True] + [False] * (len(text.rounds) - 1)
         assert all(one["wait_s"] > 0 and one["draft_s"] > 0 and one["up_bytes"] > 9 for one in text.rounds)
         assert text.end["seconds"] >= sum(one["wait_s"] + one["draft_s"] for one in text.rounds)
-
-
-@pytest.mark.parametrize(("accepts", "best"), [(1.0, 8), (0.0, 1)])
-def test_the_length_goes_to_the_best_one(accepts: float, best: int) -> None:
-    choice = MessageChoice({SEEDED: tuple(range(1, 9))})
-    for _ in range(40):
-        length = choice.choose().length
-        choice.learn(SEEDED, length, int(accepts * length), 0.01 * length, 0.1, 0)
-    assert choice.choose().length == best
 
 
 def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_path: Path) -> None:
@@ -123,10 +112,9 @@ def test_times_are_measured_by_batch_and_width(tmp_path: Path, monkeypatch: pyte
     assert [one.format for one in found.serialisation] == ["tokens", "rows"]
     assert found.serialisation[0].up_bytes < 30 < 4 * 4 * 4096 < found.serialisation[1].up_bytes
     assert found.models["large_name"] == "builtin/large"
-    rounds = found.rounds
-    assert rounds.drafts == 4
-    assert 0 < rounds.passing.median_s < rounds.waiting.median_s  # a round waits for its pass and more
-    assert rounds.drafting.median_s > found.serialisation[0].time.median_s
+    assert found.rounds.drafts == 4
+    assert 0 < found.rounds.passing.median_s < found.rounds.waiting.median_s  # a round waits for its pass and more
+    assert found.rounds.drafting.median_s > found.serialisation[0].time.median_s
     assert found.exchange_s() >= found.socket.median_s
 
 
@@ -152,7 +140,6 @@ def played(choice: MessageChoice, rate: float, rounds: int, seed: int = 0) -> li
 
 
 def speed(message: str, length: int, rate: float) -> float:
-    """Return the true tokens a second."""
     tokens = sum(ACCEPTED[message] ** depth for depth in range(length + 1))
     return tokens / (FIXED + length * DRAFT + 8.0 * (HEAD + SIZES[message] * length) / rate)
 
@@ -186,29 +173,31 @@ def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(
             made, name = follows.method(), f"text {number}"
             found = device.generate(made, [0], name=name, on_exchange=made.exchange, **settings)
             again = Switched(follows.policies, iter(made.choices).__next__)
-            (expected,) = decode(pair, [Prompt(name, "0", "")], again, **settings)
-            assert found.tokens == expected.tokens
+            assert found.tokens == looped(pair, again, name, **settings).tokens
             changed += len({one.message for one in made.choices[: len(found.rounds)]}) > 1
         assert relay.relay.resets > 1
     assert changed
 
 
-def test_an_opening_names_few_messages_and_a_round_one_of_them(pair: Pair) -> None:
-    plain = [one.plain() for one in Terms.each_of(Following(POLICY, 2).method())]
-    assert len(Terms.each_from_plain(plain, 3)) == 2
-    for given, said in (
+PLAIN = [one.plain() for one in Terms.each_of(Following(POLICY, 2).method())]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
         ([], "1 to 4 terms; got 0"),
-        (plain * 3, "1 to 4 terms; got 6"),
-        ([plain[0], SERVER_WRITES.plain()], "has one message"),
+        (PLAIN * 3, "1 to 4 terms; got 6"),
+        ([PLAIN[0], SERVER_WRITES.plain()], "has one message"),
         ([3], "terms with other fields than format"),
-    ):
-        with pytest.raises(LinkError, match=said):
-            Terms.each_from_plain(given, 3)
-    opening = Opening("t", "q", plain, "a", 1, 1.0, 1.0, 4, [0], [], "s")
-    text = ServedText(pair, opening, *Terms.each_from_plain(plain, 3))
-    for body in (b"", b"\2"):
-        with pytest.raises(MalformedError, match="names none of its text's messages"):
-            text.received(body)
+        *(
+            ([Terms.of(other).plain() | {"by_block": True}], "verified together by their whole distributions alone")
+            for other in (Dssd(3), SharedSeed(3), PromptLookup())
+        ),
+    ],
+)
+def test_terms_that_no_device_sends_are_refused(given: list[Any], said: str) -> None:
+    with pytest.raises(LinkError, match=said):
+        Terms.each_from_plain(given, 3)
 
 
 def test_the_command_changes_messages(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +224,7 @@ def test_audited_skips_run_over_a_link_as_in_the_loop(pair: Pair, tmp_path: Path
     policy = replace(SKIPPING, messages=MESSAGES[name])
     names = [f"{name} {n}" for n in range(8)]
     made = Audited(policy, 0.5)
-    expected = [decode(pair, [Prompt(one, "0", "")], made, new_tokens=POSITIONS, seed=2)[0] for one in names]
+    expected = [looped(pair, made, one, POSITIONS) for one in names]
     with Running(pair) as server, device_of(pair, server.address) as device:
         recording = Recording(tmp_path / "run.jsonl", device, made, SETTINGS)
         for one in names:
@@ -285,11 +274,7 @@ def test_a_record_states_the_risk_of_its_skips(tmp_path: Path) -> None:
 def skips_played(
     choice: SkipChoice, risk_of: Callable[[float, int], float], tokens: int, seed: int
 ) -> tuple[float, float]:
-    """Play a device whose drafts are rejected with ``risk_of(estimate, token)``.
-
-    Returns the sum of the risks of what was kept or audited, and the least room that the promise had left, after any
-    token. A text has 40 tokens.
-    """
+    """Return the sum of the risks of what was kept or audited, and the least room of the promise after any token."""
     rng = np.random.default_rng(seed)
     total, room = 0.0, np.inf
     for token in range(tokens):
@@ -298,8 +283,7 @@ def skips_played(
         estimate = float(rng.random())
         risk = risk_of(estimate, token)
         kept = choice.keeps(estimate)
-        if kept:
-            total += risk
+        total += risk * kept
         if kept and rng.random() >= choice.probability:
             choice.on_kept()
         else:

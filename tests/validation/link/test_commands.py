@@ -26,7 +26,6 @@ from validation.decoding.methods.single_draft import CuHlmOnline
 from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
 from validation.link.remote import Remote
-from validation.link.server import Server
 from validation.models.chat import PLAIN
 from validation.models.pair import PAIRS_FOLDER, load_pair, load_single
 from validation.models.versions import versioned_pair
@@ -34,19 +33,18 @@ from validation.models.versions import versioned_pair
 LARGE = PAIRS_FOLDER / "builtin" / "large"
 
 
-def certificate(folder: Path, name: str, *, host: str = "localhost") -> tuple[Path, Path]:
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     """Make a certificate that signs itself, as docs/run.md does; return it and its key."""
     made = folder / f"{name}.pem", folder / f"{name}.key"
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    words += ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}", "-out", made[0], "-keyout", made[1]]
+    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", made[0], "-keyout", made[1]]
     subprocess.run(words, check=True, capture_output=True, timeout=LONGEST_S)
     return made
 
 
 def device(address: str, *words: str) -> tuple[int, str]:
-    """Run ``hlm device`` for a few tokens; return its exit code and output."""
-    few = ["--texts", "1", "--new-tokens", "4", "--patience", "20s", "--json"]
-    done = CliRunner().invoke(main, ["device", "--server", address, *few, *words])
+    few = ["--server", address, "--texts", "1", "--new-tokens", "4", "--patience", "20s", "--json"]
+    done = CliRunner().invoke(main, ["device", *few, *words])
     return done.exit_code, done.output
 
 
@@ -78,13 +76,8 @@ def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
     assert time.monotonic() - began < 60  # three times the patience
 
 
-def _ws(server: Server) -> str:
-    return "ws://{}:{}".format(*server.address)
-
-
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built-in target with one matrix changed."""
     folder = tmp_path_factory.mktemp("versions") / "second"
     shutil.copytree(LARGE, folder)
     weights = load_file(folder / "model.safetensors")
@@ -102,7 +95,7 @@ def test_a_file_switches_the_version_within_a_text(
     with serving(monkeypatch, "--version", f"v2={second}", "--in-use", str(in_use)) as server:
         in_use.write_text("v3")
         until(lambda: "The version stays target: There is no version 'v3'" in caplog.text)
-        pair, told = load_single(str(PAIRS_FOLDER / "builtin" / "small")), list[int]()
+        pair, told = load_single(str(LARGE.parent / "small")), list[int]()
         tokenizer, draft = marks_of_model(pair)
 
         def switch(tokens: list[int]) -> None:
@@ -136,7 +129,6 @@ def test_a_version_with_another_tokenizer_is_refused(second: Path, tmp_path: Pat
     assert "has another tokenizer" in done.output
 
 
-BUILTIN = PAIRS_FOLDER / "builtin"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
 
 
@@ -144,7 +136,7 @@ TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} 
 def words(address: str, tmp_path: Path) -> list[str]:
     """A device whose tokenizer has a chat template, two prompts, and four new tokens."""
     draft = tmp_path / "small"
-    shutil.copytree(BUILTIN / "small", draft)
+    shutil.copytree(LARGE.parent / "small", draft)
     (draft / "chat_template.jinja").write_text(TEMPLATE)
     (tmp_path / "prompts.txt").write_text("One.\nTwo.\n")
     files = ["--draft", str(draft), "--prompts", str(tmp_path / "prompts.txt"), "--out", str(tmp_path / "texts.jsonl")]
@@ -152,7 +144,6 @@ def words(address: str, tmp_path: Path) -> list[str]:
 
 
 def texts_of(words: list[str]) -> list[list[int]]:
-    """Return the tokens of a device's texts."""
     done = CliRunner().invoke(main, [*words, "--json"])
     assert done.exit_code == 0, done.output
     return [one["tokens"] for one in json.loads(done.stdout)["texts"]]

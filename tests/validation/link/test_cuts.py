@@ -1,43 +1,38 @@
-"""Cuts, kills, and a server that is away: the text stays the same, or the device goes on alone and returns."""
+"""Cuts, kills, switches of the version, and a server that is away: the text stays the loop's, or the device says so."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.fuzz import link_kills, link_soak
-from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, until
-from validation.collection.prompts import Prompt
-from validation.decoding.loop import decode
+from tests.validation.decoding.test_versions import VersionTable
+from tests.validation.link.served import LONGEST_S, POSITIONS, Relayed, Running, device_of, ended, looped, until, write
+from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, PromptLookup
+from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import DraftOnly, RandHlm
 from validation.decoding.records import GenerationRecord
-from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
+from validation.link.engine import Engine, ServedText
 from validation.link.loops import OneText, session_of
+from validation.link.passes import Limits
 from validation.link.relay import LinkModel
 from validation.link.remote import LOOKING, RefusedError, ServerAwayError
 from validation.models.pair import Pair
+from validation.models.versions import VersionedTarget
 
-POSITIONS = 16
-METHODS: list[Callable[[], Method]] = [
-    lambda: SharedSeed(3),
-    lambda: FixedLength(3),
-    lambda: RandHlm(0.5),
-    lambda: Dssd(3),
-    SharedSeedStreamed,
-]
-
-
-def text_of(pair: Pair, method: Method, name: str) -> list[int]:
-    """Return the loop's text."""
-    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=POSITIONS, seed=2)[0].tokens
+METHODS: list[Callable[[], Method]] = [partial(SharedSeed, 3), partial(FixedLength, 3), partial(RandHlm, 0.5)]
+METHODS += [partial(Dssd, 3), SharedSeedStreamed]
 
 
 @pytest.mark.parametrize("cuts", [3, pytest.param(40, marks=pytest.mark.deep)])
@@ -52,9 +47,8 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
         device_of(pair, relay.address) as device,
     ):
         for number in range(5 * cuts):
-            name, told = f"text {number}", list[int]()
-            record = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
-            assert told == record.tokens == text_of(pair, make(), name)
+            told = list[int]()
+            assert write(device, make(), f"text {number}", on_tokens=told.extend).tokens == told
             again = device.remote.connections - (number + 1 if make().streamed else 1)
             if again >= cuts:
                 break
@@ -62,83 +56,49 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
 
 
 @pytest.mark.deep
-def test_kills_of_server_and_device_change_no_token() -> None:
-    link_kills.main(4)
-
-
-@pytest.mark.deep
-def test_a_server_that_is_used_for_long_needs_no_more_memory() -> None:
-    link_soak.main(120.0)
-
-
-@pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
-def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
-    server = Running(pair)
-    port = int(server.address.rpartition(":")[2])
-    told: list[int] = []
-
-    def restart() -> None:
-        nonlocal server
-        server.stop()  # closes all connections and forgets all texts
-        server = Running(pair, port)
-
-    def tell(tokens: list[int]) -> None:
-        told.extend(tokens)
-        if len(told) % 3 == 0:
-            restart()
-
-    try:
-        with device_of(pair, server.address) as device:
-            record = device.generate(make(), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=tell)
-            assert device.remote.connections >= 2
-    finally:
-        server.stop()
-    assert told == record.tokens == text_of(pair, make(), "a")
-
-
-def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
-    server = Running(pair)
-    port = int(server.address.rpartition(":")[2])
-
-    def replace(tokens: list[int]) -> None:
-        nonlocal server
-        if server.server.version.mark == "p":
-            server.stop()
-            server = Running(pair, port, target="another")
-
-    try:
-        with (
-            device_of(pair, server.address) as device,
-            pytest.raises(RefusedError, match="came back with another"),
-        ):
-            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=replace)
-    finally:
-        server.stop()
-
-
-ALONE_METHODS: list[Callable[[], Method | None]] = [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None]
+@pytest.mark.parametrize("run", [partial(link_kills.main, 4), partial(link_soak.main, 120.0)], ids=["kills", "soak"])
+def test_kills_change_no_token_and_long_use_needs_no_more_memory(run: Callable[[], None]) -> None:
+    run()
 
 
 class Away:
     """A server that is stopped behind some tokens of a text, and comes back behind others."""
 
-    def __init__(self, pair: Pair, leaves: int, returns: int) -> None:
-        self.pair, self.leaves, self.returns = pair, leaves, returns
-        self.running, self.told = Running(pair), list[int]()
-        self.port = int(self.running.address.rpartition(":")[2])
+    def __init__(self, pair: Pair, leaves: tuple[int, ...], returns: tuple[int, ...], **options: Any) -> None:
+        self.pair, self.leaves, self.returns, self.options = pair, leaves, returns, options
+        self.running, self.told = Running(pair, made={"stretch_s": 0.02}), list[int]()
+        self.address, self.port = self.running.address, self.running.place[1]
 
-    def take(self, device: Device) -> Callable[[list[int]], None]:
-        """Return a function of new tokens."""
+    def __enter__(self) -> Away:
+        return self
 
-        def take(tokens: list[int]) -> None:
-            before, _ = len(self.told), self.told.extend(tokens)
-            if before < self.leaves <= len(self.told):
-                self.running.stop()
-            if before < self.returns <= len(self.told):
-                self.running = Running(self.pair, self.port)
-                until(lambda: all(one.name != LOOKING for one in threading.enumerate()))  # the device has found it
+    def __exit__(self, *error: object) -> None:
+        self.running.stop()
 
-        return take
+    def take(self, tokens: list[int]) -> None:
+        before, _ = len(self.told), self.told.extend(tokens)
+        if any(before < place <= len(self.told) for place in self.leaves):
+            self.running.stop()  # closes all connections and forgets all texts
+        if any(before < place <= len(self.told) for place in self.returns):
+            self.running = Running(self.pair, self.port, **self.options)
+            until(lambda: all(one.name != LOOKING for one in threading.enumerate()))  # the device has found it
+
+
+@pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
+def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
+    often = (3, 6, 9, 12)
+    with Away(pair, often, often) as away, device_of(pair, away.address) as device:
+        assert write(device, make(), on_tokens=away.take).tokens == away.told
+        assert device.remote.connections >= 2
+
+
+def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
+    with (
+        Away(pair, (3,), (3,), target="another") as away,
+        device_of(pair, away.address) as device,
+        pytest.raises(RefusedError, match="came back with another"),
+    ):
+        write(device, SharedSeed(3), on_tokens=away.take)
 
 
 def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
@@ -150,17 +110,15 @@ def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
     return loop.records[0].tokens[len(text) :]
 
 
-@pytest.mark.parametrize("make", ALONE_METHODS)
+@pytest.mark.parametrize("make", [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None])
 def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method | None]) -> None:
-    away = Away(pair, 3, 8)
-    away.running.engine.stretch_s = 0.02
-    try:
-        with device_of(pair, away.running.address, patience_s=0.2, alone=True) as device:
-            take, method = away.take(device), make()
-            found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
-            assert not device.remote.away
-    finally:
-        away.running.stop()
+    with (
+        Away(pair, (3,), (8,)) as away,
+        device_of(pair, away.address, patience_s=0.2, alone=True) as device,
+    ):
+        method = make()
+        found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=away.take)
+        assert not device.remote.away
     assert [who for _, who in found.writers] == ["target", ALONE, "target"]
     ((first, end),) = found.alone()
     assert 3 <= first < 8 <= end < POSITIONS
@@ -191,3 +149,111 @@ def test_a_server_that_stays_away_ends_the_text_only_without_alone(pair: Pair, a
             assert write().alone() == [(0, POSITIONS)]
         assert time.monotonic() - began < LONGEST_S
         until(lambda: threading.active_count() <= before + 1)
+
+
+@pytest.fixture(scope="module")
+def versions() -> Pair:
+    """A draft and the first version of the target; a cache of another version changes what a version says."""
+    rng = np.random.default_rng(5)
+    count = nodes(3, 5)
+    made = table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+    models: Any = [VersionTable(quarters(rng, count) * 0.9 + 0.1 / 3, 1, n) for n in range(2)]
+    return replace(made, target=VersionedTarget(dict(zip(("target", "v2"), models, strict=True)), [(0, "target")]))
+
+
+def options(versions: Pair) -> dict[str, Any]:
+    models: Any = versions.target
+    first, second = (replace(versions, target=model) for model in models.versions.values())
+    return {"pair": first, "versions": {"v2": (Engine(second), "p2")}}
+
+
+def there_and_back(running: Running) -> Callable[[list[int]], None]:
+    """Return a function of new tokens that switches to v2 behind 4 of them, and rolls back behind 10."""
+    told: list[int] = []
+
+    def take(tokens: list[int]) -> None:
+        told.extend(tokens)
+        wanted = "v2" if 4 <= len(told) < 10 else "target"
+        if running.server.version.name != wanted:
+            running.call(running.server.switch, wanted)
+
+    return take
+
+
+def expected(versions: Pair, method: Method, name: str, found: LinkRecord, pin: str) -> list[int]:
+    """Return the in-process text with the switches of a record, at its rounds or its tokens."""
+    switches = found.writers
+    if pin == "round":
+        begins = [one.position + one.skipped for one in found.rounds]
+        switches = [(begins.index(place) if n else 0, who) for n, (place, who) in enumerate(found.writers)]
+    models: Any = versions.target
+    versioned: Any = VersionedTarget(models.versions, switches, pin=pin)
+    return looped(replace(versions, target=versioned), method, name).tokens
+
+
+@pytest.mark.parametrize("make", [*METHODS, partial(FlexSpec, "exact"), partial(KSqs, 2), lambda: None])
+def test_an_update_and_a_roll_back_give_the_text_of_the_loop(versions: Pair, make: Callable[[], Method | None]) -> None:
+    for name in "ab":
+        with (
+            Running(**options(versions), made={"stretch_s": 0.01}) as server,
+            device_of(versions, server.address) as device,
+        ):
+            method, take = make(), there_and_back(server)
+            found = device.generate(method, [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=take)
+            assert server.server.metrics.value("hlm_version", version="target") == 1
+        if method is None or method.streamed:  # they switch between passes
+            assert "v2" in [who for _, who in found.writers]
+            assert found.tokens == expected(versions, SharedSeedStreamed(), name, found, "position")
+        else:
+            assert [who for _, who in found.writers] == ["target", "v2", "target"]
+            assert found.tokens == expected(versions, method, name, found, "round")
+
+
+def test_versions_differ(versions: Pair) -> None:
+    """Without this the tests above could not fail."""
+    records = [LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]) for name in ("target", "v2")]
+    first, second = (expected(versions, FixedLength(3), "a", record, "position") for record in records)
+    assert first != second
+
+
+def test_devices_at_a_switch_and_cuts_keep_their_own_texts(versions: Pair) -> None:
+    found: dict[str, LinkRecord] = {}
+    cuts = np.cumsum(np.random.default_rng(7).integers(200, 1500, size=8)).tolist()
+    with (
+        Running(**options(versions), limits=Limits(batch=3, wait_s=0.02), made={"stretch_s": 0.01}) as server,
+        Relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+    ):
+
+        def write(name: str) -> None:
+            with device_of(versions, relay.address) as device:
+                found[name] = device.generate(SharedSeed(2), [0], name=name, seed=2, new_tokens=POSITIONS)
+
+        threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for n in range(40):
+            server.call(server.server.switch, ("v2", "target")[n % 2])
+            time.sleep(0.02 * (1 + n // 10))  # on a busy machine a round takes longer than the first pauses
+            if not any(thread.is_alive() for thread in threads):
+                break
+        for thread in threads:
+            ended(thread)
+    assert sum(len(one.writers) for one in found.values()) > 3
+    for name in "abc":
+        assert found[name].tokens == expected(versions, SharedSeed(2), name, found[name], "position")
+
+
+def test_a_roll_back_finds_the_cache_of_its_version_again(versions: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_cache, taken = ServedText.take_cache, list[tuple[int, int]]()
+
+    def spy(text: ServedText, other: ServedText) -> None:
+        take_cache(text, other)
+        taken.append((text.cached, text.kept))
+
+    monkeypatch.setattr(ServedText, "take_cache", spy)
+    with Running(**options(versions)) as server, device_of(versions, server.address) as device:
+        take = there_and_back(server)
+        found = device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
+        assert [name for _, name in server.server.parked] == ["v2"]
+    (_, (update, _), (back, _)) = found.writers
+    assert taken == [(3 + update - 1, 3 + back)]  # what v2 wrote is read; the prompt and the tokens before it are not

@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +37,6 @@ def pair() -> Pair:
 
 @contextmanager
 def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
-    """Run a door; return it with its client, its server, and its pair."""
     with Running(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
         device.pair.tokenizer.chat_template = TEMPLATE
         door = Door(device, lambda: SharedSeed(3), model="builtin", **options)
@@ -57,38 +55,28 @@ def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture(scope="module")
 def door(pair: Pair) -> Iterator[SimpleNamespace]:
-    """A running door that writes one text at a time."""
     with opened(pair) as found:
         yield found
 
 
-def expected(pair: Pair, ids: list[int], count: int, seed: int) -> str:
-    """Return the loop's text behind these tokens."""
-    tokenizer = pair.tokenizer
-
-    class Given:
-        def __call__(self, texts: Any, verbose: bool = True) -> Any:
-            return SimpleNamespace(input_ids=[ids])
-
-    other = replace(pair, tokenizer=Given())  # type: ignore[arg-type]
-    (record,) = decode(other, [Prompt(NAME, "x", "")], SharedSeed(3), new_tokens=count, seed=seed)
-    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
+def expected(pair: Pair, count: int, seed: int) -> str:
+    """Return the loop's text behind the prompt."""
+    (record,) = decode(pair, [Prompt(NAME, PROMPT, "")], SharedSeed(3), new_tokens=count, seed=seed)
+    return str(pair.tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 
 def ask(door: SimpleNamespace, count: int = 8, **more: Any) -> Any:
-    """Ask for a completion."""
     settings = {"model": "builtin", "prompt": PROMPT, "max_tokens": count, "seed": 5} | more
     return door.client.completions.create(**settings)
 
 
 def text_of(parts: Any) -> str:
-    """Return the text of a stream."""
     return "".join(part.choices[0].text for part in parts if part.choices)
 
 
 def test_a_completion_and_a_stream_are_the_loops_text(door: SimpleNamespace) -> None:
     ids = prompt_ids(door.pair.tokenizer, [PROMPT])[0]
-    wanted = expected(door.pair, ids, 8, 5)
+    wanted = expected(door.pair, 8, 5)
     for prompt in (PROMPT, ids):
         found = ask(door, prompt=prompt)
         assert found.choices[0].text == wanted
@@ -145,7 +133,6 @@ def test_other_requests_are_refused(door: SimpleNamespace, headers: dict[str, st
 
 
 def connected(door: SimpleNamespace) -> socket.socket:
-    """Return a connection to a door."""
     host, port = door.url.removeprefix("http://").removesuffix("/v1").split(":")
     return socket.create_connection((host, int(port)), timeout=LONGEST_S)
 
@@ -182,16 +169,15 @@ def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace, monkeypatch: 
 
 
 def test_texts_are_written_at_the_same_time(pair: Pair) -> None:
-    ids = prompt_ids(pair.tokenizer, [PROMPT])[0]
     with opened(pair, at_once=2) as door:
         door.running.engine.stretch_s = 0.05  # the long text takes half a second at least
         stream = iter(ask(door, 40, seed=2, stream=True))
         first = next(stream)
         found = ask(door, 2)
-        assert found.choices[0].text == expected(pair, ids, 2, 5)
+        assert found.choices[0].text == expected(pair, 2, 5)
         assert door.door.taken == 1  # the long text was begun before, and is not complete
         assert found.model_extra["hlm"] == {"writers": [[0, "target"]]}
-        assert text_of([first, *stream]) == expected(pair, ids, 40, 2)
+        assert text_of([first, *stream]) == expected(pair, 40, 2)
         assert door.running.server.metrics.value("hlm_devices") == 2
 
 

@@ -22,10 +22,10 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from tests.validation.link.served import Running, device_of
+from tests.validation.link.served import Running, device_of, looped, write
 from tests.validation.tiny_texts import table_pair
 from validation.collection.collect import encode_prompts
-from validation.collection.prompts import Prompt, builtin_prompts
+from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (
@@ -41,31 +41,19 @@ from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
 from validation.errors import UserError
+from validation.link.device import Device
+from validation.link.device_records import Exchange
 from validation.link.formats import Terms
 from validation.link.remote import RefusedError, Remote
 from validation.link.wire import LinkError
 from validation.models.pair import Pair, load_pair
 
-METHODS: list[Callable[[], Method]] = [
-    lambda: FixedLength(3),
-    lambda: BlockVerification(3),
-    lambda: SharedSeed(3),
-    SharedSeedStreamed,
-    Hlm,
-    lambda: RandHlm(0.5),
-    lambda: UHlm(0.4),
-    lambda: CuHlmOffline(0.4, k=2),
-    lambda: CuHlmCertified(0.4),
-    lambda: Dssd(3),
-    lambda: DssdCertified(0.1, 3),
-    lambda: FlexSpec("exact"),
-    lambda: FlexSpec("linear", printed_acceptance=True),
-    DenseQs,
-    lambda: KSqs(2),
-    lambda: CSqs(0.1),
-    PromptLookup,
-    CloudOnly,
-]
+METHODS: list[Callable[[], Method]] = [SharedSeedStreamed, Hlm, DenseQs, PromptLookup, CloudOnly]
+METHODS += [partial(kind, 3) for kind in (FixedLength, BlockVerification, SharedSeed, Dssd)]
+METHODS += [partial(kind, 0.4) for kind in (UHlm, CuHlmCertified, RandHlm)]
+METHODS += [partial(CuHlmOffline, 0.4, k=2), partial(DssdCertified, 0.1, 3), partial(KSqs, 2), partial(CSqs, 0.1)]
+METHODS += [partial(FlexSpec, "exact"), partial(FlexSpec, "linear", printed_acceptance=True)]
+POSITIONS = 6
 LINE = UncertaintyLine(1.0, 0.0)
 POLICIES = {
     "lattice rows": DevicePolicy(3, 1.0, threshold_rule(3), LatticeRows(100, top_k=2)),
@@ -81,7 +69,6 @@ POLICIES = {
     "streamed": DevicePolicy(3, 1.0, threshold_rule(1), StreamedTokens(), bonus=False),
     "server alone": DevicePolicy(3, 1.0, threshold_rule(0), LatticeRows(100)),
 }
-POSITIONS = 6
 
 
 EVERY = [*METHODS, *(partial(Planned, policy) for policy in POLICIES.values())]
@@ -92,7 +79,7 @@ def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> No
     method, names = make(), [f"text {n}" for n in range(4)]
     warm = method.policy.temperature if isinstance(method, Planned) else 1.0
     settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": warm}
-    expected = [decode(pair, [Prompt(name, "0", "")], make(), **settings)[0] for name in names]
+    expected = [looped(pair, make(), name, **settings) for name in names]
     with Running(pair) as server, device_of(pair, server.address) as device:
         found = [device.generate(make(), [0], name=name, **settings) for name in names]
         assert device.remote.connections == (len(names) if method.streamed else 1)
@@ -102,7 +89,9 @@ def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> No
         assert told == [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in expected]
 
 
-def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
+def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pair: Pair) -> None:
+    with Running(pair, tokenizer="another") as server, pytest.raises(RefusedError, match="fingerprint another"):
+        Device(pair, Remote(server.address), tokenizer="t", draft="q")
     mine, other = (Planned(replace(POLICIES["seeded"], planned_for=f"3 q {target}")) for target in ("p", "other"))
     with Running(pair) as server, device_of(pair, server.address) as device:
         assert len(device.generate(mine, [0], name="a", seed=1, new_tokens=2).tokens) == 2
@@ -114,41 +103,19 @@ def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
         Terms.from_plain(Terms.of(mine).plain(), 4)
 
 
-def test_blocks_need_whole_distributions() -> None:
-    plain = Terms.of(BlockVerification(3)).plain()
-    assert Terms.from_plain(plain, 3).method().by_block
-    for other in (Dssd(3), SharedSeed(3), PromptLookup()):
-        with pytest.raises(LinkError, match="verified together by their whole distributions alone"):
-            Terms.from_plain({**Terms.of(other).plain(), "by_block": True}, 3)
-
-
 @pytest.mark.parametrize("draft_length", [0, 3])
 def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
     told: list[int] = []
-    (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(2), new_tokens=POSITIONS, seed=2)
-    with Running(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
+    with Running(pair, made={"draft_length": draft_length}) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
-        again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
-    assert told == found.tokens == again.tokens == expected.tokens
+    assert told == found.tokens == looped(pair, SharedSeed(2), new_tokens=POSITIONS).tokens
 
 
 def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
     ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
     for name in "abc":
-        (expected,) = decode(ends, [Prompt(name, "0", "")], SharedSeedStreamed(), new_tokens=20, seed=1)
         with Running(ends) as server, device_of(ends, server.address) as device:
-            found = device.generate(SharedSeedStreamed(), [0], name=name, seed=1, new_tokens=20)
-        assert found.tokens == expected.tokens
-        assert found.ended
-
-
-def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:
-    with (
-        Running(pair, tokenizer="another") as server,
-        pytest.raises(RefusedError, match="fingerprint another"),
-        device_of(pair, server.address),
-    ):
-        pass
+            assert write(device, SharedSeedStreamed(), name, 20).ended
 
 
 HEAD = 11
@@ -163,32 +130,20 @@ HEAD = 11
         (LatticeRows(100, threshold=0.02), (40, 70, 400)),
     ],
 )
-def test_sizes_are_the_policys_and_texts_do_not_change(
-    messages: Any, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair, up, down = load_pair("builtin"), list[int](), list[int]()
-    send, receive = Remote.send, Remote.receive
-
-    def sent(self: Remote, data: bytes) -> None:
-        up.append(len(data))
-        send(self, data)
-
-    def received(self: Remote, timeout_s: float | None = None) -> bytes:
-        data = receive(self, timeout_s)
-        down.append(len(data))
-        return data
-
-    monkeypatch.setattr(Remote, "send", sent)
-    monkeypatch.setattr(Remote, "receive", received)
+def test_sizes_are_the_policys_and_texts_do_not_change(messages: Any, sizes: tuple[int, ...]) -> None:
+    pair, watched = load_pair("builtin"), list[Exchange]()
     plain = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(3), messages)
     policy, prompts = replace(plain, message_sizes=sizes), builtin_prompts(limit=2)
     wanted = decode(pair, prompts, Planned(plain), new_tokens=12, seed=4)
     with Running(pair) as server, device_of(pair, server.address) as device:
         for prompt, tokens, own in zip(prompts, encode_prompts(pair, prompts, 12), wanted, strict=True):
-            up.clear(), down.clear()
-            found = device.generate(Planned(policy), tokens, name=prompt.id, seed=4, new_tokens=12)
+            settings: dict[str, Any] = {"name": prompt.id, "seed": 4, "new_tokens": 12}
+            found = device.generate(
+                Planned(policy), tokens, on_exchange=lambda _, spent: watched.append(spent), **settings
+            )
             assert found.tokens == own.tokens
-            opening, *rounds = up
-            assert {size - HEAD for size in rounds} <= set(sizes)
-            assert 1 << 12 <= opening < (1 << 12) + 32
-            assert len(set(down[1:])) == 1, down
+    later = [one for one in watched if not one.opened]
+    assert {one.up_bytes - HEAD for one in later} <= set(sizes)
+    assert len({one.down_bytes for one in later}) == 1
+    openings = [one.up_bytes - HEAD - size - (1 << 12) for one in watched if one.opened for size in sizes]
+    assert sum(0 <= rest < 32 for rest in openings) == len(prompts)

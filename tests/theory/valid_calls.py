@@ -319,7 +319,9 @@ OWN: dict[str, dict[str, Any]] = {
     "rounds_leak": {"tokens": 40},
     "size_classes": {"sizes": [10.5, 12.5, 40.5], "weights": [5.5, 5.5, 1.5]},
     "TraceLink.transfer_time": {"bits": 100000.0},
-    **dict.fromkeys(("finish_times", "minmax_latency", "sum_latency"), {"bandwidth_hz": 100.5}),  # float16 holds it
+    **{name: {"bandwidth_hz": 100.5} for name in ("finish_times", "minmax_latency", "sum_latency")},  # float16 holds it
+    "UncertaintyLine.rejection": {"token": 1},
+    "DevicePolicy.decide": {"token": 1},
     "optimistic_draft_length": {"accepted": [3, 1]},
     "AcceptanceTracker": {"accepted": 0.75, "examined": 1.5},
     "acceptance_by_depth": {"method": "anytime"},

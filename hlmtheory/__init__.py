@@ -79,9 +79,10 @@ __all__ = ["MODULES", "SHORTCUTS", "__version__", "all_claims", *MODULES, *SHORT
 
 
 def all_claims() -> dict[str, Claim]:
-    """Every claim of every module, by id, in the order of :data:`MODULES`."""
-    claims = [claim for module in MODULES for claim in getattr(import_module(f"hlmtheory.{module}"), "CLAIMS", ())]
-    return {claim.id: claim for claim in claims}
+    """Every claim by id, in the order of :data:`MODULES`."""
+    from hlmtheory.theorems import THEOREMS
+
+    return dict(sorted(THEOREMS.items(), key=lambda item: MODULES.index(item[0].partition(".")[0])))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,19 +1,18 @@
-"""A published result as a record: what it says, where, under which assumptions, and how it is checked.
+"""A theorem as a function, and the record of it: what it says, where, under which assumptions, and how it is checked.
 
-One record serves four readers: the property tests, the check on real traces, the report, and ``hlm claims``. A claim
-is written in the module whose functions it is about.
+One record serves four readers: the property tests, the check on real traces, the report, and ``hlm claims``. The
+files of :mod:`hlmtheory.theorems` hold them.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +53,8 @@ class Origin(Enum):
     NEW = "new"
 
 
+PUBLISHED, MISPRINT, IMPLIED, CORRECTED, NEW = Origin
+
 FALSE = {Origin.PUBLISHED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
 """The name of a false statement, by its origin. No other origin has false statements."""
 
@@ -91,9 +92,27 @@ class Attained:
     ratio: float = 1.0
 
 
+class Sides(NamedTuple):
+    """Relation of two arrays, or of two functions that take arrays of the instance by name: what a theorem returns."""
+
+    relation: Relation
+    lhs: Any
+    rhs: Any
+
+
+def le(lhs: Any, rhs: Any) -> Sides:
+    """Return the sides of a bound, lhs ≤ rhs."""
+    return Sides(Relation.LE, lhs, rhs)
+
+
+def eq(lhs: Any, rhs: Any) -> Sides:
+    """Return the sides of an identity, lhs = rhs."""
+    return Sides(Relation.EQ, lhs, rhs)
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Comment that proves a claim or says why it is false, with its file in the repository and its line."""
+    """Text that proves a claim or says why it is false, with its file in the repository and its line."""
 
     file: str
     line: int
@@ -140,7 +159,7 @@ class Verdict:
 class Claim:
     """Statement that can be checked on instances, with a stable id ``module.name``.
 
-    ``lhs``, ``rhs``, ``condition`` and ``error`` take arrays of the instance by name. ``attained`` is the tightest
+    ``sides``, ``condition`` and ``error`` take arrays of the instance by name. ``attained`` is the tightest
     instance known, None only for a false claim, which has ``refuted``. ``ceiling`` bounds the left side. ``condition``
     is the factor by which the sides magnify a rounding of a probability, ``error`` the half-width of an estimated
     side's interval.
@@ -150,9 +169,8 @@ class Claim:
     source: Source
     origin: Origin = Origin.NEW
     statement: str
-    relation: Relation = Relation.LE
-    lhs: Callable[..., Array]
-    rhs: Callable[..., Array]
+    proof: Proof
+    sides: Callable[..., Sides]
     attained: Attained | None = None
     assumptions: tuple[Assumption, ...] = ()
     ceiling: float | None = None
@@ -171,18 +189,16 @@ class Claim:
         return FALSE[self.origin]
 
     @property
-    def proof(self) -> Proof:
-        """Return the comment ``# name. ...`` that proves the claim or says why it is false; raise if there is none."""
-        module, _, name = self.id.partition(".")
-        found = _proofs(module).get(name)
-        if found is None:
-            raise ValueError(f"id must have a proof in hlmtheory/{module}; got {self.id!r}; add # {name}. ...")
-        return found
+    def relation(self) -> Relation:
+        """Return the relation of the sides; it is the same on every instance."""
+        instance = self.refuted if self.attained is None else self.attained.instance
+        values = {name: _in_float64(name, value) for name, value in (instance or {}).items()}
+        return self.sides(**{name: values[name] for name in _parameters(self.sides)}).relation
 
     @property
     def takes(self) -> tuple[str, ...]:
         """Return the names of the arrays that an instance must hold."""
-        functions = [self.lhs, self.rhs, self.condition, self.error, *(a.holds for a in self.assumptions)]
+        functions = [self.sides, self.condition, self.error, *(a.holds for a in self.assumptions)]
         names = [name for f in functions if f is not None for name in _parameters(f)]
         return tuple(dict.fromkeys(names))
 
@@ -195,14 +211,14 @@ class Claim:
         """
         self._refuse_other_names(instance)
         values = {name: _in_float64(name, value) for name, value in instance.items()}
-        lhs, rhs = (_side(self._apply(f, values)) for f in (self.lhs, self.rhs))
-        lhs, rhs = (side.copy() for side in np.broadcast_arrays(lhs, rhs))
+        relation, *sides = self.sides(**{name: values[name] for name in _parameters(self.sides)})
+        lhs, rhs = (side.copy() for side in np.broadcast_arrays(*map(_side, sides)))
         inside, broken = self._scope(values, lhs.shape)
         condition = 1.0 if self.condition is None else _side(self._apply(self.condition, values))
         error = 0.0 if self.error is None else _side(self._apply(self.error, values))
 
         with np.errstate(invalid="ignore"):
-            gap = np.abs(lhs - rhs) if self.relation is Relation.EQ else lhs - rhs
+            gap = np.abs(lhs - rhs) if relation is Relation.EQ else lhs - rhs
             gap = np.where(lhs == rhs, 0.0, gap)  # two infinities agree
             larger = np.maximum(np.abs(lhs), np.abs(rhs))
             larger = np.where(np.isfinite(larger), larger, 0.0)
@@ -244,6 +260,64 @@ class Claim:
         return inside, broken
 
 
+def theorem(
+    id: str,
+    source: Source,
+    origin: Origin = Origin.NEW,
+    *,
+    tight: Instance | None = None,
+    ratio: float = 1.0,
+    false: Instance | None = None,
+    assuming: tuple[Assumption, ...] = (),
+    ceiling: float | None = None,
+    condition: Callable[..., Array] | None = None,
+    error: Callable[..., Array] | None = None,
+) -> Callable[[Callable[..., Sides]], Claim]:
+    """Return a decorator that makes a claim of a function: its docstring is the statement, and then the proof.
+
+    ``tight`` is the attained instance and ``ratio`` its lhs/rhs; ``false`` is the counterexample of a false statement;
+    the other options are those of :class:`Claim`. The function takes arrays of the instance by name and returns
+    :func:`le` or :func:`eq` of two arrays. Or it takes nothing and returns them of two functions of the arrays.
+    """
+
+    def claim(function: Callable[..., Sides]) -> Claim:
+        statement, _, proof = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        if not proof:
+            raise ValueError(f"a theorem must have a proof; got none for {id!r}; add it below the statement")
+        code = function.__code__
+        file = Path(code.co_filename).relative_to(Path(__file__).parents[1])
+        return Claim(
+            id=id,
+            source=source,
+            origin=origin,
+            statement=statement.replace("\n", " ").removesuffix("."),
+            proof=Proof(file.as_posix(), code.co_firstlineno, proof.replace("\n", " ")),
+            sides=function if _parameters(function) else _applied(function()),
+            attained=None if tight is None else Attained(tight, ratio),
+            assumptions=assuming,
+            ceiling=ceiling,
+            condition=condition,
+            error=error,
+            refuted=false,
+        )
+
+    return claim
+
+
+def _applied(sides: Sides) -> Callable[..., Sides]:
+    """Return the function of the arrays whose sides are those of two functions, each remembered."""
+    takes = {side: _parameters(side) for side in sides[1:]}
+
+    def apply(**values: Array) -> Sides:
+        lhs, rhs = (recall(f, (), {name: values[name] for name in takes[f]}) for f in sides[1:])
+        return Sides(sides.relation, lhs, rhs)
+
+    names = dict.fromkeys(name for side in takes.values() for name in side)
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    apply.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return apply
+
+
 def tolerance(terms: int, scale: Any) -> Any:
     """Return the rounding error allowed between two sides: ε (64 + 2n) times a scale, ε = 2^-52.
 
@@ -264,27 +338,6 @@ def _row_length(values: Instance, batch: tuple[int, ...]) -> int:
 def _broadcasts(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     same_end = batch[len(batch) - len(shape) :]
     return len(shape) <= len(batch) and all(size in (1, whole) for size, whole in zip(shape, same_end, strict=True))
-
-
-_NOTE = re.compile(r"^# ([a-z]\w*(?:, [a-z]\w*)*)\. (.*(?:\n#   .*)*)", re.MULTILINE)
-
-
-@cache
-def _proofs(module: str) -> dict[str, Proof]:
-    """Return the proofs in the files of a module, keyed by the last part of the claims' ids.
-
-    A proof is a comment ``# name. Text`` or ``# name, other. Text``; its further lines are indented.
-    """
-    package = Path(__file__).parent
-    found = {}
-    for file in sorted((package / module).rglob("*.py")):
-        source = file.read_text(encoding="utf-8")
-        for note in _NOTE.finditer(source):
-            text = re.sub(r"\n#   ", " ", note[2])
-            line = source.count("\n", 0, note.start()) + 1
-            proof = Proof(file.relative_to(package.parent).as_posix(), line, text)
-            found.update(dict.fromkeys(note[1].split(", "), proof))
-    return found
 
 
 @cache

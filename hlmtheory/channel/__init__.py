@@ -7,7 +7,6 @@ is infinite.
 
 from __future__ import annotations
 
-from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.fading import Rayleigh, Rician
 from hlmtheory.channel.latency import (
     db_to_linear,
@@ -22,7 +21,6 @@ from hlmtheory.channel.links import GilbertElliott, TraceLink
 from hlmtheory.channel.split import downlink_bits
 
 __all__ = [
-    "CLAIMS",
     "GilbertElliott",
     "Rayleigh",
     "Rician",

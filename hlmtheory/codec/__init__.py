@@ -20,7 +20,6 @@ once is refused.
 
 from __future__ import annotations
 
-from hlmtheory.codec.claims import CLAIMS
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.envelope import AuthenticationError, ForeignError, OutOfOrderError, ReplayedError
 from hlmtheory.codec.frame import (
@@ -51,7 +50,6 @@ from hlmtheory.codec.selection import CodecChoice, cheapest_codec
 from hlmtheory.codec.text_budget import CodecAllocation, optimal_codecs
 
 __all__ = [
-    "CLAIMS",
     "CODEC_KINDS",
     "AuthenticationError",
     "ChecksumError",

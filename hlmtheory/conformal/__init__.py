@@ -23,7 +23,6 @@ position.
 
 from __future__ import annotations
 
-from hlmtheory.conformal.claims import CLAIMS
 from hlmtheory.conformal.controller import (
     MassBudgetController,
     Run,
@@ -35,7 +34,6 @@ from hlmtheory.conformal.controller import (
 )
 
 __all__ = [
-    "CLAIMS",
     "MassBudgetController",
     "Run",
     "ThresholdController",

@@ -7,7 +7,6 @@ may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum o
 from __future__ import annotations
 
 from hlmtheory.draft_length.censored import acceptance_by_depth, tokens_by_length
-from hlmtheory.draft_length.claims import CLAIMS
 from hlmtheory.draft_length.delay import critical_delays
 from hlmtheory.draft_length.online import online_regret_bound, optimistic_draft_length
 from hlmtheory.draft_length.optimum import (
@@ -22,7 +21,6 @@ from hlmtheory.draft_length.rounds import round_costs, synchronisation_time
 from hlmtheory.draft_length.tracking import AcceptanceTracker
 
 __all__ = [
-    "CLAIMS",
     "AcceptanceTracker",
     "acceptance_by_depth",
     "critical_delays",

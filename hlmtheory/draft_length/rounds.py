@@ -8,7 +8,6 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import broadcast, finite_answer
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 
 _AMOUNT = not_negative("give a time in seconds, a size in bits, a power in watts or an energy in joules")
 _RATE = positive("give the rate of the link in bit/s; on a dead link no round ends")
@@ -100,16 +99,12 @@ def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# update_storm. 8 · 3.5625e9/10e6 s = 47.5 min is the shortest time that rounds to 48 min, and 8 · 3.58125e9/50e6 s =
-#   9.55 min the longest that rounds to 9.5 min. The range of the third row contains these sizes. 3.2 GB take the same
-#   time if the goodput is 3.2/3.5625 to 3.2/3.58125 of the rate.
-# update_storm_printed. False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
 
 _TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
 """flexspec Table I: rate in bit/s, printed minutes, unit of the last digit."""
 
 
-def _misfit(size_bytes: Array) -> Array:
+def misfit(size_bytes: Array) -> Array:
     """Largest distance from a printed time of Table I; 1 is half a unit of its last digit."""
     xp, size = arrays(size_bytes=size_bytes)
     rows = [
@@ -118,41 +113,9 @@ def _misfit(size_bytes: Array) -> Array:
     return xp.max(xp.stack(rows), axis=0)
 
 
-def _size_one(size_bytes: Array) -> Array:
+def size_one(size_bytes: Array) -> Array:
+    """Return what ``draft_length.update_storm_printed, draft_length.update_storm`` takes."""
     return 0.0 * size_bytes + 1.0
 
 
-_PAPER = "li2025flexspec"
-
-CLAIMS = (
-    Claim(
-        id="draft_length.update_storm_printed",
-        source=Source(_PAPER, "Table I and III-B, were the whole bandwidth used: the paper says approximately 3.2 GB"),
-        origin=Origin.IMPLIED,
-        statement=(
-            "3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed digits"
-        ),
-        lhs=_misfit,
-        rhs=_size_one,
-        assumptions=(Assumption("3.15 GB ≤ size ≤ 3.25 GB", lambda size_bytes: abs(size_bytes - 3.2e9) <= 0.05e9),),
-        refuted={"size_bytes": 3.2e9},
-    ),
-    Claim(
-        id="draft_length.update_storm",
-        source=Source(_PAPER, "Table I and III-B, with overhead on the link"),
-        origin=Origin.IMPLIED,
-        statement=(
-            "3.2 GB take 48, 9.5 and 1.6 minutes, to the printed digits, where 89.36 to 89.82% of 10, 50 and "
-            "300 Mbit/s is goodput: then the link carries 3.5625 to 3.58125 GB"
-        ),
-        lhs=_misfit,
-        rhs=_size_one,
-        assumptions=(
-            Assumption(
-                "3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9)
-            ),
-        ),
-        attained=Attained({"size_bytes": 3.5625e9}),
-        condition=lambda size_bytes: 1000.0 + 0.0 * size_bytes,
-    ),
-)
+PAPER = "li2025flexspec"

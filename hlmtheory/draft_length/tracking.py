@@ -12,10 +12,8 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import UNIT_INTERVAL, number, option
 from hlmtheory._quantities import not_negative, positive, whole_from_one, whole_in
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.verification import expected_tokens
 
-_LENGTH = whole_from_one("a round drafts at least one token")
+LENGTH = whole_from_one("a round drafts at least one token")
 _SUMMED = whole_in(1, 65_536, "its law is summed term by term; no round has so long a draft")
 _TRACKER = {
     "step": UNIT_INTERVAL,
@@ -72,7 +70,7 @@ class AcceptanceTracker:
 
     def update(self, accepted: int, draft_length: int) -> AcceptanceTracker:
         """The tracker after one more round, in which τ of K drafts were accepted."""
-        draft_length = number(_LENGTH, "draft_length", draft_length)
+        draft_length = number(LENGTH, "draft_length", draft_length)
         accepted = number(whole_in(0, draft_length, "at most all drafts are accepted"), "accepted", accepted)
         keep = 1.0 - self.step
         if self.method == "ema_printed":  # Algorithm 2, last line
@@ -83,13 +81,9 @@ class AcceptanceTracker:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# tracker. E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
-# tracker_in_use. At the K in use E[τ] = K E[τ/K] by definition.
-# tracker_consistent. Draft i is examined if the i - 1 drafts before it were accepted, so min(τ + 1, K) drafts are. Each
-#   of these is accepted with probability γ given the past (Wald). So τ - γ min(τ + 1, K) are martingale differences.
 
 
-def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
+def law_side(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
     """The law of τ: j = 0..max K and P(τ = j)."""
     length = _SUMMED.check(xp, "draft_length", length)
     j = xp.arange(0, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
@@ -99,74 +93,15 @@ def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
     return j, xp.where(j <= k, stops, xp.zeros_like(stops))
 
 
-def _mean_share(acceptance: Array, draft_length: Array) -> Array:
+def mean_share(acceptance: Array, draft_length: Array) -> Array:
+    """Return what ``draft_length.tracker`` takes."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
-    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
+    j, law = law_side(xp, gamma, LENGTH.check(xp, "draft_length", length))
     return xp.sum(j * law, axis=-1) / xp.astype(length, gamma.dtype)
 
 
-def _linear_in_use(acceptance: Array, draft_length: Array) -> Array:
+def linear_in_use(acceptance: Array, draft_length: Array) -> Array:
     """1 + γ̂K with γ̂ = E[τ/K] by the law of τ."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    return 1.0 + _mean_share(gamma, length) * xp.astype(length, gamma.dtype)
-
-
-def _accepted_elsewhere(acceptance: Array, other_length: Array) -> Array:
-    xp, other = arrays(other_length=other_length)
-    return expected_tokens(acceptance, _LENGTH.check(xp, "other_length", other)) - 1.0
-
-
-def _extrapolated(acceptance: Array, draft_length: Array, other_length: Array) -> Array:
-    xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
-    return _mean_share(gamma, draft_length) * xp.astype(_LENGTH.check(xp, "other_length", other), gamma.dtype)
-
-
-def _mean_accepted(acceptance: Array, draft_length: Array) -> Array:
-    return _linear_in_use(acceptance, draft_length) - 1.0
-
-
-def _mean_examined(acceptance: Array, draft_length: Array) -> Array:
-    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
-    k = xp.astype(length, gamma.dtype)[..., None]
-    return gamma * xp.sum(xp.minimum(j + 1.0 + xp.zeros_like(law), k + xp.zeros_like(law)) * law, axis=-1)
-
-
-_PAPER = "li2025flexspec"
-
-CLAIMS = (
-    Claim(
-        id="draft_length.tracker",
-        source=Source(_PAPER, "Algorithm 2, argmax over K, were γ̂ the same for every K"),
-        origin=Origin.IMPLIED,
-        statement="E[τ | K′] = K′ γ̂ for any length K′, with γ̂ = E[τ/K] measured at the length K in use",
-        relation=Relation.EQ,
-        lhs=_accepted_elsewhere,
-        rhs=_extrapolated,
-        refuted={"acceptance": 0.8, "draft_length": 6, "other_length": 2},
-        condition=lambda other_length: 1 + other_length,
-    ),
-    Claim(
-        id="draft_length.tracker_in_use",
-        source=Source(_PAPER, "Algorithm 2, 1 + γ̂K, and last line"),
-        origin=Origin.IMPLIED,
-        statement="E[τ | K] + 1 = 1 + γ̂K at the length K in use, with γ̂ = E[τ/K] measured there",
-        relation=Relation.EQ,
-        lhs=expected_tokens,
-        rhs=_linear_in_use,
-        attained=Attained({"acceptance": 0.8, "draft_length": 6}),
-        condition=lambda draft_length: 1 + draft_length,
-    ),
-    Claim(
-        id="draft_length.tracker_consistent",
-        source=Source(_PAPER, "Algorithm 2, last line, corrected"),
-        origin=Origin.CORRECTED,
-        statement="E[τ] = γ E[min(τ + 1, K)]: accepted over examined drafts estimates γ, whatever K",
-        relation=Relation.EQ,
-        lhs=_mean_accepted,
-        rhs=_mean_examined,
-        attained=Attained({"acceptance": 0.8, "draft_length": 6}),
-        condition=lambda draft_length: 1 + draft_length,
-    ),
-)
+    return 1.0 + mean_share(gamma, length) * xp.astype(length, gamma.dtype)

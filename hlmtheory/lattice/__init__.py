@@ -27,12 +27,10 @@ from __future__ import annotations
 
 from hlmtheory.lattice._sides import PAPER_RESOLUTION
 from hlmtheory.lattice.arithmetic import Allocation
-from hlmtheory.lattice.claims import CLAIMS
 from hlmtheory.lattice.payload import allocate, payload_bits
 from hlmtheory.lattice.quantization import distortion_bound_sharp, dropped_mass, quantize, top_support
 
 __all__ = [
-    "CLAIMS",
     "PAPER_RESOLUTION",
     "Allocation",
     "allocate",

@@ -24,12 +24,10 @@ known probability (distance_ceiling).
 from __future__ import annotations
 
 from hlmtheory.lossless.ceiling import distance_ceiling
-from hlmtheory.lossless.claims import CLAIMS
 from hlmtheory.lossless.evidence import LawTest, distance_bound, law_wealth
 from hlmtheory.lossless.power import draws_to_find, power_to_find, smallest_found, text_distance
 
 __all__ = [
-    "CLAIMS",
     "LawTest",
     "distance_bound",
     "distance_ceiling",

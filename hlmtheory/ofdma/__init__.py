@@ -5,7 +5,6 @@ User k uploads λI_k bits at w_k B η_k bit/s, η_k = log₂(1 + SNR_k), and c_k
 
 from __future__ import annotations
 
-from hlmtheory.ofdma.claims import CLAIMS
 from hlmtheory.ofdma.shares import finish_times, minmax_latency, minmax_shares
 
 __all__ = ["CLAIMS", "finish_times", "minmax_latency", "minmax_shares"]

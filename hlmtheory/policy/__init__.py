@@ -10,7 +10,6 @@ from hlmtheory.policy.band import BandUser, plan_users
 from hlmtheory.policy.capacity import SharedServer, server_rates, throughput_shares
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.colocated import capacity_gain, colocated_plan
-from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
 from hlmtheory.policy.costs import DeviceRule, StageCosts
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
@@ -26,21 +25,15 @@ from hlmtheory.policy.device_parts import (
     UncertaintyLine,
     threshold_rule,
 )
-from hlmtheory.policy.fading_claims import FADING_CLAIMS
 from hlmtheory.policy.hulls import Hulls, lower_hulls
 from hlmtheory.policy.queueing import QueueRates, queue_rates
 from hlmtheory.policy.served import ServedPlan, plan_served
-from hlmtheory.policy.served_claims import SERVED_CLAIMS
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
 from hlmtheory.policy.streaming import StreamedDevice, StreamedServer
 from hlmtheory.policy.user import plan_user
-from hlmtheory.policy.user_claims import USER_CLAIMS
-
-CLAIMS = (*USER_CLAIMS, *FADING_CLAIMS, *SERVED_CLAIMS, *COLOCATED_CLAIMS)
 
 __all__ = [
-    "CLAIMS",
     "BandUser",
     "CertifiedAnswers",
     "CertifiedRows",

@@ -6,7 +6,6 @@ Paper: edge-sd (zhu2025edgesd) (7)-(23). A stage (prefill, base, slope) takes th
 
 from __future__ import annotations
 
-from hlmtheory.serving.claims import CLAIMS
 from hlmtheory.serving.costs import decoding_steps, expected_steps, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.goodput import (
     DeviceFit,
@@ -21,7 +20,6 @@ from hlmtheory.serving.pipeline import inference_latency
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [
-    "CLAIMS",
     "Device",
     "DeviceFit",
     "ModelShape",

@@ -44,7 +44,6 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 
 from __future__ import annotations
 
-from hlmtheory.shared_seed.claims import CLAIMS
 from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
 from hlmtheory.shared_seed.match import (
     MatchRules,
@@ -59,7 +58,6 @@ from hlmtheory.shared_seed.stream import exponentials, race, race_list, race_win
 from hlmtheory.shared_seed.streamed import StreamedRate, streamed_rate
 
 __all__ = [
-    "CLAIMS",
     "MatchRules",
     "StreamedRate",
     "exponentials",

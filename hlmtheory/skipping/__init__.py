@@ -29,7 +29,6 @@ from __future__ import annotations
 from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
 from hlmtheory.skipping.bill import bill_bound, position_bill
 from hlmtheory.skipping.calibration import Calibration, calibrate, calibrate_threshold, held_out_risk, threshold_losses
-from hlmtheory.skipping.claims import CLAIMS
 from hlmtheory.skipping.confident import ConfidentThreshold, confident_threshold
 from hlmtheory.skipping.holder import (
     Thresholds,
@@ -43,7 +42,6 @@ from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk,
 from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
 __all__ = [
-    "CLAIMS",
     "Calibration",
     "ConfidentThreshold",
     "SkipAudit",

@@ -17,7 +17,6 @@ from hlmtheory._array import Array, arrays, in_kind, to_numpy
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, number
 from hlmtheory._quantities import open_unit
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.skipping.audit import BETS, DOMAINS, audit_wealth, fewest_tokens_to_certify
 from hlmtheory.skipping.calibration import prompts_table
 from hlmtheory.uncertainty.binomial import unnarrowed
@@ -26,14 +25,6 @@ _RISK = open_unit("give the largest allowed mean loss, such as 0.1")
 _ERROR = open_unit("δ is the probability of a calibration above ε, such as 0.05")
 PROMPTS = 4
 """Calibration prompts of the claim's instances."""
-
-# Proofs, by the last part of the id.
-#
-# confident. The losses do not fall as the threshold rises, so neither does their mean R(λ). Let λ* be the lowest
-#   threshold of the grid with R(λ*) ≥ ε. If R(λ̂) ≥ ε, then λ̂ ≥ λ*, and since the rule stops at the first threshold
-#   without evidence, the wealth at λ* is at least 1/δ. Each of its factors 1 + λ(ε - L_i) is positive, and has the mean
-#   1 + λ(ε - R(λ*)) ≤ 1; the prompts are independent, so that the mean of the wealth is at most 1. By Markov it is 1/δ
-#   or more with probability δ at most. No union over thresholds is needed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,7 @@ def _certified(wealth: Any, error: Any) -> Any:
     return np.sum(np.cumprod(enough, axis=-1), axis=-1)
 
 
-def _above(mass: Array, losses: Array, risk: Array, error: Array, bet: Array) -> Array:
+def above_side(mass: Array, losses: Array, risk: Array, error: Array, bet: Array) -> Array:
     """Return P(E[L(λ̂)] ≥ ε) for PROMPTS prompts, each of one kind with these losses (..., kinds, L)."""
     xp, _, m = distributions(mass=mass)
     _, table, wanted, delta, share = arrays(losses=losses, risk=risk, error=error, bet=bet)
@@ -95,23 +86,3 @@ def _above(mass: Array, losses: Array, risk: Array, error: Array, bet: Array) ->
     bad = np.concatenate([np.zeros((*mean.shape[:-1], 1), dtype=bool), mean >= eps[..., None]], axis=-1)
     bad = np.broadcast_to(bad, (*count.shape[:-1], bad.shape[-1]))
     return xp.asarray(np.sum(np.where(np.take_along_axis(bad, count, axis=-1), chance, 0.0), axis=-1), device=m.device)
-
-
-def _given_error(error: Array) -> Array:
-    return arrays(error=error)[1]
-
-
-CLAIMS = (
-    Claim(
-        id="skipping.confident",
-        source=Source("bates2021rcps", "Theorem 1, with the wealth of fixed bets"),
-        statement="P(E[L(λ̂)] ≥ ε) ≤ δ over the calibration prompts",
-        lhs=_above,
-        rhs=_given_error,
-        attained=Attained(
-            {"mass": [0.5, 0.5], "losses": [[0.0], [1.0]], "risk": 0.5, "error": 0.0626, "bet": 0.999999},
-            ratio=0.0625 / 0.0626,
-        ),
-        ceiling=1.0,
-    ),
-)

@@ -10,21 +10,11 @@ import numpy as np
 from hlmtheory._array import Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
 from hlmtheory._quantities import open_unit
-from hlmtheory._simplex import distributions
-from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.uncertainty.binomial import bernoulli_divergence
-
-# Proofs, by the last part of the id.
-#
-# text_risk. A loss X in [0, 1] with mean μ has E[e^{λX}] ≤ 1 - μ + μ e^λ by convexity, as a coin of mean μ has. So
-#   Chernoff's bound for coins holds: P(mean ≤ x) ≤ e^{-n kl(x, μ)} for x ≤ μ. The upper end U(x) rises with x. If μ is
-#   above it, the mean is at most the largest x with U(x) < μ, where n kl(x, μ) > ln(2/error). The other end alike. It
-#   is attained by coins of which none loses: P(mean = 0) = (1 - μ)^n, and U(0) = 1 - (error/2)^{1/n}.
 
 ERROR = open_unit("give the probability with which the interval may miss the mean, such as 0.05")
 _HALVINGS = 60
 _ROUNDING = 1e-13  # of the mean and the divergence together; the interval is wider by it
-TEXTS = 8  # of the claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,44 +88,3 @@ def _end(mean: Any, goal: Any, outer: float) -> Any:
         within = bernoulli_divergence(mean, middle) <= goal
         inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
     return outside
-
-
-def _miss(mass: Array, error: Array) -> Array:
-    """Probability that an end of the interval is wrong, the larger of both, for losses 0, 1/2 and 1 of TEXTS texts."""
-    xp, _, m = distributions(mass=mass)
-    _, delta = arrays(error=error)
-    if m.shape[-1] != 3:
-        raise DomainError(f"mass must have three entries, for the losses 0, 1/2 and 1; got shape {tuple(m.shape)}")
-    sums = 2 * TEXTS + 1
-    law = in_kind(xp, xp.broadcast_to(xp.arange(sums, device=m.device) == 0, (*m.shape[:-1], sums)), m.dtype)
-    for _ in range(TEXTS):
-        none = xp.zeros_like(law[..., :1])
-        once = xp.concat([none, law[..., :-1]], axis=-1)
-        twice = xp.concat([none, once[..., :-1]], axis=-1)
-        law = m[..., :1] * law + m[..., 1:2] * once + m[..., 2:] * twice
-    half = xp.arange(sums, device=m.device)[:, None] - 2 * xp.arange(TEXTS, device=m.device)
-    losses = xp.clip(in_kind(xp, half, xp.float64) / 2.0, min=0.0, max=1.0)  # TEXTS losses for each sum
-    found = text_risk(losses, delta[..., None])
-    expected = (m[..., 1] / 2.0 + m[..., 2])[..., None]
-    wrong = (found.high < expected, found.low > expected)
-    above, below = (xp.sum(xp.where(end, law, 0.0), axis=-1) for end in wrong)
-    return xp.maximum(above, below)
-
-
-def _half_of(error: Array) -> Array:
-    return arrays(error=error)[1] / 2.0
-
-
-CLAIMS = (
-    Claim(
-        id="skipping.text_risk",
-        source=Source("hoeffding1963", "(2.1)"),
-        statement="P(E[loss] is above the interval of n losses in [0, 1]) ≤ error/2, and so below it",
-        lhs=_miss,
-        rhs=_half_of,
-        attained=Attained(
-            {"mass": [0.5 - 2.0**-30, 0.0, 0.5 + 2.0**-30], "error": 2.0**-7}, ratio=(1.0 - 2.0**-29) ** TEXTS
-        ),
-        ceiling=1.0,
-    ),
-)

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from hlmtheory.truncation.box_sizes import box_bias, box_deviation
 from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
-from hlmtheory.truncation.claims import CLAIMS
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
 from hlmtheory.truncation.partial import (
     DraftOutcome,
@@ -50,7 +49,6 @@ from hlmtheory.truncation.sizes import certified_size, exact_size, offline_size,
 from hlmtheory.truncation.softplus import online_bound, softplus_gap
 
 __all__ = [
-    "CLAIMS",
     "DraftOutcome",
     "Interval",
     "PartialBoxes",

@@ -11,16 +11,7 @@ from typing import Any
 
 from hlmtheory._array import Array
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 from hlmtheory.truncation.reconstruction import NOISE
-
-# Proofs, by the last part of the id.
-#
-# any_codec. Let T = TV(q, p). Draft d is rejected with probability q_d β_d, and Σ_d q_d β_d = T. It is replaced from
-#   r̂^(d) where r would be exact, so law - p = Σ_d q_d β_d (r̂^(d) - r). By truncation.tvd_sharp, whose proof only uses
-#   that q̂ is a distribution, TV(r, r̂^(d)) ≤ TV(q, q̂^(d))/T. So the Bias is at most 2 Σ_d (q_d β_d/T) TV(q, q̂^(d)): a
-#   mean over the rejected drafts, which is at most the maximum.
-# any_codec_mean. No proof: the counterexample. The mean is over the rejected drafts, not over all drafts.
 
 
 def _stack(target: Array, draft: Array, decoded: Array) -> tuple[Any, Array, Array, Array]:
@@ -38,76 +29,35 @@ def _law_bias(xp: Any, p: Array, rows: Array, drawn: Array, accepted: Array) -> 
     return xp.sum(xp.abs(law - p[..., 0, :]), axis=-1)
 
 
-def _bias(target: Array, draft: Array, decoded: Array) -> Array:
+def bias(target: Array, draft: Array, decoded: Array) -> Array:
+    """Return what ``truncation.any_codec, truncation.any_codec_mean`` takes."""
     xp, p, q, rows = _stack(target, draft, decoded)
     accepted = 1.0 - rejection_by_token(xp, p[..., 0, :], q[..., 0, :])
     return _law_bias(xp, p, rows, q[..., 0, :], accepted)
 
 
-def _distances(draft: Array, decoded: Array) -> tuple[Any, Array, Array]:
+def distances(draft: Array, decoded: Array) -> tuple[Any, Array, Array]:
     """Return q and TV(q, q̂^(d)) for each draft d, both (..., V)."""
     _, _, q = distributions(draft=draft)
     xp, _, wide, rows = distributions(draft=q[..., None, :], decoded=decoded)
     return xp, q, distance(xp, wide, rows)
 
 
-def _certificate(draft: Array, decoded: Array) -> Array:
+def certificate_side(draft: Array, decoded: Array) -> Array:
     """Return 2 max_d TV(q, q̂^(d)) over the drafts that q can draw."""
-    xp, q, far = _distances(draft, decoded)
+    xp, q, far = distances(draft, decoded)
     return 2.0 * xp.max(xp.where(q > 0, far, 0.0), axis=-1)
 
 
-def _mean(draft: Array, decoded: Array) -> Array:
-    """Return 2 Σ_d q_d TV(q, q̂^(d))."""
-    xp, q, far = _distances(draft, decoded)
-    return 2.0 * xp.sum(q * far, axis=-1)
-
-
-def _residuals_exist(target: Array, draft: Array, decoded: Array) -> Array:
+def residuals_exist(target: Array, draft: Array, decoded: Array) -> Array:
     """Return whether TV(q̂^(d), p) > 2^-44 for each draft d that is rejected by the exact q_d."""
     xp, p, q, rows = _stack(target, draft, decoded)
     rejected = q[..., 0, :] * rejection_by_token(xp, p[..., 0, :], q[..., 0, :])
     return xp.all((distance(xp, p, rows) > NOISE) | (rejected == 0), axis=-1)
 
 
-def _noise(target: Array, draft: Array, decoded: Array) -> Array:
+def noise(target: Array, draft: Array, decoded: Array) -> Array:
     """Return 1 + max 1/TV(q̂^(d), p), the factor by which a residual magnifies a rounding of its row."""
     xp, p, _, rows = _stack(target, draft, decoded)
     mass = distance(xp, p, rows)
     return 1.0 + xp.max(1.0 / xp.where(mass > NOISE, mass, 1.0), axis=-1)
-
-
-_EXIST = Assumption("every r̂^(d) exists: TV(q̂^(d), p) > 2^-44, or d is not rejected", _residuals_exist)
-# only draft 0 is ever rejected, and its row moves all that is replaced from token 2 to token 1
-_ONE_REJECTED = {
-    "target": [0.0, 0.75, 0.25],
-    "draft": [0.25, 0.75, 0.0],
-    "decoded": [[0.25, 0.5, 0.25], [0.25, 0.75, 0.0], [0.25, 0.75, 0.0]],
-}
-_SOURCE = Source("oh2025cuhlm", "(17), for any reconstruction")
-
-CLAIMS = (
-    Claim(
-        id="truncation.any_codec",
-        source=_SOURCE,
-        statement="Bias ≤ 2 max_d TV(q, q̂^(d)) for any rows q̂^(d), if draft d is accepted by its exact q_d",
-        lhs=_bias,
-        rhs=_certificate,
-        assumptions=(_EXIST,),
-        attained=Attained(_ONE_REJECTED, ratio=1.0),
-        condition=_noise,
-        ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.any_codec_mean",
-        source=_SOURCE,
-        origin=Origin.IMPLIED,
-        statement="Bias ≤ 2 Σ_d q_d TV(q, q̂^(d)): on average over the drafts, as the messages are sent",
-        lhs=_bias,
-        rhs=_mean,
-        assumptions=(_EXIST,),
-        refuted=_ONE_REJECTED,
-        condition=_noise,
-        ceiling=2.0,
-    ),
-)

@@ -13,14 +13,6 @@ from hlmtheory._domains import DomainError, leading_dimensions, size_up_to
 from hlmtheory.truncation.boxes import Interval, checked_boxes, farthest_bound, interval, nearest_distance
 from hlmtheory.truncation.reconstruction import NOISE
 
-# Proofs, by the last part of the id.
-#
-# partial_box_bias. Let a = (p - q)⁺, b = (p - q̂)⁺, s = T/T̂, T = Σ a, T̂ = Σ b. Then law - p =
-#   s b - a, whose sum is 0, so Bias = 2 Σ (a - s b)⁺ = 2 Σ (s b - a)⁺ ≤ 2 T. Bounds of a, b and s give bounds of each
-#   sum. Also a ≤ (l - l')⁺ + (p - l) and b ≤ (l - q̂)⁺ + (p - l), where Σ (p - l) = 1 - Σ l. A token is sent if no more
-#   than k tokens, itself included, can be as large; it is not sent if k others cannot be smaller. Otherwise q̂_v is q_v
-#   or μ. Where T̂ ≤ 2^-44 is possible, Bias may be 2 T by definition, and only Bias ≤ 2 T is used.
-
 
 def box_deviation(draft_lower: Array, draft_upper: Array, k: Array, count: Array = 1) -> Interval:
     """Return an outer interval of Δ_k if every entry of q is known up to an interval, as in :func:`box_distance`.

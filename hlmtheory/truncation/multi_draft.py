@@ -14,13 +14,9 @@ from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, leading_dimensions
 from hlmtheory._remember import remembered
 from hlmtheory._simplex import excess, normalised, rejection_by_token
-from hlmtheory.claims import Assumption, Attained, Claim, Source
+from hlmtheory.claims import Assumption
 from hlmtheory.truncation.reconstruction import NOISE, pair_and_size, truncate, truncated
 from hlmtheory.verification import total_variation
-
-# Proofs, by the last part of the id.
-#
-# multi_draft_certificate. T_i ≤ 1.
 
 MOST_DRAFTS = 64
 DRAFT_COUNT = Domain(
@@ -70,7 +66,7 @@ def _stages(target: Array, draft: Array, k: Array, draft_count: Array) -> tuple[
     return xp, kind, p, stages
 
 
-def _bias(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
+def bias(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
     """Return Σ_v |law_v - p_v|."""
     xp, _, p, _, k = pair_and_size(target, draft, k)
     return xp.sum(xp.abs(multi_draft_distribution(target, draft, k, draft_count) - p), axis=-1)
@@ -80,7 +76,8 @@ def _deviation(draft: Array, k: Array) -> Array:
     return total_variation(draft, truncate(draft, k))
 
 
-def _certificate(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
+def certificate(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
+    """Return what ``truncation.multi_draft_certificate`` takes."""
     xp, m = arrays(draft_count=draft_count)
     return 2.0 * xp.astype(m, xp.float64) * _deviation(draft, k)
 
@@ -94,7 +91,7 @@ def _residuals_exist(target: Array, draft: Array, k: Array, draft_count: Array) 
     return fine[..., 0]
 
 
-def _noise(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
+def noise(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
     """Return the product of 1 + 1/TV(q̂, p_i), by which normalising the residuals magnifies a rounding of q̂."""
     xp, _, p, stages = _stages(target, draft, k, draft_count)
     factor = xp.ones_like(p[..., :1])
@@ -104,22 +101,4 @@ def _noise(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
     return factor[..., 0]
 
 
-_EXISTS = Assumption("every r̂ exists: TV(q̂, p_i) > 2^-44, or nothing is rejected", _residuals_exist)
-
-CLAIMS = (
-    Claim(
-        id="truncation.multi_draft_certificate",
-        source=Source("oh2025cuhlm", "(17), with several drafts"),
-        statement="Bias ≤ 2 m Δ_k for m independent drafts: certified by the draft distribution alone",
-        lhs=_bias,
-        rhs=_certificate,
-        assumptions=(_EXISTS,),
-        # the supremum is 1: q = (1 - e, e, 0) with e to 0 has the ratio 1 - e/2 for m = 2
-        attained=Attained(
-            {"target": [0.0, 0.5, 0.5], "draft": [1 - 2.0**-12, 2.0**-12, 0.0], "k": 1, "draft_count": 2},
-            ratio=1 - 2.0**-13,
-        ),
-        condition=_noise,
-        ceiling=2.0,
-    ),
-)
+EXISTS = Assumption("every r̂ exists: TV(q̂, p_i) > 2^-44, or nothing is rejected", _residuals_exist)

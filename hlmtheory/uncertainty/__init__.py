@@ -23,7 +23,6 @@ means the limit, uniform over the largest logits. A logit of -inf is a masked en
 from __future__ import annotations
 
 from hlmtheory.uncertainty.binomial import DRAWS, skip_probability
-from hlmtheory.uncertainty.claims import CLAIMS
 from hlmtheory.uncertainty.perturbation import (
     MAX_TEMPERATURE,
     expected_uncertainty,
@@ -33,7 +32,6 @@ from hlmtheory.uncertainty.perturbation import (
 from hlmtheory.uncertainty.regression import LinearFit, fit_linear
 
 __all__ = [
-    "CLAIMS",
     "DRAWS",
     "MAX_TEMPERATURE",
     "LinearFit",

@@ -26,7 +26,6 @@ Results are float64 if an argument is, else float32; plain numbers take the libr
 from __future__ import annotations
 
 from hlmtheory.verification.block import block_acceptance, block_weights
-from hlmtheory.verification.claims import CLAIMS
 from hlmtheory.verification.intervals import RateInterval, acceptance_interval, decoded_acceptance_rate
 from hlmtheory.verification.lossy import (
     LossyPrice,
@@ -50,7 +49,6 @@ from hlmtheory.verification.tokens import expected_tokens
 from hlmtheory.verification.updates import acceptance_after_update, largest_distance
 
 __all__ = [
-    "CLAIMS",
     "LossyPrice",
     "RateInterval",
     "acceptance_after_update",

@@ -26,23 +26,6 @@ from hlmtheory._simplex import distributions, excess
 # p and q are those after the prefix at hand, and all of them may depend on it. K may, too: drafting may stop after any
 # prefix, such as an end-of-text token.
 #
-# block_exact. First P(τ ≥ i | x_1..x_i) = w_i, from the last block to the first. For i = K it is h_K = w_K. For i < K,
-#   P(τ > i | x_1..x_i) = Σ q(v) min(1, w_i p(v)/q(v)) = Σ min(q, w_i p) = w_i - S_i =: b. Block i passes on its own
-#   with h_i = S_i/(1 - b), so P(τ ≥ i) = b + (1 - b) h_i = b + S_i = w_i, and P(τ = i | x_1..x_i) = S_i. Now let E be
-#   the probability that the text begins with x_1..x_i. Of E, Q w_i is with τ ≥ i and the rest has left the drafts. The
-#   rest goes on with p. The other part goes on with Q S_i (w_i p - q)⁺/S_i, if τ = i, and with Q min(q, w_i p), if
-#   τ > i: together Q w_i p. So the text goes on with E p. The message may be q̂ ≠ q if the drafts are drawn from q̂: then
-#   q is q̂ here, as for a quantised distribution.
-# block_tokens. By the first step of block_exact, P(τ ≥ i) = E w_i, and a round has τ + 1 tokens.
-# block_text. Along a text x a kept block has the mass Q_i w_i = min(Q_i, Q_{i-1} w_{i-1} p(x_i)). So V_i = Q_i w_i/P_i
-#   is min(V_{i-1}, Q_i/P_i), V_0 = 1. By block_exact a text has the law P and, given that it begins with a kept block,
-#   goes on with p. So of a target's text x, the first i tokens are kept drafts with probability V_i(x).
-# block_never_loses. Token by token, P(τ ≥ i | x_1..x_i) = a_i = Π min(1, p/q). w_{i-1} ≤ 1 gives w_i ≥ w_{i-1} min(1,
-#   p/q), so w_i ≥ a_i for all drafts. They are equal as long as no ratio above 1 follows one below 1.
-# block_token_skips. False: see the counterexample. It keeps drafts with p > q alone, whose β is 0, by w_i = w_{i-1}.
-#   The rule would have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it.
-# block_token_residual. False: see the counterexample. After x_1..x_i the part w_i p has to be left, of which
-#   min(q, w_i p) is there; (p - q)⁺ leaves min(q, p).
 
 
 def block_weights(targets: Array, drafts: Array, tokens: Array) -> Array:

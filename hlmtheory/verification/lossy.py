@@ -16,20 +16,6 @@ from hlmtheory._simplex import distance, distributions, excess, largest, normali
 
 # Proofs, by the last part of the id. Laws are vectors; y = (1 - A) r is the resampled mass, law = q a + y.
 #
-# lossy_frontier. e = Σ (law - p)⁺ ≥ Σ (q a - p)⁺ = A - Σ min(q a, p) ≥ A - Σ min(q, p) = A - (1 - T).
-# lossy_gap. The two steps above lose Σ min(q, p) - min(q a, p) = Σ (min(p, q) - q a)⁺, because q a ≤ q, and
-#   Σ (law - p)⁺ - (q a - p)⁺ = Σ (y - (p - q a)⁺)⁺: each term is y where q a ≥ p, else what y exceeds p - q a by.
-# lossy_attained. q a ≥ min(p, q) makes the first loss 0. Where p > q then a = 1, so the missing mass (p - q a)⁺ is
-#   (p - q)⁺ = T r, and y = (1 - A) r ≤ T r: the second loss is 0 as well.
-# lossy_cascade. π = (1 - δ) q + δ p lies between q and p in every entry, so TV(q, π) + TV(π, p) = T.
-# lossy_round. Let K_i(x) be the probability that the first i drafts are x and are kept, L_i the law of the first i
-#   tokens. K_i ≤ min(Q_i, L_i), so P(at least i kept) = Σ K_i ≤ 1 - TV(Q_i, L_i) ≤ 1 - TV(Q_i, P_i) + TV(L_i, P_i).
-#   It holds for any rule, by block as well, and for any continuation after a rejection.
-# lossy_early. x_i is the probability that draft i is examined, y_i = e_i x_i ≤ (1 - α_i) x_i ≤ 1 - α_i its part of the
-#   cost C = Σ y_i. From x_{i+1} = α_i x_i + y_i, E[N] - 1 = Σ x_{i+1} is linear in y, and the weight of y_j is
-#   w_j = 1 + α_{j+1} w_{j+1}, w_K = 1, which never rises if α never does. y_1 + … + y_j ≤ min(C, Σ_{i≤j} (1 - α_i)).
-#   The early split attains all these at once, because a draft that is always kept leaves x at 1. So by Abel's
-#   summation no split with this cost gives more.
 
 FACTOR = positive("give the factor of the acceptance ratio; 1 is lossless")
 

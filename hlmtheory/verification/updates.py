@@ -17,14 +17,6 @@ from hlmtheory.verification.intervals import RateInterval
 # Proofs, by the last part of the id. M_v(x_1..x_i) = Π min(q, p_v) is the probability that the drafts x_1..x_i are
 # drawn and accepted. K is the number of drafts of a round, τ_v how many are accepted.
 #
-# update_floor, update_ceiling. α(v) = 1 - TV(q, p_v), and TV(q, p_v) differs from TV(q, p_0) by at most TV(p_0, p_v).
-# update_own_texts_mean. False: see the counterexample. One token that differs leads to texts whose every later token
-#   is rejected, although the versions agree on each of their prefixes.
-# update_divergence. For A = {p_0 > p_v}: TV = P_0(A) - P_v(A), and KL is at least the divergence kl of these two
-#   probabilities a and b. kl is convex in (a, b), so a pair is the one with the largest a - b under kl(a, b) ≤ KL if
-#   logit a - logit b = (a - b)/(b(1 - b)) = s > 0 (Karush-Kuhn-Tucker). The pair b = 1/s - 1/(e^s - 1),
-#   a = b + s b(1 - b) satisfies this: a's odds are e^s times b's. Its kl is s a - log((e^s - 1)/s). It attains the
-#   bound.
 
 
 _DIVERGENCE = not_negative("give the divergence KL of the two versions in nats")

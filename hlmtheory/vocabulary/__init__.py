@@ -20,10 +20,8 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 
 from __future__ import annotations
 
-from hlmtheory.vocabulary.claims import CLAIMS
 from hlmtheory.vocabulary.intersection import common_acceptance
 
 __all__ = [
-    "CLAIMS",
     "common_acceptance",
 ]

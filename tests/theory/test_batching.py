@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import hlmtheory
 from hlmtheory import batching
 from hlmtheory.batching import METHODS, bounds, methods, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
@@ -72,7 +73,7 @@ def schedules(draw: st.DrawFn) -> dict:
     }
 
 
-BY_ID = {claim.id: claim for claim in batching.CLAIMS}
+BY_ID = {claim.id: claim for claim in hlmtheory.all_claims().values()}
 SINGLE = {**BY_ID["batching.dp"].attained.instance, "input_tokens": [1], "output_tokens": [1]}
 FREE = {**SINGLE, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.0, 0.0], [0.0, 0.0]]}
 

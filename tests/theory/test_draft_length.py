@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hlmtheory
 from hlmtheory import draft_length as module
 from hlmtheory.claims import Status
 from hlmtheory.draft_length.optimum import stationary_draft_length
@@ -192,10 +193,10 @@ def test_the_printed_table_fits_3_2_gb_at_nine_tenths_of_the_bandwidth():
     goodput = module.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
     assert goodput.round(1).tolist() == [47.6, 9.5, 1.6]
     assert (module.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
-    claim = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm_printed")
+    claim = next(claim for claim in hlmtheory.all_claims().values() if claim.id == "draft_length.update_storm_printed")
     inside = claim.check({"size_bytes": np.linspace(3.15e9, 3.25e9, 101)})
     assert inside.count(Status.VIOLATED) == inside.in_scope > 90
-    storm = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm")
+    storm = next(claim for claim in hlmtheory.all_claims().values() if claim.id == "draft_length.update_storm")
     ends = storm.check({"size_bytes": np.array([3.5625e9, 3.58125e9])})  # at the upper end the quotient is rounded up
     assert ends.lhs[1] > 1.0
     assert ends.count(Status.HOLDS) == 2

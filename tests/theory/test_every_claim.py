@@ -5,7 +5,6 @@ The instances and the wrong values come from ``hlmtheory/arguments.py``.
 
 from __future__ import annotations
 
-import functools
 import os
 import zlib
 from dataclasses import replace
@@ -17,6 +16,7 @@ from hypothesis import given
 import hlmtheory
 from hlmtheory.arguments import ARGUMENTS, WITHIN, argument, example, instance
 from hlmtheory.claims import Claim, Relation, Status, _in_float64
+from tests.scaled import scaled
 
 from .kinds import to
 from .strategies import drawn
@@ -54,8 +54,7 @@ def mutants(claim):
     """Yield the claim with a right side that the attained instance no longer satisfies."""
     factors = (1 - 1e-6, 1 + 1e-6) if claim.relation is Relation.EQ else (claim.attained.ratio * (1 - 1e-4),)
     for factor in factors:
-        scaled = functools.wraps(claim.rhs)(lambda factor=factor, **values: factor * claim.rhs(**values))
-        yield replace(claim, rhs=scaled)
+        yield scaled(claim, factor)
 
 
 @each(TRUE)

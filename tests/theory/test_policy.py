@@ -11,8 +11,8 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, policy
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.policy import band_shares, served_claims
-from hlmtheory.policy.fading_claims import fading_skip
+from hlmtheory.policy import band_shares, served_sides
+from hlmtheory.policy.fading_sides import fading_skip
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Prices, Rounds
 
@@ -171,7 +171,7 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
         "weights": rng.uniform(0.5, 2.0, 2),
     }
     weights = one["weights"]
-    made = served_claims._curves(one | {"plan_load": np.zeros((2, 3))}, weights, 0.0)
+    made = served_sides._curves(one | {"plan_load": np.zeros((2, 3))}, weights, 0.0)
     w = np.arange(1, 1000) / 1000
     first, second = (
         np.max(e * s[:, None] / (a * s[:, None] + b), axis=1)

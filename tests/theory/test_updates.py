@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hlmtheory.verification import largest_distance
-from hlmtheory.verification.update_claims import _divergence
+from hlmtheory.verification.update_sides import divergence_side
 
 from .strategies import pairs
 
@@ -52,7 +52,7 @@ def test_the_largest_distance_rises_and_is_concave(first, second, share):
 @given(pairs())
 def test_the_divergence_is_that_of_its_definition(pair):
     p, r = (pair[name].reshape(-1, pair[name].shape[-1]) for name in ("target", "draft"))
-    found = np.asarray(_divergence(p, r)).reshape(-1)
+    found = np.asarray(divergence_side(p, r)).reshape(-1)
     with mpmath.workdps(40):
         for one, other, value in zip(p, r, found, strict=True):
             a, b = ([mpmath.mpf(float(x)) for x in row] for row in (one, other))

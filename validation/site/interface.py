@@ -63,12 +63,16 @@ def api_targets() -> dict[str, str]:
 def module_page(module: str) -> str:
     """Return the page of a module."""
     library = import_module(f"hlmtheory.{module}")
-    public = [name for name in library.__all__ if name != "CLAIMS"]
+    public = list(library.__all__)
     classes = [name for name in public if inspect.isclass(getattr(library, name))]
     functions = [name for name in public if inspect.isroutine(getattr(library, name))]
     values = [name for name in public if name not in {*classes, *functions}]
     title = f"hlmtheory.{module}"
-    claims = f"\n\nIts claims, with proofs: :doc:`/theory/{module}`." if hasattr(library, "CLAIMS") else ""
+    claims = (
+        f"\n\nIts claims, with proofs: :doc:`/theory/{module}`."
+        if any(name.startswith(f"{module}.") for name in hlmtheory.all_claims())
+        else ""
+    )
     parts = [f"{title}\n{'=' * len(title)}\n\n.. automodule:: hlmtheory.{module}\n   :no-members:{claims}"]
     parts.append(f".. currentmodule:: hlmtheory.{module}")
     for head, found, kind in (("Functions", functions, "function"), ("Classes", classes, "class")):

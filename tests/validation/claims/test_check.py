@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory.claims import Instance
+from hlmtheory.claims import Instance, le
+from tests.scaled import scaled
 from validation.claims import check
 from validation.claims.check import (
     MAX_DRAFT_LENGTH,
@@ -82,7 +83,7 @@ def test_what_is_true_holds_and_what_is_refuted_fails(results: Results) -> None:
 
 def test_a_false_claim_is_found(trace: Trace) -> None:
     claim = hlmtheory.all_claims()["truncation.certificate"]
-    false = replace(claim, rhs=lambda draft, k: 0.5 * claim.rhs(draft=draft, k=k))
+    false = scaled(claim, 0.5)
     tally = check_trace(trace, claims={claim.id: false}).tallies[claim.id]
     assert tally.outcome == "violated"
     assert tally.worst_slack < 0
@@ -116,7 +117,7 @@ def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_ot
 
 def test_a_claim_no_trace_can_serve_is_named(trace: Trace) -> None:
     claim = hlmtheory.all_claims()["truncation.certificate"]
-    strange = replace(claim, lhs=lambda target, draft, k, bandwidth: bandwidth)
+    strange = replace(claim, sides=lambda target, draft, k, bandwidth: le(bandwidth, k))
     with pytest.raises(UserError, match=r"offers no bandwidth for truncation\.certificate"):
         check_trace(trace, claims={claim.id: strange})
 

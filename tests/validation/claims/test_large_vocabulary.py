@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import wraps
 from itertools import product
 from typing import Any
 
@@ -14,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 import hlmtheory
-from hlmtheory._remember import freeze, recall, remembering
+from hlmtheory._remember import freeze, remembering
 from hlmtheory.claims import Claim, Instance, Relation, Status, Verdict
+from tests.scaled import scaled
 from validation.claims.instances import InstanceDraws, measured, row_arrays, windows
 from validation.trace.reader import TraceChunk
 
@@ -81,8 +81,7 @@ def mutants(claim: Claim, verdict: Verdict) -> Iterator[Claim]:
     measured_ratio = float(verdict.lhs[0] / verdict.rhs[0])
     factors = (1 - 1e-6, 1 + 1e-6) if claim.relation is Relation.EQ else (measured_ratio * (1 - 1e-6),)
     for factor in factors:
-        scaled = wraps(claim.rhs)(lambda factor=factor, **values: factor * recall(claim.rhs, (), values))
-        yield replace(claim, rhs=scaled)
+        yield scaled(claim, factor)
 
 
 def outcomes(given: Iterator[Instance]) -> tuple[dict[str, Counter[str]], dict[str, int], list[str]]:

@@ -1,0 +1,453 @@
+"""Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support, in the order of its results."""
+
+from hlmtheory._array import arrays
+from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.conformal import _sides as conformal_sides
+from hlmtheory.lattice import _sides as sides
+
+CSQS = "bhattacharjee2025csqs"
+POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", sides.all_positive)
+HALVES = {"draft": [0.5, 0.5], "k": 2, "resolution": 1}
+HALF_UNITS = {"target": [0.505, 0.495], "draft": [0.505, 0.495], "k": 2}
+ONE_PREFIX = {"drafts": [[0.5, 0.5]], "targets": [[0.5, 0.5]], "k": 2, "resolution": 1, "draft_length": 4}
+POSITIVE_TREE = Assumption("1 ≤ K ≤ number of non-zero probabilities of every row", sides.positive_on_tree)
+FIRST = Assumption("τ₁ ≥ −η(1 − ε)", conformal_sides.high_enough)
+TWO_BATCHES = {
+    "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
+    "accepted": [0, 2],
+    "epsilon": 0.25,
+    "learning_rate": 0.5,
+    "threshold": 0.5,
+}
+EASY_THEN_FLAT = [[[1.0] + [0.0] * 127, [1 / 128] * 128]] * 100
+NEARLY_FLAT = [[2 / 257] + [1 / 257] * 255]
+"""One row that drops 255/257 at a threshold of 2/257."""
+DROPPED = 2 * 255 / 257 / 5
+TIGHT = DROPPED / (0.25 + (2 / 257 + 3) / 20)
+TWO_DROPS = {"drafts": NEARLY_FLAT * 5, "epsilon": 0.25, "learning_rate": 4.0, "threshold": 2 / 257}
+"""The threshold falls below 0 at the first and the last position, and recovers between."""
+SMALL = Assumption("η(1 − 2ε) ≤ 1", conformal_sides.small_step)
+PEAKED = [[1.0, 0.0]]
+
+
+# Notation: x = ℓ q̄, f = x - ⌊x⌋ the remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
+
+
+@theorem(
+    "lattice.lossless",
+    Source(CSQS, "Section 2, quantize-and-sample, at ℓ = 100"),
+    PUBLISHED,
+    assuming=(POSITIVE,),
+    tight={"target": [0.25, 0.75], "draft": [0.505, 0.495], "k": 2},
+)
+def lossless():
+    """Drafts drawn from q̂ and verified with q̂ leave the law p: its overlap with p is 1.
+
+    This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
+    """
+    return eq(sides.lossless, sides.ones)
+
+
+@theorem(
+    "lattice.misdeclared",
+    Source(CSQS, "Section 2, were the drafts drawn before they are quantised"),
+    IMPLIED,
+    assuming=(POSITIVE,),
+    false={"target": [0.51, 0.49], "draft": [0.505, 0.495], "k": 2},
+)
+def misdeclared():
+    """Drafts drawn from q and verified with q̂ leave the law p.
+
+    False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v. With p =
+    q̂ nothing is rejected and the law is q.
+    """
+    return eq(sides.misdeclared, sides.ones)
+
+
+@theorem(
+    "lattice.bits", Source(CSQS, "(1), (2), (5)"), PUBLISHED, tight={"vocabulary": 4096, "k": 64, "resolution": 100}
+)
+def bits():
+    """log₂C(V, K) + log₂C(ℓ+K−1, K−1) by Stirling's series = the same by whole numbers.
+
+    Supports: K of V. Counts: ℓ units and K - 1 bars in a row.
+    """
+    return eq(sides.stirling_bits, sides.exact_bits)
+
+
+@theorem("lattice.distortion", Source(CSQS, "(20)"), PUBLISHED, assuming=(POSITIVE,), tight=HALVES, ceiling=1.0)
+def distortion():
+    """TV(q̄, q̂) ≤ K/(4ℓ).
+
+    i(K - i) ≤ K²/4.
+    """
+    return le(sides.distortion, sides.bound)
+
+
+@theorem(
+    "lattice.dropped_mass",
+    Source(CSQS, "Lemma 1"),
+    PUBLISHED,
+    assuming=(POSITIVE,),
+    tight={"draft": [0.5, 0.25, 0.25], "k": 1},
+)
+def dropped_mass():
+    """TV(q, q̄) = Σ_{x ∉ X} q_x.
+
+    With S the kept mass, q̄ = q/S ≥ q on the support, so TV(q, q̄) = Σ (q - q̄)⁺ = the mass outside.
+    """
+    return eq(sides.distance_to_kept, sides.dropped)
+
+
+@theorem(
+    "lattice.rejection_rate",
+    Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
+    PUBLISHED,
+    assuming=(POSITIVE,),
+    tight=HALF_UNITS,
+    ceiling=1.0,
+)
+def rejection_rate():
+    """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ), ℓ = 100.
+
+    A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂).
+    """
+    return le(sides.rejection_rate, sides.position_bound)
+
+
+@theorem(
+    "lattice.rejection_rate_sharp",
+    Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
+    NEW,
+    assuming=(POSITIVE,),
+    tight=HALF_UNITS,
+    ceiling=1.0,
+)
+def rejection_rate_sharp():
+    """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + D, ℓ = 100.
+
+    Proved with lattice.rejection_rate.
+    """
+    return le(sides.rejection_rate, sides.position_bound_sharp)
+
+
+@theorem(
+    "lattice.informative",
+    Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
+    IMPLIED,
+    assuming=(POSITIVE,),
+    false={"target": [1 / 512] * 512, "draft": [1 / 512] * 512, "k": 512},
+)
+def informative():
+    """TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1, so that Theorem 1 says something (it does not from K = 4ℓ).
+
+    False: from K = 4ℓ on the last term alone is 1.
+    """
+    return le(sides.position_bound, sides.ones)
+
+
+@theorem(
+    "lattice.rejections",
+    Source(CSQS, "Theorem 1 with the expectation over K_n"),
+    CORRECTED,
+    assuming=(POSITIVE_TREE,),
+    tight=ONE_PREFIX,
+)
+def rejections():
+    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], bonus positions included.
+
+    Given its prefix, every emitted token has law p (lossless). So a position with a draft adds at most E_{prefix ~
+    p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens.
+    """
+    return le(sides.tree_rejections, sides.tree_bound_published)
+
+
+@theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=ONE_PREFIX)
+def rejections_sharp():
+    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n].
+
+    Proved with lattice.rejections.
+    """
+    return le(sides.tree_rejections, sides.tree_bound_sharp)
+
+
+@theorem(
+    "lattice.quantize",
+    Source(CSQS, "Alg. 2 with the renormalisation of (17)"),
+    CORRECTED,
+    assuming=(POSITIVE,),
+    tight=HALVES,
+)
+def quantize(draft, k, resolution):
+    """|Σ_i ⌊ℓ q̄_i + ½⌋ − ℓ| ≤ ⌊K/2⌋: one correction of an entry by 1 is enough.
+
+    Each of the K roundings to the nearest integer is off by at most ½. Their sum, which would be ℓ without rounding,
+    is off by a whole number of at most K/2.
+    """
+    return le(sides.corrections_renormalised(draft, k, resolution), arrays(k=k)[1] // 2)
+
+
+@theorem(
+    "lattice.quantize_printed",
+    Source(CSQS, "Alg. 2 as printed, the kept part not renormalised"),
+    MISPRINT,
+    assuming=(POSITIVE,),
+    false={"draft": [0.25, 0.25, 0.25, 0.25], "k": 1, "resolution": 100},
+)
+def quantize_printed(draft, k, resolution):
+    """|Σ_i ⌊ℓ q_i + ½⌋ − ℓ| ≤ K over the support, so that each entry is corrected once at most.
+
+    False: without the renormalisation the sum is ℓ(1 - dropped) up to K/2. As printed, one correction for each entry
+    does not reach ℓ once ℓ·dropped > 3K/2.
+    """
+    return le(sides.corrections_printed(draft, k, resolution), arrays(k=k)[1])
+
+
+@theorem(
+    "conformal.update",
+    Source(CSQS, "(8) and Algorithm 1, line 12 with the rejected position's own dropped mass"),
+    CORRECTED,
+    assuming=(FIRST,),
+    tight=TWO_BATCHES,
+)
+def update():
+    """Drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone.
+
+    The controller rolls back to the state after the accepted drafts and the update of the rejected draft. This is
+    its state if it had seen these positions only, so regret_sharp holds for them.
+    """
+    return eq(conformal_sides.rolled_back, conformal_sides.kept_threshold)
+
+
+@theorem(
+    "conformal.resampled",
+    Source(CSQS, "Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
+    MISPRINT,
+    assuming=(FIRST,),
+    false={
+        "drafts": EASY_THEN_FLAT,
+        "accepted": [1] * 100,
+        "epsilon": 0.005,
+        "learning_rate": 1.0,
+        "threshold": 0.0,
+    },
+)
+def resampled():
+    """With the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound.
+
+    The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of
+    the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12: "Apply
+    the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words "a further
+    iteration" and "on the new token" favour the new position's own d_{T+1}, as in update, kept. The formula favours
+    d_T: read literally, it repeats, from the last accepted token's τ_T, the step with which line 8 set τ_{T+1}. By
+    the formula the controller has the state that it would have if it had seen the accepted positions only. So
+    regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected position's d
+    enters the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from τ_{T+1}, the
+    bound on the mean over accepted positions would fail too: easy positions before a rejection would count twice.)
+    """
+    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)
+
+
+@theorem(
+    "conformal.kept",
+    Source(CSQS, "Algorithm 1, line 12 with the rejected position's own dropped mass"),
+    CORRECTED,
+    assuming=(FIRST,),
+    tight={**TWO_DROPS, "drafts": [NEARLY_FLAT] * 5, "accepted": [0] * 5},
+    ratio=TIGHT,
+    ceiling=1.0,
+)
+def kept():
+    """With the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound.
+
+    Proved with conformal.update.
+    """
+    return le(conformal_sides.kept_mean, conformal_sides.kept_bound)
+
+
+@theorem(
+    "conformal.accepted",
+    Source(CSQS, "Theorem 2 with Algorithm 1, line 12 as printed"),
+    NEW,
+    assuming=(FIRST,),
+    tight={**TWO_DROPS, "drafts": [NEARLY_FLAT * 5], "accepted": [5]},
+    ratio=TIGHT,
+    ceiling=1.0,
+)
+def accepted():
+    """With the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound.
+
+    Proved with conformal.resampled.
+    """
+    return le(conformal_sides.accepted_mean_printed, conformal_sides.accepted_bound)
+
+
+@theorem(
+    "conformal.regret",
+    Source(CSQS, "Theorem 2, (9), for any η > 0, as printed"),
+    PUBLISHED,
+    assuming=(FIRST,),
+    false={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
+)
+def regret():
+    """Mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0; it fails only where η(1 − 2ε) > 1, and (28) of its proof
+    always holds.
+
+    (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published bound
+    follows for these η. For larger η one step overshoots by more than 1, which the bound assumes.
+    """
+    return le(conformal_sides.mean_dropped, conformal_sides.published)
+
+
+@theorem(
+    "conformal.regret_small_step",
+    Source(CSQS, "Theorem 2, (9)"),
+    CORRECTED,
+    assuming=(FIRST, SMALL),
+    tight={**TWO_DROPS, "learning_rate": 2.0},
+    ratio=DROPPED / (0.25 + (2 / 257 + 1.5) / 10),
+    ceiling=1.0,
+)
+def regret_small_step():
+    """Mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1.
+
+    Proved with conformal.regret.
+    """
+    return le(conformal_sides.mean_dropped, conformal_sides.published)
+
+
+@theorem(
+    "conformal.regret_sharp",
+    Source(CSQS, "Theorem 2, (9)"),
+    NEW,
+    assuming=(FIRST,),
+    tight=TWO_DROPS,
+    ratio=TIGHT,
+    ceiling=1.0,
+)
+def regret_sharp():
+    """Mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
+
+    Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. No smaller bound holds for all V.
+    """
+    return le(conformal_sides.mean_dropped, conformal_sides.sharp)
+
+
+@theorem(
+    "conformal.telescope",
+    Source(CSQS, "Lemma 2 without the absolute value"),
+    CORRECTED,
+    assuming=(FIRST,),
+    tight=TWO_DROPS,
+    condition=conformal_sides.roundings,
+)
+def telescope():
+    """Σ (d_n − ε) = (τ₁ − τ_{T+1})/η.
+
+    Sum the updates: Σ (d_n - ε) = (τ_1 - τ_{T+1})/η.
+    """
+    return eq(conformal_sides.excess, conformal_sides.movement)
+
+
+@theorem(
+    "conformal.telescope_printed",
+    Source(CSQS, "Lemma 2, (25)"),
+    MISPRINT,
+    assuming=(FIRST,),
+    false={"drafts": PEAKED, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0},
+    condition=conformal_sides.roundings,
+)
+def telescope_printed():
+    """Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η.
+
+    False: the left side is negative where the threshold rises; the absolute value is a misprint.
+    """
+    return eq(conformal_sides.excess, conformal_sides.absolute_movement)
+
+
+@theorem(
+    "conformal.regret_proof",
+    Source(CSQS, "(28), in the proof of Theorem 2"),
+    PUBLISHED,
+    assuming=(FIRST,),
+    tight=TWO_DROPS,
+    ratio=DROPPED / (0.25 + (2 / 257 + 5) / 20),
+    ceiling=1.0,
+)
+def regret_proof():
+    """Mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η.
+
+    (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
+    """
+    return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)
+
+
+@theorem(
+    "conformal.iterates",
+    Source(CSQS, "Lemma 4, lower half"),
+    PUBLISHED,
+    assuming=(FIRST,),
+    tight=TWO_DROPS,
+    ratio=(4 * (255 / 257 - 0.25) - 2 / 257) / 3,
+)
+def iterates():
+    """−τ_n ≤ η(1 − ε) for all n.
+
+    If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises. So τ_n ≥
+    -η(1 - ε) for all n if it is for the first.
+    """
+    return le(conformal_sides.lowest, conformal_sides.undershoot)
+
+
+@theorem(
+    "conformal.iterates_upper",
+    Source(CSQS, "Lemma 4, upper half"),
+    PUBLISHED,
+    assuming=(FIRST,),
+    false={"drafts": PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0},
+)
+def iterates_upper():
+    """τ_n ≤ 1 + ηε for all n > 1.
+
+    False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below ε, the
+    threshold keeps rising.
+    """
+    return le(conformal_sides.highest, conformal_sides.overshoot)
+
+
+@theorem(
+    "conformal.rate",
+    Source(CSQS, "(30)"),
+    PUBLISHED,
+    assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
+    tight={
+        "drafts": NEARLY_FLAT * 5,
+        "target_scale": 0.25 * 5**0.5,
+        "learning_scale": 4.0 * 5**0.5,
+        "threshold": 2 / 257,
+    },
+    ratio=TIGHT,
+)
+def rate():
+    """For ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
+
+    regret_sharp with ε = d/√T and η = c/√T, times T.
+    """
+    return le(conformal_sides.summed, conformal_sides.rate_bound)
+
+
+@theorem(
+    "lattice.allocate",
+    Source(CSQS, "Section 4, where ℓ = 100 is fixed"),
+    NEW,
+    assuming=(POSITIVE, Assumption("the competitor's bits are within the budget", sides.affordable)),
+    tight={"draft": [0.5, 0.5], "budget_bits": 3.0, "k": 2, "resolution": 3},
+    ceiling=1.0,
+)
+def allocate():
+    """Min over (K, ℓ) within B bits of dropped + D ≤ dropped + D of any (K, ℓ) within B bits.
+
+    D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if i = ⌊K/2⌋. The bits
+    rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is taken.
+    """
+    return le(sides.allocated, sides.other_distortion)

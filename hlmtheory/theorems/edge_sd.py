@@ -1,0 +1,570 @@
+"""Theorems of edge-sd (zhu2025edgesd): costs, shares, the pipeline and Algorithm 1, in the order of its equations."""
+
+from functools import partial
+
+import numpy as np
+
+from hlmtheory._array import arrays, to_numpy
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, numbers
+from hlmtheory._sides import host_side
+from hlmtheory.batching import search
+from hlmtheory.batching.claim_sides import (
+    are_runs,
+    as_given,
+    costs_side,
+    packed_side,
+    printed_runs,
+    printed_value,
+    worth,
+)
+from hlmtheory.batching.planner import lower_bound, plan
+from hlmtheory.batching.sides import against, fits_each, planned, side
+from hlmtheory.batching.wave_sides import (
+    by_facilities,
+    cached_at_once,
+    fit_alone,
+    fit_together,
+    johnson_side,
+    memory_side,
+)
+from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.ofdma.shares import PER_USER, SIZES, sum_latency
+from hlmtheory.ofdma.sides import certified, first_share, latency_as_printed, latency_of_radio, least, times_side
+from hlmtheory.serving.costs import memory_bytes, operations
+from hlmtheory.serving.pipeline import partition_bound, recurrence, stage_pair
+from hlmtheory.serving.schedule_sides import (
+    appended,
+    counted_peak,
+    free_in_turn,
+    peak,
+    printed_peak,
+    printed_steps_side,
+    schedule_side,
+    slowest_side,
+    with_barrier,
+)
+from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS
+from hlmtheory.serving.sides import model_side, product_side
+from hlmtheory.verification.sides import LONGEST_SUM, few_enough, terms
+from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile, rate_and_length
+
+BATCH = ("output_tokens", "acceptance", "draft_length")
+COUNTS = ("model", "input_tokens", "output_tokens", "batch_size", "draft_length", "steps")
+DOMAINS = {
+    **dict.fromkeys(COUNTS, POSITIVE_COUNT),
+    **dict.fromkeys(("draft_times", "verify_times"), SECONDS),
+    "turns": COUNT,
+    "acceptance": UNIT_INTERVAL,
+}
+random = partial(host_side, DOMAINS | {"draft_length": COUNT}, {"output_tokens": 1})
+PEAK = {"model": [1, 1, 1], "input_tokens": 1, "output_tokens": 1, "batch_size": 1, "draft_length": 10}
+memory = partial(host_side, DOMAINS, {"model": 1})
+TOGETHER = Assumption("the competitor's batches are within the memory together", against(fit_together, bool))
+UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
+TWO = {
+    **UNIT,
+    "input_tokens": [1, 1],
+    "output_tokens": [20, 20],
+    "devices": [[0.0, 1.0], [0.0, 1.0]],
+    "labels": [0, 1],
+}
+FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
+BATCHING_UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
+UNEVEN = {
+    **BATCHING_UNIT,
+    "input_tokens": [1, 2],
+    "output_tokens": [1, 1],
+    "draft_length": 2,
+    "devices": [[0.5, 1.0], [0.5, 2.0]],
+}
+ALONE = Assumption("every batch of the competitor, with its drafts, is within the memory", against(fit_alone, bool))
+SHORT = {**TWO, "output_tokens": [4, 4]}
+PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
+TIMES = ("draft_times", "verify_times", "steps")
+scheduled = partial(host_side, DOMAINS, {"draft_times": 2, "verify_times": 2, "steps": 1, "turns": 1})
+SQUARE = {"draft_times": [[1.0, 1.0]] * 2, "verify_times": [[1.0, 1.0]] * 2, "steps": [2, 2]}
+CELL = {"bits": [100.0, 100.0], "spectral_efficiency": [1.0, 4.0]}
+BAND = (*CELL, "bandwidth_hz")
+OFDMA_side = partial(host_side, SIZES, dict.fromkeys(PER_USER, 1))
+RADIO = {"bits": [100.0, 100.0], "power": [0.5, 0.5], "gain": [0.5, 1.0], "noise": 0.25, "bandwidth_hz": 100.0}
+LEAVING = {
+    **BATCHING_UNIT,
+    "acceptance": 0.0,
+    "input_tokens": [1, 2, 3],
+    "output_tokens": [2, 1, 2],
+    "draft_length": 1,
+    "devices": [[0.5, 18.0], [0.0, 9.0]],
+    "labels": [0, 1, 0],
+}
+TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
+RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", are_runs)
+BATCHING_TWO = {
+    **BATCHING_UNIT,
+    "input_tokens": [1, 1],
+    "output_tokens": [1, 1],
+    "draft_length": 1,
+    "devices": [[0.5, 9.0], [0.25, 4.0]],
+}
+TIGHT_MEMORY = {**BATCHING_TWO, "memory": 24.0}
+ONE_STEP = {**BATCHING_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}
+LATE_DRAFTS = {**ONE_STEP, "devices": [[0.5, 8.0], [0.25, 0.0]]}
+EACH = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
+
+
+@theorem(
+    "verification.tokens_iid",
+    Source("zhu2025edgesd", "(7)"),
+    PUBLISHED,
+    assuming=(Assumption("K ≤ 4,096, where the left side is summed term by term", few_enough),),
+    tight={"acceptance": 0.5, "draft_length": 3},
+    condition=terms,
+)
+def tokens_iid(acceptance, draft_length):
+    """E[tokens] = Σ_n n P(N = n) = (1 − α^{K+1}) / (1 − α) for i.i.d. acceptance at rate α.
+
+    P(at least j drafts accepted) = α^j; sum over j = 0..K.
+    """
+    xp, alpha, length = rate_and_length(acceptance, draft_length)
+    alpha, length = xp.broadcast_arrays(alpha, length)
+    tokens, reached = xp.zeros_like(alpha), xp.ones_like(alpha)
+    largest = int(xp.max(length)) if 0 not in length.shape else 0
+    for n in range(1, min(largest, LONGEST_SUM) + 2):
+        stops = xp.where(length + 1 == n, reached, reached * (1.0 - alpha))
+        tokens = tokens + xp.where(length + 1 >= n, float(n) * stops, 0.0)
+        reached = reached * alpha
+    return eq(tokens, expected_tokens(acceptance, draft_length))
+
+
+@theorem("verification.tokens", Source("zhu2025edgesd", "generalises (7)"), NEW, tight={"acceptances": [0.5, 1.0]})
+def verification_tokens(acceptances):
+    """E[tokens] = Σ_n n P(N = n) = 1 + Σ_{j≤K} Π_{i≤j} α_i, α_i = P(accept i | 1..i−1 accepted).
+
+    N - 1 = Σ_j 1{drafts 1..j accepted}. By the chain rule each indicator has mean Π_{i≤j} α_i, where α_i is the rate
+    of draft i given that drafts 1..i-1 were accepted.
+    """
+    xp, alpha = arrays(acceptances=acceptances)
+    ones = xp.ones((*alpha.shape[:-1], 1), dtype=alpha.dtype, device=alpha.device)
+    reached = xp.concat([ones, xp.cumulative_prod(alpha, axis=-1)], axis=-1)
+    stops = reached * xp.concat([1.0 - alpha, ones], axis=-1)
+    return eq(
+        xp.sum(stops * xp.arange(1, stops.shape[-1] + 1, dtype=alpha.dtype, device=alpha.device), axis=-1),
+        expected_tokens_profile(acceptances),
+    )
+
+
+@theorem(
+    "serving.printed_steps",
+    Source("zhu2025edgesd", "(8), read as a mean"),
+    IMPLIED,
+    false={"output_tokens": [64] * 25, "acceptance": 0.8, "draft_length": 4},
+)
+def printed_steps():
+    """⌈O_m / L⌉ = E[max_k N_k]: the decoding steps of a batch in the mean.
+
+    No proof: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
+    """
+    return eq(random(printed_steps_side, *BATCH), random(slowest_side, *BATCH))
+
+
+@theorem(
+    "serving.memory",
+    Source("zhu2025edgesd", "(9), (10), (24b)"),
+    PUBLISHED,
+    tight={"model": [1, 2, 3], "input_tokens": 5, "output_tokens": 10, "batch_size": 2},
+)
+def serving_memory(model, input_tokens, output_tokens, batch_size):
+    """Bytes of all matrices and of the cache = J (8 h₁² + 4 h₁ h₂) + 4 J h₁ (I + O) b.
+
+    Four h₁×h₁ and two h₁×h₂ matrices a block; one key and one value of size h₁ a token and block; 2 bytes each.
+    """
+    layers, hidden, wide = model_side(model)
+    tokens = numbers(POSITIVE_COUNT, "input_tokens", input_tokens) + numbers(
+        POSITIVE_COUNT, "output_tokens", output_tokens
+    )
+    cached = 2 * hidden * tokens * numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    left = BYTES * layers * (4 * hidden * hidden + hidden * wide + wide * hidden + cached)
+    tokens = numbers(POSITIVE_COUNT, "input_tokens", input_tokens) + numbers(
+        POSITIVE_COUNT, "output_tokens", output_tokens
+    )
+    return eq(left, memory_bytes(*model_side(model), tokens, numbers(POSITIVE_COUNT, "batch_size", batch_size)))
+
+
+@theorem("serving.memory_peak", Source("zhu2025edgesd", "(9), (10), (13)"), CORRECTED, tight=PEAK)
+def memory_peak():
+    """The fullest cache of a batch, over all patterns of acceptance = 4 J h₁ (I + O + l − 2) b.
+
+    Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds one: I +
+    g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
+    of one token each reach g = O - 1.
+    """
+    return eq(memory(counted_peak, *COUNTS[:5]), memory(peak, *COUNTS[:5]))
+
+
+@theorem(
+    "batching.memory_together",
+    Source("zhu2025edgesd", "(24b), (10)"),
+    CORRECTED,
+    assuming=(TOGETHER,),
+    tight={**TWO, "acceptance": 0.0, "memory": 172.0},
+)
+def memory_together():
+    """If Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit.
+
+    The bytes cached at one time are at most the sum of the batches' largest caches.
+    """
+    return le(against(cached_at_once), against(memory_side))
+
+
+@theorem(
+    "serving.memory_peak_printed",
+    Source("zhu2025edgesd", "(10), were l drafts made at every step, (19); the text ends them at O_m"),
+    IMPLIED,
+    false=PEAK,
+)
+def memory_peak_printed():
+    """The fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step.
+
+    No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
+    drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
+    """
+    return le(memory(counted_peak, *COUNTS[:5]), memory(printed_peak, *COUNTS[:4]))
+
+
+@theorem(
+    "serving.cost",
+    Source("zhu2025edgesd", "(11)-(14)"),
+    PUBLISHED,
+    tight={"model": [1, 2, 3], "new_tokens": 5.0, "cached_tokens": 10.0},
+)
+def cost(model, new_tokens, cached_tokens):
+    """Operations of all matrix products = 4 J h₁ t (2 h₁ + h₂ + c + t), t tokens after c cached ones.
+
+    A product of an a×b and a b×c matrix takes 2abc operations. For t new tokens after c cached ones a block makes t
+    queries, keys and values and projects t outputs (8 t h₁²), compares t queries with c + t keys and mixes c + t
+    values (4 t (c + t) h₁), and passes t tokens through h₁ → h₂ → h₁ (4 t h₁ h₂).
+    """
+    (layers, hidden, wide), t = model_side(model), numbers(LENGTH, "new_tokens", new_tokens)
+    context = numbers(LENGTH, "cached_tokens", cached_tokens) + t
+    attention = (
+        4 * product_side(t, hidden, hidden) + product_side(t, hidden, context) + product_side(t, context, hidden)
+    )
+    left = layers * (attention + product_side(t, hidden, wide) + product_side(t, wide, hidden))
+    new, cached = numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
+    return eq(left, operations(*model_side(model), new, cached))
+
+
+@theorem(
+    "batching.lower_bound",
+    Source("zhu2025edgesd", "(20)-(22), (28)"),
+    NEW,
+    assuming=(FITS,),
+    tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
+)
+def batching_lower_bound():
+    """A lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition.
+
+    At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
+    v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. If the tasks that leave before a
+    piece ends are removed, batches only get shorter. If all O are set to their minimum, runs suffice: in the order
+    of the longest prompts, runs of the same sizes have no longer prompts.
+    """
+    return le(side(partial(lower_bound, memory_rule="each")), against(worth))
+
+
+@theorem(
+    "batching.facility_bound",
+    Source("zhu2025edgesd", "(20)-(22), (28), the memory shared, any answers"),
+    NEW,
+    assuming=(ALONE,),
+    tight={**SHORT, "output_tokens": [2, 4], "memory": 28.0},
+)
+def facility_bound():
+    """Σ λ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks.
+
+    Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step takes at
+    least Σ d_m + min v and min d + Σ v_m. It also takes at least d_m + v_m, the drafts of the batches before m, and
+    the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min d/s and b = min v/s, the
+    step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order, and the pairs
+    are (S² − Σ s_m²)/2. As S ≤ 1, and each s_m (d_m + v_m) ≥ (a + b) s_m², the step takes at least Σ s_m (d_m + v_m)
+    + (a + b) s_m (1 − s_m)/2. Over the waves, at least one of which is active at each step, and at least ⌈Σ s_k⌉
+    over the active tasks, each of the three is a sum over batches and a constant; a sum of maxima is at least the
+    maximum of sums, and every mean of it. If c(I_m, O_m, n_m) is what m adds to the mean, and the u_k of any n tasks
+    within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice. Tasks
+    rounded down are no slower in any plan, and need no more memory.
+    """
+    return le(side(partial(by_facilities, "barrier")), against(johnson_side))
+
+
+@theorem("serving.pipeline", Source("zhu2025edgesd", "(20), (21)"), NEW, tight=PAIR)
+def pipeline(draft_times, verify_times):
+    """C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i).
+
+    Unrolled, the recurrence takes the longest of the M paths through the two rows of the schedule: drafts 1..k, then
+    verifications k..M.
+    """
+    left = recurrence(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
+    d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
+    paths = np.cumsum(d, axis=-1) + np.cumsum(v[..., ::-1], axis=-1)[..., ::-1]
+    return eq(left, np.max(paths, axis=-1, initial=0.0))
+
+
+@theorem(
+    "serving.free",
+    Source("zhu2025edgesd", "(20)-(22), without the barrier"),
+    NEW,
+    tight={"draft_times": [[1.0], [2.0]], "verify_times": [[3.0], [1.0]], "steps": [2]},
+)
+def free():
+    """Batches in turn without a barrier end no later than with a barrier at each step, (22).
+
+    By induction over the operations: each begins when its machine and its batch are free, and with the barrier it
+    waits for these two and for all other batches.
+    """
+    return le(scheduled(free_in_turn, *TIMES), scheduled(with_barrier, *TIMES))
+
+
+@theorem(
+    "serving.free_schedule",
+    Source("zhu2025edgesd", "(20)-(22), without the barrier"),
+    NEW,
+    tight={**SQUARE, "turns": [0, 0, 1, 1, 0, 0, 1, 1]},
+)
+def free_schedule():
+    """max(Σ D_m + min v, min d + Σ V_m, max_m (D_m + V_m)) ≤ T of any schedule of the two machines.
+
+    The draft stage works Σ D_m, and its last batch is still to be verified; the verify stage begins after one first
+    draft; a batch does its own operations one after another.
+    """
+    return le(scheduled(lambda one: partition_bound(*schedule_side(one)), *TIMES), scheduled(appended, *TIMES, "turns"))
+
+
+@theorem(
+    "ofdma.minmax",
+    Source("zhu2025edgesd", "(26), (27)"),
+    PUBLISHED,
+    tight={**CELL, "weights": [0.8, 0.2], "bandwidth_hz": 100.0},
+)
+def minmax():
+    """At a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k.
+
+    Let t be the last finish time: c_k ≤ t w_k B for all k. Summed over k: Σ c_k ≤ t B.
+    """
+    return le(
+        OFDMA_side(lambda one: least(one, one["spectral_efficiency"]), *BAND),
+        OFDMA_side(
+            lambda one: float(times_side(one, one["spectral_efficiency"], one["weights"]).max()), *BAND, "weights"
+        ),
+    )
+
+
+@theorem("ofdma.minmax_printed", Source("zhu2025edgesd", "below (26), as printed"), MISPRINT, false=RADIO)
+def minmax_printed():
+    """At a fixed SNR, t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator.
+
+    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1.
+    """
+    return eq(OFDMA_side(latency_of_radio, *RADIO), OFDMA_side(latency_as_printed, *RADIO))
+
+
+@theorem(
+    "ofdma.minmax_kkt",
+    Source("zhu2025edgesd", "(26)"),
+    NEW,
+    tight=CELL,
+    condition=OFDMA_side(lambda one: float(len(one["bits"])), *CELL),
+)
+def minmax_kkt():
+    """At a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0.
+
+    At w_k = c_k/Σc every t_k is Σc/B. The multipliers are μ_k = w_k²/c_k over their sum, positive.
+    """
+    return eq(OFDMA_side(certified, *CELL), OFDMA_side(lambda one: 1.0, *CELL))
+
+
+@theorem(
+    "ofdma.sum",
+    Source("zhu2025edgesd", "(26), for the sum in place of the maximum"),
+    NEW,
+    tight={**CELL, "weights": [2.0, 1.0], "bandwidth_hz": 100.0},
+)
+def sum_():
+    """At a fixed SNR, (Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k).
+
+    Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
+    """
+    return le(
+        OFDMA_side(lambda one: float(sum_latency(*(one[name] for name in BAND))), *BAND),
+        OFDMA_side(
+            lambda one: float(times_side(one, one["spectral_efficiency"], one["weights"]).sum()), *BAND, "weights"
+        ),
+    )
+
+
+@theorem(
+    "ofdma.own_gain",
+    Source("zhu2025edgesd", "Remark 1, from (27)"),
+    PUBLISHED,
+    tight={"bits": [100.0, 100.0], "snr": [1.0, 3.0], "boost": 1.0},
+    ceiling=1.0,
+)
+def own_gain():
+    """At a fixed SNR, a user's share never rises with its own power or gain.
+
+    w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
+    """
+    return le(
+        OFDMA_side(lambda one: first_share(one, float(one["boost"])), "bits", "snr", "boost"),
+        OFDMA_side(lambda one: first_share(one, 1.0), "bits", "snr", "boost"),
+    )
+
+
+@theorem("batching.exact", Source("zhu2025edgesd", "(28)"), NEW, assuming=(FITS,), tight=LEAVING)
+def exact():
+    """For any output lengths, the search gives the fastest partition, each step in its best order.
+
+    All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
+    """
+    return le(planned("exact"), against(worth))
+
+
+@theorem("batching.dp", TABLE, CORRECTED, tight=UNEVEN)
+def dp():
+    """With max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29), Υ[K,0,0] is the latency (22) of the batches found.
+
+    By induction over i the table's row holds F and C of the runs chosen so far, (31) and (32), so that the value Σ_n
+    max(F + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has the
+    smallest Σ_n C, but another state with a smaller F, or a smaller C at the steps where the second stage is late,
+    may be better for a later batch.
+    """
+    return eq(
+        side(lambda tasks, service, length: search.dynamic_program(costs_side(tasks, service, length))[1]),
+        planned("dp"),
+    )
+
+
+@theorem("batching.dp_printed_value", Source("zhu2025edgesd", "(29), Algorithm 1 line 15"), MISPRINT, false=UNEVEN)
+def dp_printed_value():
+    """With max{Υ[j−1,n,0], Υ[j−1,n,1] + T^d} in (29), Υ[K,0,0] is the latency (22) of the batches found.
+
+    False: (29) adds T^d to the finish time of the verify stage. By (31) and (32) it belongs to that of the draft
+    stage.
+    """
+    return eq(side(printed_value), side(printed_runs))
+
+
+@theorem(
+    "batching.dp_printed_objective",
+    Source("zhu2025edgesd", "(29), Algorithm 1 line 15"),
+    MISPRINT,
+    assuming=(FITS, RUNS),
+    false={**BATCHING_TWO, "labels": [0, 1]},
+)
+def dp_printed_objective():
+    """Minimising (29) as printed gives the fastest batches of consecutive sorted tasks.
+
+    False: see batching.dp_printed_value.
+    """
+    return le(planned("dp-printed-objective"), against(as_given))
+
+
+@theorem(
+    "batching.dp_printed_choice",
+    Source("zhu2025edgesd", "Algorithm 1 lines 16-18"),
+    MISPRINT,
+    false={**UNEVEN, "input_tokens": [1], "output_tokens": [1]},
+)
+def dp_printed_choice():
+    """S[K] names the first task of the last batch: 1 ≤ S[K].
+
+    False: line 18 leaves S[i] at 0 if the best batch starts at task 1.
+    """
+    return le(
+        side(lambda tasks, service, length: 1.0),
+        side(
+            lambda tasks, service, length: float(search.printed_program(costs_side(tasks, service, length)).choice[-1])
+        ),
+    )
+
+
+@theorem("batching.dp_printed_memory", Source("zhu2025edgesd", "Algorithm 1 lines 11-17"), MISPRINT, false=TIGHT_MEMORY)
+def dp_printed_memory():
+    """Υ[K,0,0] is at least a lower bound on the latency, also where a batch that starts at task 1 is skipped.
+
+    False: if j = 1 is skipped because of its memory, Υ[i,0,0] keeps its initial 0, and no later j has a smaller
+    value.
+    """
+    return le(side(partial(lower_bound, memory_rule="each")), side(printed_value))
+
+
+@theorem(
+    "batching.dp_printed_packing",
+    Source("zhu2025edgesd", "Algorithm 1 lines 24-26, (24c)"),
+    MISPRINT,
+    false=BATCHING_TWO,
+)
+def dp_printed_packing():
+    """Σ_k Σ_m x_k^m = K: the backtrack packs every task once.
+
+    False: lines 24-26 pack from S[i] to i for every i, not only for the ends of batches, so tasks are packed more
+    than once.
+    """
+    return eq(side(packed_side), side(lambda tasks, service, length: float(len(tasks))))
+
+
+@theorem(
+    "batching.dp_gap",
+    Source("zhu2025edgesd", 'Algorithm 1, line 27: "Optimal batching decisions"; (30)'),
+    PUBLISHED,
+    assuming=(FITS, RUNS),
+    false={**LATE_DRAFTS, "labels": [0, 0, 1]},
+)
+def dp_gap():
+    """Algorithm 1, repaired, gives the fastest batches of consecutive sorted tasks.
+
+    False: the counterexample. The table keeps one state for each prefix of the tasks; see ``dp``.
+    """
+    return le(planned("dp"), against(as_given))
+
+
+@theorem("batching.pareto", TABLE, NEW, assuming=(FITS, RUNS), tight={**LATE_DRAFTS, "labels": [0, 0, 1]})
+def pareto():
+    """The search over undominated (F, C) gives the fastest batches of consecutive sorted tasks, run in order.
+
+    C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
+    entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
+    """
+    return le(planned("pareto"), against(as_given))
+
+
+@theorem(
+    "batching.draft_count",
+    Source("zhu2025edgesd", "(33), (33a) with l_max = 10 of Table II"),
+    PUBLISHED,
+    assuming=(Assumption("l ≤ 10", lambda draft_length: to_numpy(draft_length) <= 10),),
+    tight=BATCHING_TWO,
+)
+def draft_count():
+    """Enumeration gives the fastest draft count l in 1..10, each l with its best batches.
+
+    (33) tries all draft lengths.
+    """
+    return le(
+        side(lambda tasks, service, length: plan(tasks, service, "dp", memory_rule="each").latency), planned("dp")
+    )
+
+
+@theorem(
+    "batching.memory_each",
+    Source("zhu2025edgesd", "(24b) for each batch, read as the memory constraint of all that run together"),
+    IMPLIED,
+    assuming=(EACH,),
+    false={**TWO, "memory": 138.0},
+)
+def memory_each():
+    """Batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together.
+
+    No proof: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
+    later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there
+    at once; two that fill the memory each need it twice.
+    """
+    return le(against(cached_at_once), against(memory_side))

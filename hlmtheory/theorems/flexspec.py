@@ -1,0 +1,314 @@
+"""Theorems of flexspec (li2025flexspec): the draft length, Algorithm 2 and the update of a target model."""
+
+from functools import partial
+
+from hlmtheory._array import arrays, take
+from hlmtheory._domains import UNIT_INTERVAL
+from hlmtheory._quantities import not_negative, positive
+from hlmtheory._sides import host_side
+from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.draft_length.optimum import kept, least_kept, surrogate_draft_length
+from hlmtheory.draft_length.rates import COST, FACTOR, LENGTH, etgr, etgr_profile
+from hlmtheory.draft_length.rounds import PAPER, misfit, size_one
+from hlmtheory.draft_length.sides import (
+    best_rate,
+    cost_of_a_draft,
+    digits_lost,
+    first_descent,
+    gain_of_a_draft,
+    interior,
+    lengths_in_range,
+    rate_of_shorter,
+    rate_of_slow,
+    shrinks,
+    small_header,
+    surrogate_peak,
+    surrogate_rate,
+    surrogate_side,
+    surrogate_when_dearer,
+    two_links,
+)
+from hlmtheory.draft_length.tracking import LENGTH as draft_length_LENGTH
+from hlmtheory.draft_length.tracking import law_side, linear_in_use, mean_share
+from hlmtheory.verification import expected_tokens
+from hlmtheory.verification.rule import greedy_output_distribution, total_variation
+
+DRAFT_LENGTH_PAPER = "li2025flexspec"
+PROFILE = ("acceptances", "fixed", "marginal")
+side = partial(
+    host_side,
+    {
+        **dict.fromkeys(("acceptance", "acceptances"), UNIT_INTERVAL),
+        "rate_bps": positive("give the rate of the link in bit/s"),
+        **dict.fromkeys(("slowdown", "rise"), FACTOR),
+        **dict.fromkeys(("fixed", "marginal"), COST),
+        **dict.fromkeys(("bits_per_token", "header_bits"), not_negative("give a size in bits")),
+        "max_draft_length": LENGTH,
+    },
+    {"acceptances": 1},
+)
+CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
+LINK = tuple(CASE)
+IN_RANGE = Assumption("1 ≤ K ≤ K_max", lengths_in_range)
+HEADER = {
+    "acceptance": 0.8,
+    "rate_bps": 1e6,
+    "slowdown": 1000.0,
+    "fixed": 0.02,
+    "marginal": 0.0125,
+    "bits_per_token": 16.0,
+    "header_bits": 320.0,
+}
+LINKS = tuple(HEADER)
+
+
+@theorem(
+    "draft_length.update_storm_printed",
+    Source(PAPER, "Table I and III-B, were the whole bandwidth used: the paper says approximately 3.2 GB"),
+    IMPLIED,
+    assuming=(Assumption("3.15 GB ≤ size ≤ 3.25 GB", lambda size_bytes: abs(size_bytes - 3.2e9) <= 0.05e9),),
+    false={"size_bytes": 3.2e9},
+)
+def update_storm_printed():
+    """3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed digits.
+
+    False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
+    """
+    return le(misfit, size_one)
+
+
+@theorem(
+    "draft_length.update_storm",
+    Source(PAPER, "Table I and III-B, with overhead on the link"),
+    IMPLIED,
+    assuming=(
+        Assumption(
+            "3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9)
+        ),
+    ),
+    tight={"size_bytes": 3.5625e9},
+    condition=lambda size_bytes: 1000.0 + 0.0 * size_bytes,
+)
+def update_storm():
+    """3.2 GB take 48, 9.5 and 1.6 minutes, to the printed digits, where 89.36 to 89.82% of 10, 50 and 300 Mbit/s is
+    goodput: then the link carries 3.5625 to 3.58125 GB.
+
+    8 · 3.5625e9/10e6 s = 47.5 min is the shortest time that rounds to 48 min, and 8 · 3.58125e9/50e6 s = 9.55 min
+    the longest that rounds to 9.5 min. The range of the third row contains these sizes. 3.2 GB take the same time if
+    the goodput is 3.2/3.5625 to 3.2/3.58125 of the rate.
+    """
+    return le(misfit, size_one)
+
+
+@theorem(
+    "draft_length.unimodal",
+    Source(DRAFT_LENGTH_PAPER, "(11)"),
+    NEW,
+    tight={"acceptances": [0.5, 1.0, 0.25], "fixed": 1.0, "marginal": 0.25},
+)
+def unimodal():
+    """max_K ETGR(K) = ETGR at the first K whose successor is no better, whatever the acceptance profile.
+
+    E(K + 1) - E(K) = Π_{i≤K+1} α_i never rises with K, so E is concave. One more draft is better iff Π_{i≤K+1} α_i >
+    M E(K)/T(K). If this fails at K, it also fails at K + 1. For let y = Π_{i≤K+1} α_i ≤ M E(K)/T(K) and x =
+    Π_{i≤K+2} α_i ≤ y. The mediant gives E(K+1)/T(K+1) = (E(K) + y)/(T(K) + M) ≥ y/M ≥ x/M.
+    """
+    return eq(
+        side(lambda one: float(etgr_profile(*(one[name] for name in PROFILE)).max()), *PROFILE),
+        side(first_descent, *PROFILE),
+    )
+
+
+@theorem(
+    "draft_length.stationary",
+    Source(DRAFT_LENGTH_PAPER, "(11)"),
+    NEW,
+    assuming=(Assumption("0 < γ < 1 and F > M > 0", side(interior, *LINK, test=True)),),
+    tight=CASE,
+    condition=side(digits_lost, *LINK),
+)
+def stationary():
+    """certificate: at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
+
+    At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
+    """
+    return eq(side(gain_of_a_draft, *LINK), side(cost_of_a_draft, *LINK))
+
+
+@theorem(
+    "draft_length.optimal",
+    Source(DRAFT_LENGTH_PAPER, "(11)"),
+    NEW,
+    assuming=(IN_RANGE,),
+    tight={**CASE, "draft_length": 4, "max_draft_length": 16},
+)
+def optimal():
+    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped.
+
+    f(u) = (1 - e^{-au})/(u + d), u = K + 1, d = F/M - 1: f' has the sign of 1 + a(u + d) - e^{au}, which is concave
+    in u and equals ad = c at u = 0. If c ≤ 0, it is negative for u > 0 (slope a - a e^{au} < 0), so K = 1. If c > 0,
+    it has one zero, at e^v - 1 - v = c with v = au. E/T is unimodal, so the best integer is next to the zero.
+    """
+    return le(etgr, best_rate)
+
+
+@theorem(
+    "draft_length.slower_shortens", Source(DRAFT_LENGTH_PAPER, "below (11), and on Fig. 2"), PUBLISHED, false=HEADER
+)
+def slower_shortens():
+    """A reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
+
+    F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when
+    O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
+    """
+    return le(side(lambda one: float(two_links(one)[0]), *LINKS), side(lambda one: float(two_links(one)[1]), *LINKS))
+
+
+@theorem(
+    "draft_length.slower_shortens_if",
+    Source(DRAFT_LENGTH_PAPER, "below (11), from (8)"),
+    CORRECTED,
+    assuming=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", small_header),),
+    tight={**HEADER, "header_bits": 16.0},
+)
+def slower_shortens_if():
+    """A reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent.
+
+    Proved with draft_length.slower_shortens.
+    """
+    return le(side(rate_of_slow, *LINKS), side(rate_of_shorter, *LINKS))
+
+
+@theorem(
+    "draft_length.linear_adapts",
+    Source(DRAFT_LENGTH_PAPER, "below (11), with E ≈ γK"),
+    PUBLISHED,
+    assuming=(Assumption("the best draft gets shorter", shrinks),),
+    false={**CASE, "rise": 4.0, "max_draft_length": 16},
+)
+def linear_adapts():
+    """A draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
+
+    False: without the bonus, the surrogate's choice does not depend on the link.
+    """
+    return le(side(surrogate_when_dearer, *LINK, "rise", "max_draft_length"), surrogate_side)
+
+
+@theorem(
+    "draft_length.linear_bonus",
+    Source(DRAFT_LENGTH_PAPER, "Algorithm 2"),
+    NEW,
+    assuming=(IN_RANGE,),
+    tight={**CASE, "draft_length": 16, "max_draft_length": 16},
+)
+def linear_bonus():
+    """With E ≈ 1 + γK the best is K_max if γF > M, 1 if less, and every K ties at equality.
+
+    (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
+    """
+    return le(surrogate_rate(bonus=True), surrogate_peak(bonus=True))
+
+
+@theorem(
+    "draft_length.linear_optimal",
+    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, were its approximation of (11) to lose nothing"),
+    IMPLIED,
+    false={**CASE, "max_draft_length": 16},
+)
+def linear_optimal(acceptance, fixed, marginal, max_draft_length):
+    """max_K ETGR(K) ≤ ETGR at the length of Algorithm 2, argmax (1 + γK)/T(K).
+
+    False: by linear_bonus Algorithm 2 drafts 1 or K_max, while the best length can lie between (``optimal``).
+    """
+    return le(
+        best_rate(acceptance, fixed, marginal, max_draft_length),
+        etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal),
+    )
+
+
+@theorem(
+    "draft_length.regret",
+    Source(DRAFT_LENGTH_PAPER, "Algorithm 2"),
+    NEW,
+    tight={"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_draft_length": 40},
+)
+def regret():
+    """A length chosen for γ̂ keeps at least inf_{F/M} ETGR(K̂)/ETGR(K*), the least over the ties of lengths.
+
+    K* and K̂ change only at the F/M at which one of them rises by one. Between two such values, the ratio of the two
+    rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values.
+    """
+    return le(least_kept, kept)
+
+
+@theorem(
+    "draft_length.tracker",
+    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, argmax over K, were γ̂ the same for every K"),
+    IMPLIED,
+    false={"acceptance": 0.8, "draft_length": 6, "other_length": 2},
+    condition=lambda other_length: 1 + other_length,
+)
+def tracker(acceptance, other_length, draft_length):
+    """E[τ | K′] = K′ γ̂ for any length K′, with γ̂ = E[τ/K] measured at the length K in use.
+
+    E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
+    """
+    xp, other = arrays(other_length=other_length)
+    left = expected_tokens(acceptance, draft_length_LENGTH.check(xp, "other_length", other)) - 1.0
+    xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
+    return eq(
+        left,
+        mean_share(gamma, draft_length) * xp.astype(draft_length_LENGTH.check(xp, "other_length", other), gamma.dtype),
+    )
+
+
+@theorem(
+    "draft_length.tracker_in_use",
+    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, 1 + γ̂K, and last line"),
+    IMPLIED,
+    tight={"acceptance": 0.8, "draft_length": 6},
+    condition=lambda draft_length: 1 + draft_length,
+)
+def tracker_in_use():
+    """E[τ | K] + 1 = 1 + γ̂K at the length K in use, with γ̂ = E[τ/K] measured there.
+
+    At the K in use E[τ] = K E[τ/K] by definition.
+    """
+    return eq(expected_tokens, linear_in_use)
+
+
+@theorem(
+    "draft_length.tracker_consistent",
+    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, last line, corrected"),
+    CORRECTED,
+    tight={"acceptance": 0.8, "draft_length": 6},
+    condition=lambda draft_length: 1 + draft_length,
+)
+def tracker_consistent(acceptance, draft_length):
+    """E[τ] = γ E[min(τ + 1, K)]: accepted over examined drafts estimates γ, whatever K.
+
+    Draft i is examined if the i - 1 drafts before it were accepted, so min(τ + 1, K) drafts are. Each of these is
+    accepted with probability γ given the past (Wald). So τ - γ min(τ + 1, K) are martingale differences.
+    """
+    left = linear_in_use(acceptance, draft_length) - 1.0
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    j, law = law_side(xp, gamma, draft_length_LENGTH.check(xp, "draft_length", length))
+    k = xp.astype(length, gamma.dtype)[..., None]
+    return eq(left, gamma * xp.sum(xp.minimum(j + 1.0 + xp.zeros_like(law), k + xp.zeros_like(law)) * law, axis=-1))
+
+
+@theorem(
+    "verification.greedy",
+    Source("li2025flexspec", "Algorithm 2"),
+    NEW,
+    tight={"target": [0.75, 0.25], "draft": [0.5, 0.5]},
+)
+def greedy(target, draft):
+    """TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0.
+
+    law_v - p_v = q_a (1{v = a} - p_v), whose positive part is q_a (1 - p_a).
+    """
+    left = total_variation(greedy_output_distribution(target, draft), target)
+    xp, p, q = arrays(target=target, draft=draft)
+    top = xp.argmax(p, axis=-1, keepdims=True)
+    return eq(left, take(xp, q, xp.broadcast_to(top, (*q.shape[:-1], 1)))[..., 0] * (1.0 - xp.max(p, axis=-1)))

@@ -1,0 +1,903 @@
+"""Our theorems on plans: users, servers, batches, links and draft lengths."""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError, numbers
+from hlmtheory._quantities import checked as policy_checked
+from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
+from hlmtheory._sides import Values, host_side
+from hlmtheory.batching import search
+from hlmtheory.channel import Rician as policy_Rician
+from hlmtheory.channel.fading import Rician, distribution_by_quadrature
+from hlmtheory.channel.latency import COUNT as channel_COUNT
+from hlmtheory.channel.leak import CLASSES, ROUNDS, rounds_leak
+from hlmtheory.channel.leak_sides import (
+    best_mean,
+    competes,
+    competing_mean,
+    roundings,
+    rounds_entropy,
+    text_bound,
+    text_entropy,
+)
+from hlmtheory.channel.split import by_mean, downlink_bits, noise, received_bias, received_error, rows_side
+from hlmtheory.claims import NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.draft_length.censored_sides import (
+    engine_miss,
+    estimate_side,
+    expected_counts,
+    goes_on,
+    is_examined,
+    law_side,
+    mean_low,
+    position_low,
+    rounds_side,
+    split_rounds,
+    tokens_at_other,
+    true_acceptance,
+)
+from hlmtheory.draft_length.delay import rates_side, threshold_rate
+from hlmtheory.draft_length.online_sides import bound_side, played
+from hlmtheory.draft_length.online_sides import side as draft_length_side
+from hlmtheory.draft_length.rates import COST
+from hlmtheory.policy.colocated_sides import (
+    at_length,
+    best_length,
+    best_side,
+    checked,
+    device_rate,
+    far_enough,
+    gain_side,
+    independent_side,
+    looking_rate,
+    never_idle,
+    no_slower,
+    server_plan,
+    simulated_side,
+)
+from hlmtheory.policy.fading_sides import DOMAINS as policy_DOMAINS
+from hlmtheory.policy.fading_sides import fading_skip, quadrature_side
+from hlmtheory.policy.served_sides import bound, competing_rates, longest, on_the_band, response
+from hlmtheory.policy.user_sides import (
+    DOMAINS as USER_DOMAINS,
+)
+from hlmtheory.policy.user_sides import (
+    DOMAINS as user_claims_DOMAINS,
+)
+from hlmtheory.policy.user_sides import (
+    SOURCE as policy_SOURCE,
+)
+from hlmtheory.policy.user_sides import (
+    competitor_side,
+    lawful_distance,
+    lawful_plan,
+    lawful_rate,
+    rate_and_bound,
+    side_side,
+)
+from hlmtheory.serving.goodput import LOAD
+from hlmtheory.serving.goodput_sides import (
+    ROUND as serving_ROUND,
+)
+from hlmtheory.serving.goodput_sides import (
+    alone_there,
+    as_many_tokens_alone_s,
+    cheap_sequence,
+    crosses,
+    digits_near_the_crossing,
+    digits_of_the_sum,
+    drafting_s,
+    goodput_there,
+    held,
+    held_at,
+    held_by_balance,
+    pays_for_one,
+    summed_side,
+    upper,
+)
+from hlmtheory.serving.pipeline import recurrence, stage_pair
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
+from hlmtheory.shared_seed import streamed_rate
+from hlmtheory.verification import expected_tokens
+
+DEFENCE = Source("wei2024spills", "padding of packets; the cost is ours")
+TEXT = ("length_law", "target_chain")
+side = partial(
+    host_side,
+    {
+        **dict.fromkeys(("length_law", "target_chain"), SIMPLEX),
+        "kept": UNIT_INTERVAL,
+        "draft_length": ROUNDS["draft_length"],
+        "sizes": not_negative("give sizes of messages"),
+        "weights": positive("give how often each size is sent"),
+        "classes": CLASSES,
+        "tops": None,
+    },
+    {"target_chain": 2, **dict.fromkeys(("length_law", "kept", "sizes", "weights", "tops"), 1)},
+)
+COINS = {"kept": [0.5, 0.5], "draft_length": 1}
+ROUND = ("kept", "draft_length")
+FOUR = {"sizes": [10.0, 12.0, 40.0, 90.0], "weights": [5.0, 5.0, 5.0, 1.0], "classes": 2}
+MESSAGES = ("sizes", "weights", "classes")
+SPLIT = Source("ning2025dssd", "abstract: a single downlink transmission in place of the drafts' distributions")
+CHANNEL_side = partial(
+    host_side,
+    {
+        **dict.fromkeys(("target", "draft", "received"), SIMPLEX),
+        **dict.fromkeys(("vocabulary", "bits_per_probability"), channel_COUNT),
+        "acceptances": UNIT_INTERVAL,
+    },
+    dict.fromkeys(("target", "draft", "received", "acceptances"), 1),
+)
+ANSWER = ("target", "draft", "received")
+MOVED = {"target": [0.5, 0.25, 0.25], "draft": [0.75, 0.25, 0.0], "received": [0.5, 0.5, 0.0]}
+ROW = Source("ning2025dssd", "abstract: the single downlink transmission, if that distribution is truncated")
+CUT = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 0.5], "depth": 2}
+KM = "kaplan1958nonparametric"
+LENGTHS = ("length_law", "acceptances", "depth")
+SEEN = "some rounds examine depth d"
+DOMAINS = {
+    **dict.fromkeys(("length_law", "context_law", "context_lengths"), SIMPLEX),
+    **dict.fromkeys(("acceptances", "context_acceptances", "joint_law"), UNIT_INTERVAL),
+    **dict.fromkeys(("draft_length", "other_length"), whole_from_one("a round drafts at least one token")),
+    "depth": whole_from_one("give a depth"),
+    "accepted": COUNT,
+    "errors": open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05"),
+}
+RANK = {
+    **dict.fromkeys(("length_law", "context_law", "acceptances", "accepted", "errors"), 1),
+    **dict.fromkeys(("context_lengths", "context_acceptances", "joint_law"), 2),
+}
+DRAFT_LENGTH_side = partial(host_side, DOMAINS, RANK)
+test = partial(DRAFT_LENGTH_side, test=True)
+ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
+TWO = ("draft_length", "other_length")
+FALLS_BY_ONE = Assumption("one token later at most one draft fewer is accepted", test(goes_on, "accepted", *TWO))
+ERRORS = ("acceptances", "errors")
+CASE = {"acceptances": [0.8] * 6, "fixed": 0.1, "marginal": 0.02}
+PAPER = "sun2026delay"
+DELAY_side = partial(host_side, {"acceptances": UNIT_INTERVAL, "fixed": COST, "marginal": COST}, {"acceptances": 1})
+DRAFT_LENGTH_CASE = {
+    "acceptances": [0.0],
+    "verify_s": 1.0,
+    "draft_s": 1.0 - 2.0**-20,
+    "rise": 1.0,
+    "expected": 0.5,
+    "error": 0.5,
+}
+HELD = Assumption("all intervals hold", draft_length_side(lambda one: played(True, one)[2], test=True))
+DRAFT_LENGTH_PAPER = Source("sun2026delay", "abstract: UCB-SpecStop")
+DRAFT_LENGTH_TWO = {"luck": [[0.5], [0.5]], "waits": [0.5, 0.5]}
+CONTEXTS = ("context_law", "context_acceptances", "context_lengths")
+DEVICE = (*CONTEXTS, "other_s", "draft_s", "pass_s", "token_s")
+FAST_SERVER = Assumption("t_s ≤ t_d: the server drafts at least as fast as the device", no_slower)
+OWN = ("server_draft_s", "pass_s", "token_s")
+SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the device or on the server")
+POLICY_RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
+POLICY_side = partial(host_side, USER_DOMAINS, POLICY_RANK)
+ITS_DEVICE = {"draft_s": 0.1, "other_s": 0.0}
+SURE_OR_NOT = {
+    "context_law": [0.5, 0.5],
+    "context_acceptances": [[1.0] * 10, [0.0] * 10],
+    "context_lengths": [[0.0] * 10 + [1.0], [1.0] + [0.0] * 10],
+    "server_draft_s": 0.1,
+    "pass_s": 1.0,
+    "token_s": 0.0,
+}
+"""Half of the rounds accept all drafts, half none. Who knows it drafts 10 or none: 12 tokens in 3 s."""
+QUEUE = (*OWN, "draft_length", "away_s", "users")
+LOADS = (*OWN, "acceptances", "batch")
+ALONE: Values = {
+    "tokens": [[2.0]],
+    "fixed_s": [[0.5]],
+    "plan_bits": [[0.5]],
+    "plan_load": [[1.0]],
+    "weights": [1.0],
+    "parts": [1.0],
+    "choice": [0],
+    "use": [1.0],
+    "band_price": 0.125,
+    "server_price": 0.5,
+}
+"""The whole band gives 2 tokens a second, and they fill the server."""
+TABLE = ("tokens", "fixed_s", "plan_bits", "plan_load")
+BAND = (*TABLE[:3], "weights")
+SERVED_CLAIMS_RANK = {
+    **dict.fromkeys(("tokens", "fixed_s", "plan_bits", "plan_load", "away_s"), 2),
+    **dict.fromkeys(("weights", "parts", "choice", "use", "draft_lengths"), 1),
+}
+SERVED_CLAIMS_side = partial(host_side, USER_DOMAINS, SERVED_CLAIMS_RANK)
+PRICED = (*TABLE, "weights", "band_price", "server_price")
+SHARED = (*TABLE, "parts", "choice", "use")
+POLICY_SOURCE = Source("zhu2025edgesd", "(26), with a server that all users share")
+POLICY_QUEUE = ("away_s", "draft_lengths", "pass_s", "token_s", "batch")
+QUEUE_SOURCE = Source("denning1978operational", "bounds on closed networks, with batches")
+WAIT = {"away_s": [[0.0], [0.0]], "draft_lengths": [1, 1], "pass_s": 0.5, "token_s": 0.0, "batch": 1}
+BY_PLACE = {
+    "bits": [[1024.0, 8192.0]],
+    "risk": [[0.0625, 0.0]],
+    "rejection": [0.5],
+    "acceptances": [0.5, 0.5, 0.5],
+    "draft_s": 2.0**-10,
+    "verify_s": 2.0**-4,
+    "seconds_per_bit": 2.0**-20,
+    "limit": 0.015625 / 1.875,
+}
+"""The best plan spends the whole limit on the third place, which a quarter of the rounds reach."""
+USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
+OTHER = (*USER, "draft_length", "skips", "first", "later", "mix")
+KEEPS = Assumption(
+    "the competing plan keeps the limit",
+    side_side(lambda one: competitor_side(one)[1] <= one["limit"], *OTHER, "limit", test=True),
+)
+ONE_ROW = {
+    "bits": [[64.0]],
+    "risk": [[0.25]],
+    "rejection": [0.5],
+    "acceptances": [0.5, 0.5],
+    "draft_s": 0.25,
+    "verify_s": 0.5,
+    "seconds_per_bit": 0.0078125,
+}
+LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_s", "seconds_per_bit", "limit")
+ONE_POSITION = {
+    "target_rows": [[0.75, 0.25]],
+    "draft_rows": [[0.375, 0.625]],
+    "kind": 2,
+    "draft_length": 1,
+    "draft_s": 2.0**-6,
+    "verify_s": 2.0**-3,
+    "seconds_per_bit": 2.0**-13,
+    "limit": 0.125,
+}
+"""Some rounds are a skipped draft; the others skip token 0 and send two drafts, by lattices. All charges are tight."""
+POLICY_law_side = partial(host_side, user_claims_DOMAINS, {"target_rows": 2, "draft_rows": 2})
+SERVING_CASE = {
+    "acceptance": 0.5,
+    "target_pass": [1.0, 0.125, 0.0],
+    "draft_pass": [0.125, 0.0, 0.0],
+    "draft_length": 2,
+    "context": 0.0,
+    "overhead_s": 0.0,
+}
+"""E = 1.75 and T_2 = 1.25 + 0.375 B: drafts lose from B = 0.5/0.15625 = 3.2 on."""
+SMART = "liu2024goodput"
+SERVING_DOMAINS = {
+    **dict.fromkeys(("acceptance", "mix"), UNIT_INTERVAL),
+    **dict.fromkeys(("target_pass", "draft_pass", "overhead_s"), SECONDS),
+    "draft_length": COUNT,
+    "context": LENGTH,
+    "batch_size": POSITIVE_COUNT,
+    "load": LOAD,
+}
+SERVING_side = partial(host_side, SERVING_DOMAINS, {"target_pass": 1, "draft_pass": 1})
+SERVING_test = partial(SERVING_side, test=True)
+AT_ONE = Assumption("drafts pay at batch 1", SERVING_test(pays_for_one, *serving_ROUND))
+EQUAL = SERVING_CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
+"""E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
+LATENCY = "kong2026latency"
+
+
+@theorem(
+    "batching.order",
+    Source("johnson1954", "Rule; zhu2025edgesd (20)-(22)"),
+    NEW,
+    tight={"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]], "order": [1, 0]},
+)
+def batching_order(draft_times, verify_times, order):
+    """Johnson's rule at every decoding step is no slower than any fixed order.
+
+    At each step, Johnson's rule gives the smallest makespan of two machines among all orders. So the sum of these
+    minima is at most the sum for any choice of orders, the same at all steps or not.
+    """
+    left = search.johnson_latency(*stage_pair("draft_times", draft_times, "verify_times", verify_times)).sum(axis=-1)
+    d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
+    place = numbers(COUNT, "order", order)
+    if not (np.sort(place, axis=-1) == np.arange(d.shape[-1])).all():
+        raise DomainError(f"order must name every batch once; got {place.tolist()}; give a permutation of 0..M - 1")
+    place = np.broadcast_to(place[..., None, :], d.shape)
+    return le(left, recurrence(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1))
+
+
+@theorem(
+    "channel.rician_outage",
+    Source("alouini1999capacity", "extends the outage probability to a line of sight"),
+    NEW,
+    tight={"mean_snr": 10.0, "k_factor": 10.0, "snr": 3.0},
+    condition=lambda k_factor: 1.0 + k_factor,
+)
+def rician_outage(mean_snr, k_factor, snr):
+    """P(S ≤ s) = Σ_j Poisson(j; κ) P(Gamma(j + 1) ≤ (1 + κ)s/m), the non-central χ².
+
+    The mixture of Gamma laws has the Bessel density.
+    """
+    return eq(Rician(mean_snr, k_factor).distribution(snr), distribution_by_quadrature(Rician(mean_snr, k_factor), snr))
+
+
+@theorem(
+    "channel.leak_text", DEFENCE, NEW, tight={"length_law": [0.25, 0.25, 0.5], "target_chain": [[0.5, 0.5], [0.5, 0.5]]}
+)
+def leak_text():
+    """H(T) ≤ H(R) + E[R] log₂ m, for R messages of m sizes.
+
+    H(T) = H(R) + H(T | R) since T has its length, and each of R messages has one of m sizes, so H(T | R) ≤ E[R] log
+    m. Equal where sizes are uniform and independent.
+    """
+    return le(side(text_entropy, *TEXT), side(text_bound, *TEXT))
+
+
+@theorem("channel.leak_rounds", DEFENCE, NEW, tight=COINS)
+def leak_rounds():
+    """H(R) ≤ log₂(N − ⌈N/(K + 1)⌉ + 1), the rounds of N tokens, whatever drafts match.
+
+    H(R) ≤ log |range of R|. A round gives 1 to K + 1 tokens, so ⌈N/(K + 1)⌉ ≤ R ≤ N. Equal at N = 2, K = 1 and a
+    draft that matches half of the time.
+    """
+    return le(
+        side(rounds_entropy, *ROUND),
+        side(lambda one: float(rounds_leak(len(one["kept"]), one["draft_length"])), *ROUND),
+    )
+
+
+@theorem(
+    "channel.leak_classes",
+    DEFENCE,
+    NEW,
+    condition=side(roundings, *MESSAGES),
+    assuming=(
+        Assumption(
+            "the competitor has at most m sizes, the largest among them",
+            side(competes, *MESSAGES, "tops", test=True),
+        ),
+    ),
+    tight={**FOUR, "tops": [False, True, False, True]},
+)
+def leak_classes():
+    """The least mean of m classes ≤ Σ w s̄/Σ w of any m classes that hold every message.
+
+    In any padding the messages of one class are padded to it, so with the tops given a message is best padded to the
+    smallest top at or above it. Then classes are intervals of sizes, and a top between two sizes may be lowered to
+    the size below. The best last class begins somewhere, and what is before it is a smaller problem: the recursion
+    tries all places.
+    """
+    return le(side(best_mean, *MESSAGES), side(competing_mean, *MESSAGES, "tops"))
+
+
+@theorem("channel.downlink", SPLIT, NEW, tight={"acceptances": [0.5, 0.5]})
+def downlink(acceptances):
+    """E[distributions down in a round] = 1 − α_1 ⋯ α_K, α_i = P(accept i | 1..i−1 accepted).
+
+    A row goes down if and only if a draft is rejected, and the first rejected one is draft i with probability α_1 …
+    α_{i-1} (1 - α_i). These sum to 1 - α_1 … α_K.
+    """
+    return eq(CHANNEL_side(rows_side, "acceptances")(acceptances=acceptances), downlink_bits(acceptances, 1.0))
+
+
+@theorem("channel.downlink_floor", SPLIT, NEW, tight={"acceptances": [0.5, 0.5]}, ceiling=1.0)
+def downlink_floor():
+    """1 − ᾱ^K ≤ E[distributions down in a round], ᾱ the mean of α_i, in rounds with one profile.
+
+    The geometric mean is at most the arithmetic one.
+    """
+    return le(CHANNEL_side(by_mean, "acceptances"), CHANNEL_side(rows_side, "acceptances"))
+
+
+@theorem("channel.downlink_truncated", ROW, NEW, tight=MOVED, condition=CHANNEL_side(noise, *ANSWER), ceiling=1.0)
+def downlink_truncated():
+    """TV(law, p) ≤ TV(p, p̂) if p̂ is sent down and the device draws from (p̂ − q)⁺.
+
+    Let a = (p - q)⁺ and c = (p̂ - q)⁺ with sums T and T̂. law - p = T (c/T̂ - a/T), and the law is min(p, q) + T
+    c/T̂. If T̂ ≥ T: TV = T Σ (c/T̂ - a/T)⁺ ≤ Σ (c - a)⁺. If T̂ < T: TV = T Σ (a/T - c/T̂)⁺ ≤ Σ (a - c)⁺. Both are at
+    most TV(p, p̂), since x ↦ (x - q)⁺ moves no two numbers apart. For T̂ = 0 any token may be drawn: TV ≤ T = TV(q,
+    p) = TV(p, p̂).
+    """
+    return le(CHANNEL_side(received_bias, *ANSWER), CHANNEL_side(received_error, "target", "received"))
+
+
+@theorem(
+    "draft_length.censored",
+    Source(KM, "the product-limit estimate, for draft lengths"),
+    NEW,
+    assuming=(Assumption(SEEN, test(is_examined, *LENGTHS)),),
+    tight=CUT,
+)
+def censored():
+    """Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d if k is independent of what would be accepted.
+
+    i ≥ d iff k ≥ d and L ≥ d, so Σ_{k≥d} Σ_{i≥d} E n = P(k ≥ d, L ≥ d) = G(d) S(d) for independent k and L. In the
+    same way the rounds with k ≥ d and i ≥ d - 1 are G(d) S(d - 1). The quotient is α_d.
+    """
+    return eq(
+        DRAFT_LENGTH_side(lambda one: estimate_side(expected_counts(*law_side(one)), one["depth"]), *LENGTHS),
+        DRAFT_LENGTH_side(true_acceptance, *LENGTHS),
+    )
+
+
+@theorem(
+    "draft_length.position_floor",
+    Source(KM, "accepted drafts by position and the mean draft length"),
+    NEW,
+    assuming=(Assumption(SEEN, test(is_examined, *LENGTHS)),),
+    tight={"length_law": ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3},
+    ceiling=1.0,
+)
+def position_floor():
+    """P(i ≥ d)/P(i ≥ d−1) over the largest P(k ≥ d | k ≥ d−1) that the rates and E k allow ≤ α_d.
+
+    α_d = h_d/g_d with h_d = H(d)/H(d - 1). α_e ≤ 1 gives g_e in [h_e, 1], and κ = Σ_d Π_{e≤d} g_e rises in every
+    g_e. For a given g_d κ is at most (d - 1) + g_d (K - d + 1), with all others 1, and at least its value with all
+    others h_e (g_1 = 1). So g_d is at least the root of the first and at most the root of the second. In between κ
+    takes every value, since it is continuous in the other g_e: both ends are attained.
+    """
+    return le(DRAFT_LENGTH_side(position_low, *LENGTHS), DRAFT_LENGTH_side(true_acceptance, *LENGTHS))
+
+
+@theorem(
+    "draft_length.mean_floor",
+    Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
+    NEW,
+    tight={"acceptances": [0.25, 1.0, 1.0], "draft_length": 3, "other_length": 1},
+)
+def mean_floor():
+    """1 + m min(1, K/k) ≤ E(K), m the mean of the accepted drafts in rounds of k.
+
+    S falls in d and has the sum m over d ≤ k. So over the first K ≤ k its mean is at least m/k, with equality for a
+    constant S. Its sum is at most min(m, K), with equality if S is 1 for as long as possible. For K > k the further
+    S(d) lie between 0 and S(k) ≤ m/k.
+    """
+    return le(DRAFT_LENGTH_side(mean_low, "acceptances", *TWO), DRAFT_LENGTH_side(tokens_at_other, "acceptances", *TWO))
+
+
+@theorem(
+    "draft_length.split",
+    Source("leviathan2023fast", "rounds of another length over the same text"),
+    NEW,
+    assuming=(FALLS_BY_ONE,),
+    tight={"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1},
+)
+def split():
+    """Rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted.
+
+    Rounds of K cut the text into segments of i + 1 tokens, with L ≥ i at the first. Where a round of K′ begins j
+    tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it ends
+    beyond the segment or advances by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
+    """
+    return le(
+        DRAFT_LENGTH_side(lambda one: float(len(rounds_side(one, "other_length"))), "accepted", *TWO),
+        DRAFT_LENGTH_side(split_rounds, "accepted", *TWO),
+    )
+
+
+@theorem(
+    "draft_length.adaptive_depths",
+    Source("robbins1970statistical", "the mixture of likelihood ratios, at each depth"),
+    NEW,
+    tight={"acceptances": [0.4561], "errors": [2 * 0.4561 * (1.0 + 1e-9)]},
+    ratio=0.8826616276651047,
+    ceiling=1.0,
+)
+def adaptive_depths():
+    """P(∃t, d: P(Binomial(r_d, α_d) = a_d) ≤ δ_d/(r_d + 1)) ≤ Σ_d δ_d for any k_t chosen by past rounds.
+
+    Take the rounds that examine depth d, one after the other. Whether a round examines d is decided by the past, by
+    its k and by its drafts before d. Given all that, its outcome at d is Bernoulli(α_d). So for each θ, θ^a (1 -
+    θ)^(r - a) / (α_d^a (1 - α_d)^(r - a)) with r = r_d and a = a_d is a nonnegative martingale from 1 over these
+    rounds. So is its mean over θ in [0, 1], which is 1/((r + 1) P(Binomial(r, α_d) = a)). By Ville it ever reaches
+    1/δ_d with probability at most δ_d, however many rounds examine d. Sum over d.
+    """
+    return le(
+        DRAFT_LENGTH_side(engine_miss, *ERRORS), DRAFT_LENGTH_side(lambda one: float(one["errors"].sum()), *ERRORS)
+    )
+
+
+@theorem("draft_length.delay_threshold", Source(PAPER, "abstract: a finite delay-monotone threshold"), NEW, tight=CASE)
+def delay_threshold():
+    """The best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile.
+
+    K + 1 is better than K iff S(K + 1) T(K) > M E(K), that is x > c_K. S falls and E rises, so c_{K+1} - c_K = E(K +
+    1)/S(K + 2) - E(K)/S(K + 1) - 1 ≥ (E(K) + S(K + 1))/S(K + 1) - E(K)/S(K + 1) - 1 = 0. So all K below the number
+    of the c_K < x are worse than the next one, and no other is. A delay adds to F.
+    """
+    return eq(DELAY_side(lambda one: max(rates_side(one)), *CASE), DELAY_side(threshold_rate, *CASE))
+
+
+@theorem(
+    "draft_length.online_regret",
+    DRAFT_LENGTH_PAPER,
+    NEW,
+    assuming=(HELD,),
+    tight=DRAFT_LENGTH_CASE | DRAFT_LENGTH_TWO,
+    ratio=1.0 - 2.0**-20,
+)
+def online_regret():
+    """Σ_t (X* T(K_t) − E(K_t)) ≤ Σ_d W(N_d) + v W(T) for optimistic K_t as long as all intervals hold, that of the mean
+    delay too.
+
+    Let U be the upper ends, F⁻ the lower end of the mean delay's interval, and K the choice. If all intervals hold,
+    X* ≤ max (1 + Σ U)/(F⁻ + K′M) = R, the rate that K promises. So X* T(K) - E(K) ≤ R T(K) - E(K) = R (F - F⁻) +
+    Σ_{d≤K} (U(d) - S(d)). F - F⁻ is at most 2 r of the range of the delay, and R at most the rate at the least delay
+    without rejections. U(d) - S(d) ≤ min(1, 2 r(N_d)). In the sum over the rounds, N_d passes 0, 1, .. once each, as
+    only rounds with K ≥ d count there.
+    """
+    return le(draft_length_side(lambda one: played(True, one)[0]), draft_length_side(lambda one: bound_side(True, one)))
+
+
+@theorem(
+    "policy.colocated_speed",
+    SOURCE,
+    NEW,
+    assuming=(
+        FAST_SERVER,
+        Assumption(
+            "K is independent of what would be accepted: no look at the draft model's confidence",
+            POLICY_side(independent_side, "context_law", "context_lengths", test=True),
+        ),
+    ),
+    tight={
+        "context_law": [1.0],
+        "context_acceptances": [[0.75]],
+        "context_lengths": [[0.0, 1.0]],
+        "other_s": 0.0,
+        "draft_s": 0.25,
+        "server_draft_s": 0.25,
+        "pass_s": 0.5,
+        "token_s": 0.0,
+    },
+)
+def colocated_speed():
+    """Tokens a second of a device that drafts, sends and waits in turn, loses nothing and draws K independently of what
+    would be accepted ≤ max over K of E(K)/(K t_s + V(K)), those of a server that drafts itself and streams.
+
+    The server repeats the device's rounds: the same drafts, drawn from the same distributions, and the same
+    verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a ≥
+    0 is the time of messages, round trip and queue. If K is independent of what would be accepted, rounds of each K
+    give E(K) in the mean. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s + V) is a mean of E/(K
+    t_s + V), so it is at most the largest of them.
+    """
+    return le(POLICY_side(device_rate, *DEVICE), POLICY_side(lambda one: server_plan(one).rate, *CONTEXTS[:2], *OWN))
+
+
+@theorem("policy.colocated_speed_looks", SOURCE, NEW, assuming=(FAST_SERVER,), tight=SURE_OR_NOT | ITS_DEVICE)
+def colocated_speed_looks():
+    """Tokens a second of a device that drafts, sends and waits in turn and loses nothing, with any rule for K ≤ those
+    of a server that drafts itself, streams, and looks at its draft model as the device does.
+
+    As colocated_speed: the server repeats the rounds, with the same stops, since these depend on the draft model's
+    distributions and drafts, which it has too. The rule that is best for its times is no slower.
+    """
+    return le(POLICY_side(device_rate, *DEVICE), POLICY_side(looking_rate, *CONTEXTS, *OWN))
+
+
+@theorem("policy.colocated_speed_most", SOURCE, NEW, tight=SURE_OR_NOT)
+def colocated_speed_most():
+    """Tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of 1/V(0)
+    and E/((E − 1) t_s + s + s' E), E = E(K): the most that a look adds to max E(K)/(K t_s + V(K)).
+
+    A round of K drafts with N tokens has N - 1 ≤ K. So it takes K t_s + s + s'(K + 1) ≥ (N - 1) t_s + s + s' N, and
+    a rate is at most f(E N), f(x) = x/((x - 1) t_s + s + s' x). f is monotone, and 1 ≤ E N ≤ E(K_max) whatever the
+    rule is, since N - 1 is at most the drafts that would be accepted. So the rate is at most the larger of f(1) =
+    1/V(0) and f(E(K_max)). A rule that stops before each rejected draft attains it.
+    """
+    return le(
+        POLICY_side(looking_rate, *CONTEXTS, *OWN),
+        POLICY_side(lambda one: server_plan(one).ceiling, *CONTEXTS[:2], *OWN),
+    )
+
+
+@theorem(
+    "policy.colocated_capacity",
+    SOURCE,
+    NEW,
+    assuming=(
+        Assumption(
+            "the server is never idle: users return within (N − 1) V(K)",
+            POLICY_side(never_idle, "draft_length", "away_s", "users", "pass_s", "token_s", test=True),
+        ),
+    ),
+    tight={"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.25, "users": 2},
+)
+def colocated_capacity():
+    """A full server verifies 1 + K t_s/V(K) times as many rounds of K drafts if devices draft them.
+
+    A server that is never idle completes a round in V(K) seconds if devices draft, and in K t_s + V(K) if it drafts;
+    both give E(K) tokens in the mean. It is not idle if N users return from their devices within (N - 1) V(K), the
+    time in which it verifies the other users' rounds.
+    """
+    return eq(
+        POLICY_side(simulated_side, *QUEUE),
+        POLICY_side(lambda one: at_length(one, int(one["draft_length"])), *OWN, "draft_length"),
+    )
+
+
+@theorem(
+    "policy.colocated_gain_floor",
+    SOURCE,
+    NEW,
+    tight={"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1},
+)
+def colocated_gain_floor():
+    """1 + K t_s/(B σ(K)), K the server's best, ≤ users of a full server if devices draft, over without.
+
+    Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K) = (σ + K t_s/B)/E if it drafts,
+    least at K' and K''. The gain is e(K'')/d(K'). It is at most e(K')/d(K'), since e(K'') is the least e, and at
+    least e(K'')/d(K''), since d(K') is the least d. Both are 1 + K t_s/(B σ(K)).
+    """
+    return le(
+        POLICY_side(lambda one: at_length(one, best_length(one, drafting=True)), *LOADS), POLICY_side(gain_side, *LOADS)
+    )
+
+
+@theorem(
+    "policy.colocated_streamed",
+    Source("lyu2026distance", "abstract, on pipelining, for a device that never stops drafting"),
+    NEW,
+    assuming=(Assumption("R ≥ K t", far_enough),),
+    tight={"acceptance": 0.998046875, "draft_time": 0.25 - 2.0**-30, "verify_time": 0.375, "round_trip": 5.25},
+    ratio=0.9989834116620351,
+    condition=lambda acceptance: 64.0 + 0.0 * acceptance,
+)
+def colocated_streamed(acceptance, draft_time, verify_time, round_trip):
+    """min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ K t, K the server's best length.
+
+    Let ε = 1 - α, K the best length of a server that drafts, D = K t + V, c = εD/(1 - α^{K+1}) its time of a token.
+    As one more draft does not help, c ≤ t/α^{K+1}, so εD α^{K+1} ≤ t (1 - α^{K+1}), which is c ≤ t + εD. A device
+    that never stops takes t + ε(R + V + W) ≥ t + ε(K t + V) = t + εD a token, if R ≥ K t.
+    """
+    xp, draft, verify = checked(draft_time=draft_time, verify_time=verify_time)
+    length = best_side(acceptance, draft, verify)
+    return le(
+        (xp.astype(length, xp.float64) * draft + verify) / expected_tokens(acceptance, length),
+        1.0 / streamed_rate(acceptance, draft_time, round_trip, verify_time).rate,
+    )
+
+
+@theorem(
+    "policy.fading_cut",
+    Source("oh2025cuhlm", "(5), with a skip if the SNR is low"),
+    NEW,
+    tight={
+        "mean_snr": 10.0,
+        "k_factor": 0.0,
+        "bits": 1e5,
+        "bandwidth_hz": 1e6,
+        "server_s": 0.0625,
+        "worth_s": 0.1625,
+        "cut": 1.0,
+    },
+    condition=quadrature_side,
+)
+def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
+    """Mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message costs
+    its time, a skip μ β̂/θ.
+
+    For each SNR S, sending costs τ + D/(W log₂(1 + S)) seconds, which falls in S, and a skip costs μ β̂/θ. The
+    former is at most the latter exactly where W x log₂(1 + S) ≥ D with x = μ β̂/θ - τ > 0, that is S ≥ 2^{D/(W x)} -
+    1. So this cut takes the smaller cost at every S, and no rule has a smaller mean. Near S = 0 nothing is sent, and
+    the mean is at most μ β̂/θ.
+    """
+    _, sent, seconds = fading_skip(policy_Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
+    left = seconds + worth_s * (1.0 - sent)
+    _, m, k, payload, band, server, worth, low = policy_checked(
+        policy_DOMAINS,
+        mean_snr=mean_snr,
+        k_factor=k_factor,
+        bits=bits,
+        bandwidth_hz=bandwidth_hz,
+        server_s=server_s,
+        worth_s=worth_s,
+        cut=cut,
+    )
+    link = policy_Rician(m, k)
+    below = link.distribution(low)
+    return le(left, payload / band * link.inverse_efficiency(low).value + server * (1.0 - below) + worth * below)
+
+
+@theorem(
+    "policy.band_price",
+    Source("zhu2025edgesd", "(26), with draft lengths and messages"),
+    NEW,
+    tight={name: ALONE[name] for name in (*BAND, "parts", "choice", "band_price")},
+)
+def band_price():
+    """Σ ω X of any plans and shares ≤ g(ν) = ν + Σ max_w [ω X*(w) − ν w], X* bounded by its chords.
+
+    For ν ≥ 0 and Σ w ≤ 1, Σ ω U(X) ≤ Σ (ω U(X) - ν w) + ν, and each term is at most its largest value over plans and
+    shares. X* is bounded by its chords, on which the largest value is known in closed form; for shares below the
+    smallest of the curve by the rate there.
+    """
+    return le(
+        SERVED_CLAIMS_side(
+            lambda one: float(one["weights"] @ competing_rates(on_the_band(one))), *BAND, "parts", "choice"
+        ),
+        SERVED_CLAIMS_side(lambda one: bound(on_the_band(one), one["weights"]), *BAND, "band_price"),
+    )
+
+
+@theorem("policy.served_price", POLICY_SOURCE, NEW, tight=ALONE)
+def served_price():
+    """Σ ω X of any plans, shares and order of service ≤ g(ν, η) = ν + η + Σ max_w [ω Y(w) − ν w].
+
+    For ν, η ≥ 0, Σ w ≤ 1 and Σ X d ≤ 1, Σ ω X ≤ Σ (ω X - η X d - ν w) + ν + η. Each term is X (ω - η d) - ν w with X
+    ≤ E/(A + b z): at most ω (E - η σ/ω)⁺/(A + b z) - ν w, since d = σ/E. Of each plan with a positive worth this is
+    convex in z, and 0 is; so their maximum Y is below its chords.
+    """
+    return le(
+        SERVED_CLAIMS_side(lambda one: float(one["weights"] @ competing_rates(one)), *SHARED, "weights"),
+        SERVED_CLAIMS_side(lambda one: bound(one, one["weights"]), *PRICED),
+    )
+
+
+@theorem("policy.server_response", QUEUE_SOURCE, NEW, tight={**WAIT, "away_s": [[0.0, 0.0], [0.0, 0.0]]})
+def server_response():
+    """A round's wait and pass ≤ (2 + ⌊(N − 2)/B⌋) s + s′ (Σ (K + 1) + the B − 1 largest K + 1).
+
+    When a round arrives, a pass may run with one other user at least. Of the other N - 2 users each has at most one
+    round before it in the queue. So at most ⌊(N - 2)/B⌋ full passes follow before its own. Without a running pass at
+    most N - 1 rounds arrived at the same time, and ⌊(N - 1)/B⌋ ≤ 1 + ⌊(N - 2)/B⌋. In the running pass and the full
+    ones each user occurs once, and in its own B - 1 others.
+    """
+    return le(SERVED_CLAIMS_side(response, *POLICY_QUEUE), SERVED_CLAIMS_side(longest, *POLICY_QUEUE))
+
+
+@theorem(
+    "policy.user_bound",
+    policy_SOURCE,
+    NEW,
+    assuming=(KEEPS,),
+    tight=BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0},
+)
+def user_bound():
+    """Tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose risk is
+    at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone.
+
+    Let n, t, r be the mean tokens, time and risk of a mixture of plans. If r ≤ ρ n, then n - θ t ≤ n - θ t - μ (r -
+    ρ n) for every μ ≥ 0. The right side is linear in the shares of the parts, so at most Σ λ_K V_K with V_K the
+    largest value at one K; and t is at least Σ λ_K T_K, with T_K the mean of each row's shortest round. So n/t is at
+    most θ + max V_K⁺/T_K. Given K, the value is a sum over rows: a skip, or the first draft and the later ones. A
+    later place i costs bits, and μ times its risk where it is reached, with R_i = Π_{1<j<i} α_j times the
+    acceptances 1 - β̂ of the rows that are sent. For a given set of sent rows, of mean acceptance m, the best
+    corners of place i are those of the price μ R_i m. So V_K is the largest, over m, of Σ w max(skip, send) with
+    these corners. A row of acceptance k pays with the corners of m at least what it pays with those of the point of
+    any interval around m that is nearest to k: the least cost is concave in k, and its tangents fall towards k.
+    Between the ends it is above its chord. The largest over intervals is above V_K. A skip that is charged more than
+    β̂ has less value.
+    """
+    return le(
+        side_side(lambda one: competitor_side(one)[0], *OTHER),
+        side_side(lambda one: rate_and_bound(one, float(one["limit"]))[1], *USER, "limit"),
+    )
+
+
+@theorem(
+    "policy.user_optimum",
+    policy_SOURCE,
+    NEW,
+    tight=ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0},
+)
+def user_optimum():
+    """Tokens per second of every plan ≤ that of the plan found, if the risk has no limit.
+
+    Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When θ no longer grows, V =
+    0, and the bound is θ, their rate.
+    """
+    return le(
+        side_side(lambda one: competitor_side(one)[0], *OTHER),
+        side_side(lambda one: rate_and_bound(one, math.inf)[0], *USER),
+    )
+
+
+@theorem("policy.user_rate", policy_SOURCE, NEW, tight=ONE_POSITION)
+def user_rate():
+    """Tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states.
+
+    Each place that is reached emits a token, and the bonus one more. Place 2 is reached with 1 - β of the rows that
+    are sent, place i with Π_{1<j<i} α_j times as much. If β̂ = β and α_j is the mean acceptance, this is the law.
+    """
+    return eq(POLICY_law_side(lawful_rate, *LAW), POLICY_law_side(lambda one: lawful_plan(one)[0].rate, *LAW))
+
+
+@theorem("policy.user_risk", policy_SOURCE, NEW, tight=ONE_POSITION, ceiling=1.0)
+def user_risk():
+    """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the risk that
+    the plan states, if β̂ = β.
+
+    The rows of a position have equal hulls, so one message at each place. With A the share of its skipped drafts,
+    the token's law is at most Σ q s β + min(1 - A, Δ) from p (``skipping.bill_joint``); each row is charged Δ, and
+    β̂ if it is skipped. Without a row that is sent 1 - A is 0. Later places have A = 0. The places that are reached
+    add up as in ``skipping.bill_round``, and a mixture is charged the mean of its parts.
+    """
+    return le(POLICY_law_side(lawful_distance, *LAW), POLICY_law_side(lambda one: lawful_plan(one)[0].risk, *LAW))
+
+
+@theorem("policy.user_limit", policy_SOURCE, NEW, tight=ONE_POSITION)
+def user_limit():
+    """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the limit, if
+    β̂ = β.
+
+    Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
+    """
+    return le(POLICY_law_side(lawful_distance, *LAW), POLICY_law_side(lambda one: float(one["limit"]), *LAW))
+
+
+@theorem(
+    "serving.goodput_crossover",
+    Source(SMART, "from its batch time"),
+    NEW,
+    assuming=(Assumption("the two goodputs meet at a positive batch", SERVING_test(crosses, *serving_ROUND)),),
+    tight=SERVING_CASE,
+)
+def goodput_crossover():
+    """At the batch B* = -u/v the goodput with K drafts is that of the target model alone.
+
+    G is affine, G(B) = u + v B, so it is 0 at B* = -u/v alone, where B/T_0 = B E/T_K.
+    """
+    return eq(SERVING_side(goodput_there, *serving_ROUND), SERVING_side(alone_there, *serving_ROUND))
+
+
+@theorem(
+    "serving.goodput_long",
+    Source(SMART, "from its batch time"),
+    NEW,
+    assuming=(AT_ONE, Assumption("S_K ≤ E S_0", SERVING_test(cheap_sequence, *serving_ROUND))),
+    tight=SERVING_CASE | {"acceptance": 1.0, "draft_pass": [1.0, 0.0, 0.0], "draft_length": 1, "batch_size": 3},
+)
+def goodput_long():
+    """K drafts that pay at batch 1 pay at every batch if S_K ≤ E S_0, as over a long context.
+
+    G(B) = G(1) + v (B - 1), and both terms are 0 or more. With c C large, v/(c C) tends to E - 1 - K c_d/c: over a
+    long context drafts pay at every batch if a cached token is cheap for the draft model.
+    """
+    return le(
+        SERVING_side(drafting_s, *serving_ROUND, "batch_size"),
+        SERVING_side(as_many_tokens_alone_s, *serving_ROUND, "batch_size"),
+    )
+
+
+@theorem(
+    "serving.load_poisson",
+    Source("kelly1979reversibility", "symmetric queues; the batch time of liu2024goodput"),
+    NEW,
+    assuming=(
+        Assumption(
+            "load ≤ 0.9 E/S, few sequences: the law can be summed", SERVING_test(summed_side, *serving_ROUND, "load")
+        ),
+    ),
+    condition=SERVING_side(digits_of_the_sum, *serving_ROUND, "load"),
+    tight=EQUAL | {"load": 1.25},
+)
+def load_poisson():
+    """load·(F + S)/(E - load·S) = the mean number of sequences, Σ n π(n), π(n) ∝ Π_{i≤n} load·T(i)/(i E), if requests
+    arrive at random (Poisson) and share every round.
+
+    Let requests arrive at the rate λ, with G tokens in the mean, load = λG. If an answer takes many rounds, n
+    sequences share the rate n E/T(n) evenly, and an arrival joins at once: processor sharing. Then the number in the
+    server has the law π(n) ∝ Π_{i≤n} load T(i)/(i E), whatever the law of G (kelly1979reversibility, insensitivity).
+    With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 -
+    p) = load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E.
+    """
+    return eq(SERVING_side(held, *serving_ROUND, "load"), SERVING_side(held_by_balance, *serving_ROUND, "load"))
+
+
+@theorem(
+    "serving.goodput_light",
+    Source(LATENCY, "the batch by Little's law"),
+    NEW,
+    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *serving_ROUND)),),
+    tight=SERVING_CASE | {"mix": 1.0},
+    condition=SERVING_side(digits_near_the_crossing, *serving_ROUND, "mix"),
+)
+def goodput_light():
+    """Up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more sequences in
+    the server than no drafts.
+
+    With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load (F_0 +
+    S_0)/(1 - load S_0) is load (F_0 S_K - S_0 F_K) ≤ G(1) = v (1 - B*), linear in the load, and both sides are B* -
+    1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.
+    """
+    return le(
+        SERVING_side(held_at(1.0, drafting=True), *serving_ROUND, "mix"),
+        SERVING_side(held_at(1.0, drafting=False), *serving_ROUND, "mix"),
+    )

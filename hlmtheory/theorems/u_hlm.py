@@ -1,0 +1,94 @@
+"""Theorems of u-hlm (oh2024uhlm): what its equations (6) to (13) say, as printed and mended."""
+
+from hlmtheory._array import arrays
+from hlmtheory._simplex import law_overlap
+from hlmtheory.claims import IMPLIED, MISPRINT, NEW, Source, eq, le, theorem
+from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
+from hlmtheory.uncertainty.sides import differing, not_same
+from hlmtheory.verification.rule import rejection_probability
+from hlmtheory.verification.sides import assembled, at_token, mean_rejection, ones_side
+
+PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
+THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
+HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
+RISING = {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0}
+
+
+@theorem("uncertainty.printed_temperature", Source("oh2024uhlm", "(6) as printed"), MISPRINT, false=PERTURBED)
+def printed_temperature(logits, token, temperatures):
+    """P(d⁽ᵏ⁾ = d) = (exp(z_d)/θ_k) / Σ_v (exp(z_v)/θ_k) is the softmax at temperature θ_k.
+
+    False: dividing every exp(z_v) by the same θ_k changes no ratio, so the temperature has no effect.
+    """
+    left = differing(logits, token, temperatures)
+    xp, theta = arrays(temperatures=temperatures)
+    return eq(left, not_same(logits, token, xp.ones_like(theta)))
+
+
+@theorem("verification.unbiased_one_beta", Source("oh2024uhlm", "(9), its second factor mended"), IMPLIED, false=THIRDS)
+def unbiased_one_beta(target, draft, token):
+    """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
+
+    No proof: the counterexamples. (9) prints the drawn token's β, but the law needs β_v of every token v and the
+    mean rejection Σ q β. Correcting one of the two factors is not enough.
+    """
+    beta = at_token(rejection_probability(target, draft), token)
+    return eq(
+        law_overlap(assembled(target, draft, beta=beta, resampled=mean_rejection(target, draft)), target),
+        ones_side(target),
+    )
+
+
+@theorem(
+    "verification.unbiased_one_resampling", Source("oh2024uhlm", "(9), its first factor mended"), IMPLIED, false=THIRDS
+)
+def unbiased_one_resampling(target, draft, token):
+    """q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d.
+
+    False: see verification.unbiased_one_beta.
+    """
+    beta = rejection_probability(target, draft)
+    return eq(
+        law_overlap(assembled(target, draft, beta=beta, resampled=at_token(beta, token)), target), ones_side(target)
+    )
+
+
+@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=THIRDS)
+def unbiased_printed(target, draft, token):
+    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
+
+    False: see verification.unbiased_one_beta.
+    """
+    beta = at_token(rejection_probability(target, draft), token)
+    return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))
+
+
+@theorem(
+    "verification.rejection_ratio",
+    Source("oh2024uhlm", "(10) as printed, y_d known"),
+    MISPRINT,
+    false={**HALVES, "target": [0.125, 0.875], "token": 0},
+)
+def rejection_ratio(target, draft, token):
+    """β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺.
+
+    β_v = (1 - p_v/q_v)⁺ by definition.
+    """
+    left = at_token(rejection_probability(target, draft), token)[..., 0]
+    xp, p, q = arrays(target=at_token(target, token), draft=at_token(draft, token))
+    below = p < q
+    return eq(left, xp.where(below, p / xp.where(below, q, 1.0), 0.0)[..., 0])
+
+
+@theorem(
+    "skipping.holder_discrete",
+    Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
+    NEW,
+    tight={**RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
+)
+def holder_discrete():
+    """For u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
+
+    Hölder for sums.
+    """
+    return le(rejection_risk_discrete, holder_bound_discrete)

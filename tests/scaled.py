@@ -1,0 +1,22 @@
+"""Claims that must fail: the right side of one, times a factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from hlmtheory.claims import Claim, Sides
+
+
+def scaled(claim: Claim, factor: float) -> Claim:
+    """Return the claim with its right side times a factor."""
+
+    @wraps(claim.sides)
+    def sides(**values: Any) -> Sides:
+        relation, lhs, rhs = claim.sides(**values)
+        return Sides(relation, lhs, factor * rhs)
+
+    changed: Callable[..., Sides] = sides
+    return replace(claim, sides=changed)

@@ -214,7 +214,7 @@ def test_the_program_takes_the_last_of_equals():
     model, tasks = ModelShape(1, 1, 1), [Task(1, 1)] * 3
     idle = Service(model, model, Device(0.0, 0.0), Device(0.0, 0.0), 1.0)
     assert plan(tasks, idle, "dp", draft_lengths=[1]).batches == ((0,), (1,), (2,))
-    runs, value = search.dynamic_program(batching.claims._costs(tasks, idle, 1))
+    runs, value = search.dynamic_program(claim_sides.costs_side(tasks, idle, 1))
     assert (runs.starts, runs.waves, value) == ([0, 1, 2], (3,), 0.0)
 
 

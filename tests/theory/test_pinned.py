@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 import hlmtheory
 from hlmtheory import lattice
-from hlmtheory.claims import Status
+from hlmtheory.claims import Sides, Status, _applied
 from hlmtheory.conformal import controller
 
 
@@ -25,8 +26,11 @@ def put_in_place(monkeypatch, function, by):
 
 def statuses(claim, function=None, by=None, instance=None):
     """Return the claim's verdict on an instance, by default the attained one, with the function replaced."""
-    sides = {side: by for side in ("lhs", "rhs") if function is not None and getattr(claim, side) is function}
-    return set(replace(claim, **sides).check(instance or claim.attained.instance).status.flat)
+    held = inspect.getclosurevars(claim.sides).nonlocals.get("sides")
+    if function is not None and held is not None:
+        parts = (by if side is function else side for side in held[1:])
+        claim = replace(claim, sides=_applied(Sides(held.relation, *parts)))
+    return set(claim.check(instance or claim.attained.instance).status.flat)
 
 
 def check_noticed(monkeypatch, claim_id, function, by, instance=None):

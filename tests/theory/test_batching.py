@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 import hlmtheory
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, bounds, methods, plan, plan_latency, search
+from hlmtheory.batching import METHODS, bounds, claim_sides, methods, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved

@@ -41,7 +41,7 @@ PEAKED = [[1.0, 0.0]]
     tight={"target": [0.25, 0.75], "draft": [0.505, 0.495], "k": 2},
 )
 def lossless():
-    """Drafts drawn from q̂ and verified with q̂ leave the law p: its overlap with p is 1.
+    """drafts drawn from q̂ and verified with q̂ leave the law p: its overlap with p is 1.
 
     This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
     """
@@ -56,7 +56,7 @@ def lossless():
     false={"target": [0.51, 0.49], "draft": [0.505, 0.495], "k": 2},
 )
 def misdeclared():
-    """Drafts drawn from q and verified with q̂ leave the law p.
+    """drafts drawn from q and verified with q̂ leave the law p.
 
     False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v. With p =
     q̂ nothing is rejected and the law is q.
@@ -211,7 +211,7 @@ def quantize_printed(draft, k, resolution):
     tight=TWO_BATCHES,
 )
 def update():
-    """Drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone.
+    """drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone.
 
     The controller rolls back to the state after the accepted drafts and the update of the rejected draft. This is
     its state if it had seen these positions only, so regret_sharp holds for them.
@@ -233,7 +233,7 @@ def update():
     },
 )
 def resampled():
-    """With the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound.
+    """with the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound.
 
     The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of
     the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12: "Apply
@@ -258,7 +258,7 @@ def resampled():
     ceiling=1.0,
 )
 def kept():
-    """With the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound.
+    """with the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound.
 
     Proved with conformal.update.
     """
@@ -275,7 +275,7 @@ def kept():
     ceiling=1.0,
 )
 def accepted():
-    """With the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound.
+    """with the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound.
 
     Proved with conformal.resampled.
     """
@@ -290,7 +290,7 @@ def accepted():
     false={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
 )
 def regret():
-    """Mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0; it fails only where η(1 − 2ε) > 1, and (28) of its proof
+    """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0; it fails only where η(1 − 2ε) > 1, and (28) of its proof
     always holds.
 
     (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published bound
@@ -309,7 +309,7 @@ def regret():
     ceiling=1.0,
 )
 def regret_small_step():
-    """Mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1.
+    """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1.
 
     Proved with conformal.regret.
     """
@@ -326,7 +326,7 @@ def regret_small_step():
     ceiling=1.0,
 )
 def regret_sharp():
-    """Mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
+    """mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
 
     Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. No smaller bound holds for all V.
     """
@@ -375,7 +375,7 @@ def telescope_printed():
     ceiling=1.0,
 )
 def regret_proof():
-    """Mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η.
+    """mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η.
 
     (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
     """
@@ -429,7 +429,7 @@ def iterates_upper():
     ratio=TIGHT,
 )
 def rate():
-    """For ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
+    """for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
 
     regret_sharp with ε = d/√T and η = c/√T, times T.
     """
@@ -445,7 +445,7 @@ def rate():
     ceiling=1.0,
 )
 def allocate():
-    """Min over (K, ℓ) within B bits of dropped + D ≤ dropped + D of any (K, ℓ) within B bits.
+    """min over (K, ℓ) within B bits of dropped + D ≤ dropped + D of any (K, ℓ) within B bits.
 
     D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if i = ⌊K/2⌋. The bits
     rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is taken.

@@ -333,7 +333,7 @@ def mean_rejection():
     condition=lambda intercept: 1.0 + abs(intercept),
 )
 def threshold(slope, intercept, non_acceptance):
-    """A u + b = Δ at the risk-prone threshold u_th = (Δ − b)/a, for a > 0.
+    """a u + b = Δ at the risk-prone threshold u_th = (Δ − b)/a, for a > 0.
 
     Solve a u + b = Δ.
     """
@@ -384,7 +384,7 @@ def risk_is_tv(target, draft, skip):
     tight={"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5},
 )
 def averse_threshold(slope, intercept, non_acceptance):
-    """A u + b = 0 at the risk-averse threshold u_th = −b/a, for a > 0.
+    """a u + b = 0 at the risk-averse threshold u_th = −b/a, for a > 0.
 
     Solve a u + b = 0.
     """
@@ -576,7 +576,7 @@ def tvd_sharp():
     condition=inverse_distance,
 )
 def worst_case(target, draft, k):
-    """Max TV(r, r̂) over all p with TV(q, p) = δ is min(1, Δ_k/δ), attained by the p that is constructed.
+    """max TV(r, r̂) over all p with TV(q, p) = δ is min(1, Δ_k/δ), attained by the p that is constructed.
 
     Let L be the tail's entries below μ and H those above it, so that Σ_L (μ - q_i) = Σ_H (q_i - μ) = Δ_k. The target
     raises L by f = min(δ, Δ_k) in all, none beyond μ, and one entry h of H by δ - f. Only sent entries lose. So (p -
@@ -657,7 +657,7 @@ def softplus(target, draft, sharpness):
     condition=flatness,
 )
 def softplus_value(target, draft, sharpness):
-    """The distance by softplus is Σ_i q_i ln(1 + exp(ηz_i))/η, z_i = p_i/q_i − 1, for every z and η.
+    """the distance by softplus is Σ_i q_i ln(1 + exp(ηz_i))/η, z_i = p_i/q_i − 1, for every z and η.
 
     (22) term by term: ℓ(z) = ln(e⁰ + e^{ηz})/η for z = p_i/q_i - 1, and p_i where q_i = 0. The public functions
     split ℓ into its ReLU and the rest. This side does not, and shares no code with them.
@@ -798,7 +798,7 @@ def online_direction(target, draft, token, k, sharpness):
     condition=inverse_loss,
 )
 def online_direction_worst(target, draft, token, k):
-    """Max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained; it falls in β_d, so k may fall too.
+    """max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained; it falls in β_d, so k may fall too.
 
     Apply worst_case with all of δ = q_d β_d lost at d, which is sent. The other entries do not lose, so the
     rejection probability is the given β_d. Since TV(q, p) ≥ q_d β_d, the largest distortion with that β_d is W(β_d)

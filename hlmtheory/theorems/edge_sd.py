@@ -173,7 +173,7 @@ def printed_steps():
     tight={"model": [1, 2, 3], "input_tokens": 5, "output_tokens": 10, "batch_size": 2},
 )
 def serving_memory(model, input_tokens, output_tokens, batch_size):
-    """Bytes of all matrices and of the cache = J (8 h₁² + 4 h₁ h₂) + 4 J h₁ (I + O) b.
+    """bytes of all matrices and of the cache = J (8 h₁² + 4 h₁ h₂) + 4 J h₁ (I + O) b.
 
     Four h₁×h₁ and two h₁×h₂ matrices a block; one key and one value of size h₁ a token and block; 2 bytes each.
     """
@@ -191,7 +191,7 @@ def serving_memory(model, input_tokens, output_tokens, batch_size):
 
 @theorem("serving.memory_peak", Source("zhu2025edgesd", "(9), (10), (13)"), CORRECTED, tight=PEAK)
 def memory_peak():
-    """The fullest cache of a batch, over all patterns of acceptance = 4 J h₁ (I + O + l − 2) b.
+    """the fullest cache of a batch, over all patterns of acceptance = 4 J h₁ (I + O + l − 2) b.
 
     Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds one: I +
     g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
@@ -208,7 +208,7 @@ def memory_peak():
     tight={**TWO, "acceptance": 0.0, "memory": 172.0},
 )
 def memory_together():
-    """If Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit.
+    """if Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit.
 
     The bytes cached at one time are at most the sum of the batches' largest caches.
     """
@@ -222,7 +222,7 @@ def memory_together():
     false=PEAK,
 )
 def memory_peak_printed():
-    """The fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step.
+    """the fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step.
 
     No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
     drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
@@ -237,7 +237,7 @@ def memory_peak_printed():
     tight={"model": [1, 2, 3], "new_tokens": 5.0, "cached_tokens": 10.0},
 )
 def cost(model, new_tokens, cached_tokens):
-    """Operations of all matrix products = 4 J h₁ t (2 h₁ + h₂ + c + t), t tokens after c cached ones.
+    """operations of all matrix products = 4 J h₁ t (2 h₁ + h₂ + c + t), t tokens after c cached ones.
 
     A product of an a×b and a b×c matrix takes 2abc operations. For t new tokens after c cached ones a block makes t
     queries, keys and values and projects t outputs (8 t h₁²), compares t queries with c + t keys and mixes c + t
@@ -261,7 +261,7 @@ def cost(model, new_tokens, cached_tokens):
     tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
 )
 def batching_lower_bound():
-    """A lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition.
+    """a lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition.
 
     At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
     v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. If the tasks that leave before a
@@ -315,7 +315,7 @@ def pipeline(draft_times, verify_times):
     tight={"draft_times": [[1.0], [2.0]], "verify_times": [[3.0], [1.0]], "steps": [2]},
 )
 def free():
-    """Batches in turn without a barrier end no later than with a barrier at each step, (22).
+    """batches in turn without a barrier end no later than with a barrier at each step, (22).
 
     By induction over the operations: each begins when its machine and its batch are free, and with the barrier it
     waits for these two and for all other batches.
@@ -345,7 +345,7 @@ def free_schedule():
     tight={**CELL, "weights": [0.8, 0.2], "bandwidth_hz": 100.0},
 )
 def minmax():
-    """At a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k.
+    """at a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k.
 
     Let t be the last finish time: c_k ≤ t w_k B for all k. Summed over k: Σ c_k ≤ t B.
     """
@@ -359,7 +359,7 @@ def minmax():
 
 @theorem("ofdma.minmax_printed", Source("zhu2025edgesd", "below (26), as printed"), MISPRINT, false=RADIO)
 def minmax_printed():
-    """At a fixed SNR, t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator.
+    """at a fixed SNR, t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator.
 
     (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1.
     """
@@ -374,7 +374,7 @@ def minmax_printed():
     condition=OFDMA_side(lambda one: float(len(one["bits"])), *CELL),
 )
 def minmax_kkt():
-    """At a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0.
+    """at a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0.
 
     At w_k = c_k/Σc every t_k is Σc/B. The multipliers are μ_k = w_k²/c_k over their sum, positive.
     """
@@ -388,7 +388,7 @@ def minmax_kkt():
     tight={**CELL, "weights": [2.0, 1.0], "bandwidth_hz": 100.0},
 )
 def sum_():
-    """At a fixed SNR, (Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k).
+    """at a fixed SNR, (Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k).
 
     Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
     """
@@ -408,7 +408,7 @@ def sum_():
     ceiling=1.0,
 )
 def own_gain():
-    """At a fixed SNR, a user's share never rises with its own power or gain.
+    """at a fixed SNR, a user's share never rises with its own power or gain.
 
     w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
     """
@@ -420,7 +420,7 @@ def own_gain():
 
 @theorem("batching.exact", Source("zhu2025edgesd", "(28)"), NEW, assuming=(FITS,), tight=LEAVING)
 def exact():
-    """For any output lengths, the search gives the fastest partition, each step in its best order.
+    """for any output lengths, the search gives the fastest partition, each step in its best order.
 
     All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
     """
@@ -429,7 +429,7 @@ def exact():
 
 @theorem("batching.dp", TABLE, CORRECTED, tight=UNEVEN)
 def dp():
-    """With max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29), Υ[K,0,0] is the latency (22) of the batches found.
+    """with max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29), Υ[K,0,0] is the latency (22) of the batches found.
 
     By induction over i the table's row holds F and C of the runs chosen so far, (31) and (32), so that the value Σ_n
     max(F + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has the
@@ -444,7 +444,7 @@ def dp():
 
 @theorem("batching.dp_printed_value", Source("zhu2025edgesd", "(29), Algorithm 1 line 15"), MISPRINT, false=UNEVEN)
 def dp_printed_value():
-    """With max{Υ[j−1,n,0], Υ[j−1,n,1] + T^d} in (29), Υ[K,0,0] is the latency (22) of the batches found.
+    """with max{Υ[j−1,n,0], Υ[j−1,n,1] + T^d} in (29), Υ[K,0,0] is the latency (22) of the batches found.
 
     False: (29) adds T^d to the finish time of the verify stage. By (31) and (32) it belongs to that of the draft
     stage.
@@ -460,7 +460,7 @@ def dp_printed_value():
     false={**BATCHING_TWO, "labels": [0, 1]},
 )
 def dp_printed_objective():
-    """Minimising (29) as printed gives the fastest batches of consecutive sorted tasks.
+    """minimising (29) as printed gives the fastest batches of consecutive sorted tasks.
 
     False: see batching.dp_printed_value.
     """
@@ -528,7 +528,7 @@ def dp_gap():
 
 @theorem("batching.pareto", TABLE, NEW, assuming=(FITS, RUNS), tight={**LATE_DRAFTS, "labels": [0, 0, 1]})
 def pareto():
-    """The search over undominated (F, C) gives the fastest batches of consecutive sorted tasks, run in order.
+    """the search over undominated (F, C) gives the fastest batches of consecutive sorted tasks, run in order.
 
     C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
     entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
@@ -544,7 +544,7 @@ def pareto():
     tight=BATCHING_TWO,
 )
 def draft_count():
-    """Enumeration gives the fastest draft count l in 1..10, each l with its best batches.
+    """enumeration gives the fastest draft count l in 1..10, each l with its best batches.
 
     (33) tries all draft lengths.
     """
@@ -561,7 +561,7 @@ def draft_count():
     false={**TWO, "memory": 138.0},
 )
 def memory_each():
-    """Batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together.
+    """batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together.
 
     No proof: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
     later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there

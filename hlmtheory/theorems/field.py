@@ -245,7 +245,7 @@ def outage(mean_snr, probability):
     tight={"leave_good": 0.0625, "leave_bad": 0.25},
 )
 def markov(leave_good, leave_bad):
-    """The share leave_good/(leave_good + leave_bad) of bad slots is stationary.
+    """the share leave_good/(leave_good + leave_bad) of bad slots is stationary.
 
     πP = π.
     """
@@ -282,7 +282,7 @@ def downlink_mean():
     tight={"acceptances": [0.0, 1.0], "vocabulary": 2, "bits_per_probability": 8},
 )
 def split_bits():
-    """Bits of a round, up and down: K(b + ⌈log₂ V⌉) + (1 − Π α_i) V b ≤ K(V b + ⌈log₂ V⌉).
+    """bits of a round, up and down: K(b + ⌈log₂ V⌉) + (1 − Π α_i) V b ≤ K(V b + ⌈log₂ V⌉).
 
     Both send the K tokens. Of the rest, K b + (1 - Π α_i) V b ≤ (K + V) b ≤ K V b if K ≥ 2 and V ≥ 2.
     """
@@ -302,7 +302,7 @@ def split_bits():
     },
 )
 def censored_before():
-    """The same quotient is α_d for every k that is chosen before the outcome, such as by the request.
+    """the same quotient is α_d for every k that is chosen before the outcome, such as by the request.
 
     False: see the counterexample. A rule that drafts two tokens for easy requests (α = 7/8) and one for hard
     requests (α = 1/8) depends on the request only. Depth 2 is then examined for easy requests only. The estimate is
@@ -319,7 +319,7 @@ def censored_before():
     false={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
 )
 def censored_confidence():
-    """The same quotient is α_d for a k that looks at the draft's confidence in its own tokens.
+    """the same quotient is α_d for a k that looks at the draft's confidence in its own tokens.
 
     False: let the draft stop before a token if it is unsure of it, and let these be the tokens that would be
     rejected. Then every drafted token is accepted.
@@ -358,7 +358,7 @@ def delay_one(acceptance, other_length, fixed, marginal):
     false=UNLUCKY | {"luck": [[0.95]] * 9, "waits": [0.5] * 9},
 )
 def online_estimate():
-    """The bound holds for the length with the best estimate, in place of the best upper end.
+    """the bound holds for the length with the best estimate, in place of the best upper end.
 
     False: see the counterexample. A draft that is rejected in the first round has the estimate 0, and no later round
     examines it.
@@ -393,7 +393,7 @@ def nearest():
     "policy.colocated_speed_any", SOURCE, IMPLIED, assuming=(FAST_SERVER,), false=SURE_OR_NOT | ITS_DEVICE | FIRST_SEEN
 )
 def colocated_speed_any():
-    """The same for a device that ends a round where its draft model is unsure, and a server that does not.
+    """the same for a device that ends a round where its draft model is unsure, and a server that does not.
 
     False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is rejected), t = 0.1,
     V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that sees after one
@@ -431,7 +431,7 @@ def goodput_everywhere():
     condition=SERVING_side(digits_near_the_crossing, *serving_ROUND, "mix"),
 )
 def goodput_light_even():
-    """The same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way.
+    """the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way.
 
     False: with requests that arrive evenly B*/T_0(B*) is where both hold B*. At random drafts, whose rounds take
     longer for each sequence, hold more from (B* - 1)/T_0(B*) on.
@@ -504,7 +504,7 @@ def law():
 
 @theorem("shared_seed.invariant", Source(DALIRI, "drafter-invariant speculative decoding"), PUBLISHED, tight=CHAIN)
 def invariant():
-    """All 8 tokens of a text with drafts are those of the target model alone, for any q, K and seed.
+    """all 8 tokens of a text with drafts are those of the target model alone, for any q, K and seed.
 
     By induction over positions: every emitted token is the winner of p's race at its position, a function of the
     prefix, the seed and the position. A draft decides only how many positions a round verifies.
@@ -550,7 +550,7 @@ def any_scheme():
     tight=SHORT,
 )
 def streamed_bonus_rate():
-    """Seconds per token = ((m − α) t_d + R + V)/m with that token, for V ≤ t_d ≤ R + V.
+    """seconds per token = ((m − α) t_d + R + V)/m with that token, for V ≤ t_d ≤ R + V.
 
     With V ≤ t_d a pass holds one draft. Its answer tells draft J, the one that fails, at J t_d + R + V if J ≥ 1,
     which is not before the draft is made since t_d ≤ R + V; and at t_d + R + V if J = 0. The mean is (m - 1) t_d +
@@ -588,7 +588,7 @@ def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
 
 @theorem("verification.block_exact", EXACT, PUBLISHED, tight=HALVES, condition=rounding)
 def block_exact(targets, drafts):
-    """The texts have the law p if the longest block that passes is kept, and (w_i p − q)⁺ follows it.
+    """the texts have the law p if the longest block that passes is kept, and (w_i p − q)⁺ follows it.
 
     First P(τ ≥ i | x_1..x_i) = w_i, from the last block to the first. For i = K it is h_K = w_K. For i < K, P(τ > i
     | x_1..x_i) = Σ q(v) min(1, w_i p(v)/q(v)) = Σ min(q, w_i p) = w_i - S_i =: b. Block i passes on its own with h_i
@@ -624,7 +624,7 @@ def block_never_loses(targets, drafts):
     },
 )
 def block_token_skips(targets, drafts, skips):
-    """If the draft decides that it is kept, by w_i = w_{i−1}, TV(law, P) ≤ E[Σ s β], as token by token.
+    """if the draft decides that it is kept, by w_i = w_{i−1}, TV(law, P) ≤ E[Σ s β], as token by token.
 
     False: see the counterexample. It keeps drafts with p > q alone, whose β is 0, by w_i = w_{i-1}. The rule would
     have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it.
@@ -647,7 +647,7 @@ def block_token_skips(targets, drafts, skips):
     },
 )
 def block_token_residual(targets, drafts):
-    """The texts have the law p if the longest block that passes is kept, and (p − q)⁺ follows it.
+    """the texts have the law p if the longest block that passes is kept, and (p − q)⁺ follows it.
 
     False: see the counterexample. After x_1..x_i the part w_i p has to be left, of which min(q, w_i p) is there; (p
     - q)⁺ leaves min(q, p).
@@ -676,7 +676,7 @@ def overlap(target, draft):
 
 @theorem("verification.multi_draft_optimum", OPTIMUM, PUBLISHED, tight=ROWS)
 def verification_multi_draft_optimum():
-    """The best acceptance of n independent drafts, 1 + min_H (p(H) − q(H)ⁿ) over all sets, is attained at a set of the
+    """the best acceptance of n independent drafts, 1 + min_H (p(H) − q(H)ⁿ) over all sets, is attained at a set of the
     tokens with the largest q/p.
 
     A rule is a flow of 1 from the drafted sets A, with capacity P(A), to tokens v ∈ A, with capacity p_v: what flows
@@ -697,7 +697,7 @@ def verification_multi_draft_optimum():
     tight=HALF,
 )
 def lossless(target, draft, support):
-    """The law is p for drafts from q on the common tokens A, renormalised: its overlap with p is 1.
+    """the law is p for drafts from q on the common tokens A, renormalised: its overlap with p is 1.
 
     q_A is a distribution over the target's vocabulary, and drafts are drawn from it and verified with it. So the law
     is p as for every draft distribution (verification.unbiased). A token outside of A comes from the residual.

@@ -156,7 +156,7 @@ def optimal():
     "draft_length.slower_shortens", Source(DRAFT_LENGTH_PAPER, "below (11), and on Fig. 2"), PUBLISHED, false=HEADER
 )
 def slower_shortens():
-    """A reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
+    """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
     F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when
     O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
@@ -172,7 +172,7 @@ def slower_shortens():
     tight={**HEADER, "header_bits": 16.0},
 )
 def slower_shortens_if():
-    """A reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent.
+    """a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent.
 
     Proved with draft_length.slower_shortens.
     """
@@ -187,7 +187,7 @@ def slower_shortens_if():
     false={**CASE, "rise": 4.0, "max_draft_length": 16},
 )
 def linear_adapts():
-    """A draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
+    """a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
 
     False: without the bonus, the surrogate's choice does not depend on the link.
     """
@@ -202,7 +202,7 @@ def linear_adapts():
     tight={**CASE, "draft_length": 16, "max_draft_length": 16},
 )
 def linear_bonus():
-    """With E ≈ 1 + γK the best is K_max if γF > M, 1 if less, and every K ties at equality.
+    """with E ≈ 1 + γK the best is K_max if γF > M, 1 if less, and every K ties at equality.
 
     (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
     """
@@ -233,7 +233,7 @@ def linear_optimal(acceptance, fixed, marginal, max_draft_length):
     tight={"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_draft_length": 40},
 )
 def regret():
-    """A length chosen for γ̂ keeps at least inf_{F/M} ETGR(K̂)/ETGR(K*), the least over the ties of lengths.
+    """a length chosen for γ̂ keeps at least inf_{F/M} ETGR(K̂)/ETGR(K*), the least over the ties of lengths.
 
     K* and K̂ change only at the F/M at which one of them rises by one. Between two such values, the ratio of the two
     rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values.

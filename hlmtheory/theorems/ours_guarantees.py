@@ -192,7 +192,7 @@ def text(target_chain, law_chain):
     ceiling=1.0,
 )
 def power():
-    """Power promised for n draws ≤ P(∃t ≤ n: W_t ≥ 1/δ) if the event has the probability a + TV.
+    """power promised for n draws ≤ P(∃t ≤ n: W_t ≥ 1/δ) if the event has the probability a + TV.
 
     From the needed number of successes on, the wealth of one test and one λ, over the K J of the mean, is 1/δ or
     more after n draws; the mean is at least that. Successes are binomial.
@@ -328,7 +328,7 @@ def bill_largest(target, draft, skip, deviation):
 
 @theorem("skipping.bill_device", PAPER, NEW, tight=BOTH, ceiling=1.0, condition=device_noise)
 def bill_device(target, draft, skip, decoded):
-    """Bill ≤ A + (1 − A) max_d Δ⁽ᵈ⁾, A = Σ q s: the device knows it, whatever p.
+    """bill ≤ A + (1 − A) max_d Δ⁽ᵈ⁾, A = Σ q s: the device knows it, whatever p.
 
     Let Δ be the largest Δ⁽ᵈ⁾ of the drafts that may be sent, m = min(1, Δ/T), x = Σ q s β ≤ min(A, T). As x + S = T,
     the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most A + (T - A) m. For T ≥

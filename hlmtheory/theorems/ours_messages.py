@@ -146,7 +146,7 @@ def cheapest_certificate():
     tight={"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1},
 )
 def cheapest():
-    """Bits of the cheapest codec ≤ bits of any top-k (k, b) and any lattice (K, ℓ) within ε.
+    """bits of the cheapest codec ≤ bits of any top-k (k, b) and any lattice (K, ℓ) within ε.
 
     Entries of the menu are tried by ascending bits, and one is left out only if a lower bound on its distance
     exceeds the tolerance. (1) least_distance: m entries have a unit or more and take at least max(m, ℓ Σ q - m)
@@ -175,7 +175,7 @@ def cheapest():
     ratio=64 / (64 + 2.0**-4),
 )
 def text_gap():
-    """Bits of the plan by the lower hulls ≤ its own lower bound + the most bits of one hull step.
+    """bits of the plan by the lower hulls ≤ its own lower bound + the most bits of one hull step.
 
     The steps are taken by rising bits for each unit of bias until the budget is kept. Let λ be the price of the last
     one. Before and after it, each row has the least bits + λ bias. So the bound is the bits before it plus λ times
@@ -212,7 +212,7 @@ def budget():
     condition=sides.price_roundings,
 )
 def hindsight():
-    """Any supports have Σ K_n ≥ Σ |{q ≥ τ}| − (Σ d_n − Σ_{q<τ} q)/τ, for every τ > 0: a fixed τ is best.
+    """any supports have Σ K_n ≥ Σ |{q ≥ τ}| − (Σ d_n − Σ_{q<τ} q)/τ, for every τ > 0: a fixed τ is best.
 
     Let B be the tokens with q < τ and A those that the supports drop, over all positions. Tokens of A outside B have
     q ≥ τ, and tokens of B outside A have q < τ. So |A| - |B| = |A∖B| - |B∖A| ≤ (mass(A∖B) - mass(B∖A))/τ = (Σ d_n -
@@ -290,7 +290,7 @@ def any_codec_mean(target, draft, decoded):
     condition=truncation_noise,
 )
 def misdeclared(target, draft, actual_draft, k):
-    """If drafts are drawn from q′ and the server gets k entries of q, then TV(law, p) ≤ TV(q′, q) + Δ_k.
+    """if drafts are drawn from q′ and the server gets k entries of q, then TV(law, p) ≤ TV(q′, q) + Δ_k.
 
     The server is a fixed kernel: it keeps v with probability 1 - β_v, else it draws from r̂. It maps q to a law at
     most Δ_k from p (certificate), and q′ to a law at most TV(q′, q) from that one.

@@ -356,7 +356,7 @@ def leak_rounds():
     tight={**FOUR, "tops": [False, True, False, True]},
 )
 def leak_classes():
-    """The least mean of m classes ≤ Σ w s̄/Σ w of any m classes that hold every message.
+    """the least mean of m classes ≤ Σ w s̄/Σ w of any m classes that hold every message.
 
     In any padding the messages of one class are padded to it, so with the tops given a message is best padded to the
     smallest top at or above it. Then classes are intervals of sizes, and a top between two sizes may be lowered to
@@ -459,7 +459,7 @@ def mean_floor():
     tight={"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1},
 )
 def split():
-    """Rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted.
+    """rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted.
 
     Rounds of K cut the text into segments of i + 1 tokens, with L ≥ i at the first. Where a round of K′ begins j
     tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it ends
@@ -495,7 +495,7 @@ def adaptive_depths():
 
 @theorem("draft_length.delay_threshold", Source(PAPER, "abstract: a finite delay-monotone threshold"), NEW, tight=CASE)
 def delay_threshold():
-    """The best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile.
+    """the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile.
 
     K + 1 is better than K iff S(K + 1) T(K) > M E(K), that is x > c_K. S falls and E rises, so c_{K+1} - c_K = E(K +
     1)/S(K + 2) - E(K)/S(K + 1) - 1 ≥ (E(K) + S(K + 1))/S(K + 1) - E(K)/S(K + 1) - 1 = 0. So all K below the number
@@ -548,7 +548,7 @@ def online_regret():
     },
 )
 def colocated_speed():
-    """Tokens a second of a device that drafts, sends and waits in turn, loses nothing and draws K independently of what
+    """tokens a second of a device that drafts, sends and waits in turn, loses nothing and draws K independently of what
     would be accepted ≤ max over K of E(K)/(K t_s + V(K)), those of a server that drafts itself and streams.
 
     The server repeats the device's rounds: the same drafts, drawn from the same distributions, and the same
@@ -562,7 +562,7 @@ def colocated_speed():
 
 @theorem("policy.colocated_speed_looks", SOURCE, NEW, assuming=(FAST_SERVER,), tight=SURE_OR_NOT | ITS_DEVICE)
 def colocated_speed_looks():
-    """Tokens a second of a device that drafts, sends and waits in turn and loses nothing, with any rule for K ≤ those
+    """tokens a second of a device that drafts, sends and waits in turn and loses nothing, with any rule for K ≤ those
     of a server that drafts itself, streams, and looks at its draft model as the device does.
 
     As colocated_speed: the server repeats the rounds, with the same stops, since these depend on the draft model's
@@ -573,7 +573,7 @@ def colocated_speed_looks():
 
 @theorem("policy.colocated_speed_most", SOURCE, NEW, tight=SURE_OR_NOT)
 def colocated_speed_most():
-    """Tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of 1/V(0)
+    """tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of 1/V(0)
     and E/((E − 1) t_s + s + s' E), E = E(K): the most that a look adds to max E(K)/(K t_s + V(K)).
 
     A round of K drafts with N tokens has N - 1 ≤ K. So it takes K t_s + s + s'(K + 1) ≥ (N - 1) t_s + s + s' N, and
@@ -600,7 +600,7 @@ def colocated_speed_most():
     tight={"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.25, "users": 2},
 )
 def colocated_capacity():
-    """A full server verifies 1 + K t_s/V(K) times as many rounds of K drafts if devices draft them.
+    """a full server verifies 1 + K t_s/V(K) times as many rounds of K drafts if devices draft them.
 
     A server that is never idle completes a round in V(K) seconds if devices draft, and in K t_s + V(K) if it drafts;
     both give E(K) tokens in the mean. It is not idle if N users return from their devices within (N - 1) V(K), the
@@ -670,7 +670,7 @@ def colocated_streamed(acceptance, draft_time, verify_time, round_trip):
     condition=quadrature_side,
 )
 def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
-    """Mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message costs
+    """mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message costs
     its time, a skip μ β̂/θ.
 
     For each SNR S, sending costs τ + D/(W log₂(1 + S)) seconds, which falls in S, and a skip costs μ β̂/θ. The
@@ -732,7 +732,7 @@ def served_price():
 
 @theorem("policy.server_response", QUEUE_SOURCE, NEW, tight={**WAIT, "away_s": [[0.0, 0.0], [0.0, 0.0]]})
 def server_response():
-    """A round's wait and pass ≤ (2 + ⌊(N − 2)/B⌋) s + s′ (Σ (K + 1) + the B − 1 largest K + 1).
+    """a round's wait and pass ≤ (2 + ⌊(N − 2)/B⌋) s + s′ (Σ (K + 1) + the B − 1 largest K + 1).
 
     When a round arrives, a pass may run with one other user at least. Of the other N - 2 users each has at most one
     round before it in the queue. So at most ⌊(N - 2)/B⌋ full passes follow before its own. Without a running pass at
@@ -750,7 +750,7 @@ def server_response():
     tight=BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0},
 )
 def user_bound():
-    """Tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose risk is
+    """tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose risk is
     at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone.
 
     Let n, t, r be the mean tokens, time and risk of a mixture of plans. If r ≤ ρ n, then n - θ t ≤ n - θ t - μ (r -
@@ -778,7 +778,7 @@ def user_bound():
     tight=ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0},
 )
 def user_optimum():
-    """Tokens per second of every plan ≤ that of the plan found, if the risk has no limit.
+    """tokens per second of every plan ≤ that of the plan found, if the risk has no limit.
 
     Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When θ no longer grows, V =
     0, and the bound is θ, their rate.
@@ -791,7 +791,7 @@ def user_optimum():
 
 @theorem("policy.user_rate", policy_SOURCE, NEW, tight=ONE_POSITION)
 def user_rate():
-    """Tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states.
+    """tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states.
 
     Each place that is reached emits a token, and the bonus one more. Place 2 is reached with 1 - β of the rows that
     are sent, place i with Π_{1<j<i} α_j times as much. If β̂ = β and α_j is the mean acceptance, this is the law.
@@ -830,7 +830,7 @@ def user_limit():
     tight=SERVING_CASE,
 )
 def goodput_crossover():
-    """At the batch B* = -u/v the goodput with K drafts is that of the target model alone.
+    """at the batch B* = -u/v the goodput with K drafts is that of the target model alone.
 
     G is affine, G(B) = u + v B, so it is 0 at B* = -u/v alone, where B/T_0 = B E/T_K.
     """
@@ -890,7 +890,7 @@ def load_poisson():
     condition=SERVING_side(digits_near_the_crossing, *serving_ROUND, "mix"),
 )
 def goodput_light():
-    """Up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more sequences in
+    """up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more sequences in
     the server than no drafts.
 
     With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load (F_0 +

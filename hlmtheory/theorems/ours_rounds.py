@@ -199,7 +199,7 @@ def order():
     tight=LONG,
 )
 def streamed():
-    """Seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass, which a draft that arrives
+    """seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass, which a draft that arrives
     as it starts misses.
 
     Let J drafts be accepted before the one that fails, P(J = j) = (1 - α) α^j. It is made at (J + 1) t_d, arrives
@@ -222,7 +222,7 @@ def streamed():
     tight=SHORT,
 )
 def streamed_fastest():
-    """Seconds per token ≥ (m t_d + R + V)/m.
+    """seconds per token ≥ (m t_d + R + V)/m.
 
     A wait is at least 0.
     """
@@ -425,7 +425,7 @@ def lossy_early(acceptances, relaxed):
     ceiling=1.0,
 )
 def misdeclared():
-    """If drafts are drawn from q′ and the server gets q, then TV(law, p) ≤ TV(q′, q).
+    """if drafts are drawn from q′ and the server gets q, then TV(law, p) ≤ TV(q′, q).
 
     A kernel never increases the total variation (data processing).
     """
@@ -462,7 +462,7 @@ def misdeclared_found(target, draft, actual_draft):
     ceiling=1.0,
 )
 def multi_draft_tried(target, draft, draft_count):
-    """N independent drafts that are tried in turn are accepted at most with 1 + min_H (p(H) − q(H)ⁿ).
+    """n independent drafts that are tried in turn are accepted at most with 1 + min_H (p(H) − q(H)ⁿ).
 
     Trying independent drafts in turn, each with the residual of those before as its target, is a rule
     (truncation.multi_draft with k = V), so the optimum is at least that.
@@ -489,7 +489,7 @@ def multi_draft_covered(target, draft, draft_count):
 
 @theorem("verification.top_drafts", SURE, NEW, tight=ROWS)
 def top_drafts():
-    r"""With the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best
+    r"""with the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best
     acceptance is p(G) + Σ_{v ∉ G} min(p_v, q′_v).
 
     A is G with one token d ∉ G, P(A ⊆ H) = q′(H \ G) if G ⊆ H, else 0. The cut of the empty H costs 1. With G ⊆ H
@@ -507,7 +507,7 @@ def top_drafts():
     condition=lambda targets, drafts, draft_count: 16.0,
 )
 def tree(targets, drafts, draft_count):
-    """A tree's texts have the law p if its children are drawn from q without replacement and tried with (p_i, q_i).
+    """a tree's texts have the law p if its children are drawn from q without replacement and tried with (p_i, q_i).
 
     One node first. Condition on x_1 … x_{i-1}, all rejected. Let the law of the output from try i on be p_i; for i =
     m + 1 that is the rule. Try i emits v as its accepted child with probability min(q_i(v), p_i(v)), and rejects

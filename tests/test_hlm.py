@@ -46,7 +46,6 @@ def hlm():
 
 @pytest.fixture
 def root(tmp_path):
-    """A project folder, with a space in its name."""
     folder = tmp_path / "a project"
     folder.mkdir()
     (folder / "pyproject.toml").write_text("[project]\n")
@@ -67,8 +66,6 @@ def environment(hlm, root):
 
 @pytest.fixture
 def no_processes(hlm, monkeypatch):
-    """Fail if the launcher starts a process."""
-
     def refuse(*args, **kwargs):
         raise AssertionError(f"started {args}")
 
@@ -230,7 +227,6 @@ def test_a_set_up_that_is_stopped_ends_pip_and_its_children(project):
 
 
 def wait_until(true, seconds=30):
-    """Wait until something holds."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
@@ -249,7 +245,6 @@ UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # see constraints.
 
 
 def pins():
-    """Name and version of each line of constraints.txt."""
     lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
     return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines if line)}
 
@@ -295,7 +290,6 @@ def test_a_stamp_ends_when_what_it_rests_on_changes(hlm, root, environment, name
 
 @pytest.fixture
 def pip(hlm, monkeypatch):
-    """Record the calls of pip and let them succeed."""
     calls = []
     monkeypatch.setattr(hlm, "runs", lambda *command: True)
     monkeypatch.setattr(hlm, "run_pip", lambda command, root, terminal: calls.append(command))

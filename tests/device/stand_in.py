@@ -149,7 +149,6 @@ def _is_there(name: str, args: Any, kwargs: Any, far: list[Far]) -> bool:
 
 
 def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[Far]) -> None:
-    """Raise where CUDA refuses tensors of two devices."""
     if not far or name in COPIES:
         return
     if name in INDEXING:
@@ -238,8 +237,6 @@ class Backend:
 
 
 def _constructor(made_on_host: Any) -> Any:
-    """Return a constructor that makes tensors on the host and moves them to the device."""
-
     def made(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None:  # inside ``with torch.device(...)``
             device = torch.empty(0).device

@@ -68,7 +68,6 @@ def logits_of(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
-    """Return the message of a round, or None if its first draft is skipped."""
     drafts = []
     for _ in range(int(rng.integers(1, policy.rule.draft_length + 1))):
         where = {"seed": int(rng.integers(2**63)), "position": len(drafts)}

@@ -13,7 +13,6 @@ Row = Sequence[Fraction]
 
 
 def exact(row: Any) -> list[Fraction]:
-    """Return the floats of a row as exact fractions."""
     return [Fraction(float(entry)) for entry in np.asarray(row, dtype=np.float64)]
 
 
@@ -26,7 +25,6 @@ def row_by_row(oracle: Callable[..., Any], *arguments: tuple[Any, int]) -> np.nd
 
 
 def total_variation(p: Row, q: Row) -> Fraction:
-    """Half the sum of absolute differences."""
     return sum((abs(a - b) for a, b in zip(p, q, strict=True)), Fraction(0)) / 2
 
 
@@ -78,7 +76,6 @@ def truncate(q: Sequence[Any], k: int) -> list[Any]:
 
 
 def deviation(q: Row, k: int) -> Fraction:
-    """Δ_k."""
     return total_variation(q, truncate(q, k))
 
 

@@ -64,7 +64,6 @@ def systems(draw: st.DrawFn, one_output: bool = False, most: int = 5) -> dict:
 
 @st.composite
 def schedules(draw: st.DrawFn) -> dict:
-    """Stage times of M batches at N steps."""
     shape, steps, count = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 5))
     times = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0))
     return {
@@ -82,7 +81,6 @@ FREE = {**SINGLE, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[
 
 
 def partitions(items: list[int]):
-    """All set partitions."""
     if not items:
         yield []
         return
@@ -106,7 +104,6 @@ def fastest(tasks, service, length: int, rule: str = "together") -> float:
 
 
 def cases(instance: dict):
-    """Return the instances of a batch as tasks, service and draft length."""
     shape = instance["draft_length"].shape
     return [batching.sides.case({name: value[n] for name, value in instance.items()}) for n in np.ndindex(shape)]
 
@@ -277,7 +274,6 @@ def test_a_plan_of_nothing_has_no_gap():
 
 
 def memory_for(service: Service, length: int, prompt: int, answer: int, size: float) -> float:
-    """Return the memory for the weights and the caches of so many tasks in one batch."""
     cache = Cache(service, length, "together")
     return float(peak_memory(service.draft, 0, 0, 0)) + float(cache.bytes(prompt, answer, size))
 
@@ -294,7 +290,6 @@ def test_no_single_move_improves_the_plan_and_few_tasks_are_planned_best(seed):
 
 
 def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
-    """Return few tasks on machines of many kinds, with a memory that may or may not bind."""
     rng = np.random.default_rng([11, seed])
     small, large = (
         ModelShape(int(rng.integers(1, 33)), int(2 ** rng.integers(6, 13)), int(rng.choice([256, 3072, 5632, 11008])))

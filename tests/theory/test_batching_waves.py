@@ -26,13 +26,11 @@ TWO = [Task(1, 20), Task(1, 20)]
 
 
 def in_bytes(tokens: float) -> float:
-    """Return the bytes of the smallest model's weights and the cache of that many tokens."""
     return 12.0 + 4.0 * tokens
 
 
 @st.composite
 def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Task], Service, int]:
-    """Tasks with whole seconds in both stages, and a memory for all or some of them."""
     count, length = draw(st.integers(1, most)), draw(st.integers(1, 2))
     acceptance = draw(st.sampled_from((0.0, 1.0)))
     longest = steps * (length + 1 if acceptance else 1)
@@ -44,7 +42,6 @@ def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Ta
 
 
 def needed(tasks: list[Task], service: Service, length: int, batch: list[int]) -> float:
-    """Return the bytes of a batch's cache."""
     longest = (max(tasks[k].input_tokens for k in batch), max(tasks[k].output_tokens for k in batch))
     return float(peak_memory(service.draft, *longest, len(batch), length)) - 12.0
 
@@ -157,7 +154,6 @@ SOLVER = Path(__file__).with_name("cpsat_batches.py")
 
 
 def cp_instance(seed: int) -> tuple[tuple[list[Task], Service, int], dict]:
-    """A drawn case, and the same case as blocks of tasks with whole seconds."""
     rng = np.random.default_rng([7, seed])
     length, count = int(rng.integers(1, 3)), int(rng.integers(2, 5))
     steps = 3 if count < 4 else 2

@@ -78,14 +78,12 @@ class Tree:
         return [Fraction(b - a, 16) for a, b in zip([0, *cuts], [*cuts, 16], strict=True)]
 
     def models(self, prefix):
-        """Return p and q, which agree now and then."""
         if prefix not in self.known:
             q = self.row()
             self.known[prefix] = (q if self.rng.random() < 0.3 else self.row(), q)
         return self.known[prefix]
 
     def method(self, prefix, state):
-        """Return s and q̂ of each draft; they depend on what happened in the round."""
         key = (prefix, state)
         if key not in self.known:
             skip = [Fraction(int(self.rng.integers(0, 3)), 2) for _ in range(self.size)]
@@ -140,7 +138,6 @@ def served(tree, prefix, tokens, skipped, states, weight):
 
 
 def decoded_texts(tree, length, drafts):
-    """The law of texts, and the mean of the bills at the places that were reached."""
     law, total, open_texts = {}, 0.0, {(): Fraction(1)}
     while open_texts:
         following = {}

@@ -26,7 +26,6 @@ mp.dps = 60
 
 
 def unit(rng, *shape, inner=False):
-    """Numbers in [0, 1], or in (0, 1)."""
     kinds = [
         rng.random(shape),
         rng.integers(0, 9, shape) / 8,
@@ -54,14 +53,12 @@ def rows(rng, count, size):
 
 
 def whole(row):
-    """A row in fractions, over its sum."""
     exact = [F(float(value)) for value in row]
     total = sum(exact)
     return [value / total for value in exact]
 
 
 def number(value):
-    """A float or fraction in mpmath, exactly or to 60 digits."""
     return mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else mpf(float(value))
 
 
@@ -75,7 +72,6 @@ class Bound:
 
 
 def above(exact):
-    """The bound is at least the exact number."""
     return lambda bound, *case: _known(bound) >= exact(*case)
 
 
@@ -140,7 +136,6 @@ def largest_distance(bound, kl, s):
 
 
 def wealth(gains):
-    """log of the mean of products of 1 + gain over bets."""
     return mpmath.log(mpmath.fsum(mpmath.fprod(1 + g for g in along) for along in gains) / len(gains))
 
 
@@ -345,7 +340,6 @@ BOUNDS = {
 
 
 def answers(found):
-    """The bounds of all cases: one number for each, or the fields that the check needs."""
     if hasattr(found, "bound"):
         return list(zip(found.bound, found.k, strict=True))
     if hasattr(found, "distortion"):

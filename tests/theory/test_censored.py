@@ -24,7 +24,6 @@ KNOWN = hlmtheory.all_claims()
 
 
 def counted(rounds, depth):
-    """The table n[k][i] of a list of rounds (k, i)."""
     table = np.zeros((depth + 1, depth + 1), dtype=np.int64)
     for k, i in rounds:
         table[k, i] += 1
@@ -40,7 +39,6 @@ ROUNDS = st.integers(1, 5).flatmap(
 
 
 def chance(accepted, examined, rate):
-    """The binomial probability, in fractions."""
     return math.comb(examined, accepted) * rate**accepted * (1 - rate) ** (examined - accepted)
 
 
@@ -247,7 +245,6 @@ def test_a_single_rate_is_the_root_of_its_polynomial(rate, length):
 
 
 def rounds_by_loop(runs, length):
-    """The accepted drafts of each round over a text."""
     at, found = 0, []
     while at < len(runs):
         found.append(min(runs[at], length))

@@ -29,7 +29,6 @@ FULL_LAW = 5
 
 
 def exactly(row) -> list[Fraction]:
-    """Return the distribution that the numbers of a row represent, in fractions."""
     values = [Fraction(value) for value in np.asarray(row, dtype=np.float64).tolist()]
     total = sum(values)
     return [value / total for value in values]
@@ -78,7 +77,6 @@ def near_grid(draw, size: int, bits: int) -> np.ndarray:
 
 
 def stored(library: str, values: np.ndarray, dtype: str, order: str):
-    """Return a batch (R, V) in a type and an order in memory."""
     xp = namespace(library)
     wide = xp.asarray(values.copy())
     batch = wide if dtype == "float64" else (wide.astype(dtype) if library == "numpy" else wide.to(getattr(xp, dtype)))
@@ -93,7 +91,6 @@ def stored(library: str, values: np.ndarray, dtype: str, order: str):
 
 @st.composite
 def batches(draw):
-    """Rows of one type, the bits, and variants of library and order with the same values."""
     bits = draw(st.sampled_from(BITS))
     size = draw(st.one_of(st.integers(2, 6), st.integers(2, 12), st.sampled_from((40, 130))))
     one = near_grid(size, bits if bits > 2 else 8) if draw(st.booleans()) else any_rows((), size)
@@ -105,7 +102,6 @@ def batches(draw):
 
 
 def size_or_refusal(draft, tolerance, bits):
-    """Return the sizes, or None if the bits are too few for the tolerance."""
     try:
         return numbers(truncation.certified_size(draft, tolerance, bits_per_probability=bits)).tolist()
     except ValueError as error:

@@ -221,7 +221,6 @@ def test_only_one_markov_link_is_sampled():
 
 
 def slowly(trace: TraceLink, bits: float, start: float) -> float:
-    """Return the transfer time, computed sample by sample."""
     times = np.append(trace.time_s, 2 * trace.time_s[-1] - trace.time_s[-2]) - trace.time_s[0]
     now, left, i = start % times[-1], bits, 0
     while times[i + 1] <= now:

@@ -90,7 +90,6 @@ def test_narrow_rows_are_judged_in_float64(library, dtype):
 
 
 def toy(relation=Relation.LE, origin=Origin.NEW, **options):
-    """A claim about two given numbers."""
     return Claim(
         id="toy.sides",
         source=Source("nowhere", "(0)"),
@@ -211,7 +210,6 @@ def test_every_theorem_of_the_files_is_a_claim():
 
 def test_a_theorem_without_a_proof_is_refused():
     def sides(left, right):
-        """Left ≤ right."""
         return le(left, right)
 
     with pytest.raises(ValueError, match=r"^a theorem must have a proof; got none for 'toy.claim'"):

@@ -49,8 +49,6 @@ def make(messages=CERTIFIED, rule=RULE, vocabulary=8, temperature=1.0, line=LINE
 
 
 class Replay(np.random.Generator):
-    """A generator that returns given numbers, in turn."""
-
     def __init__(self, numbers):
         super().__init__(np.random.PCG64(0))
         self.numbers = list(numbers)
@@ -202,12 +200,10 @@ def test_a_wrong_field_is_refused_by_its_name(place):
 
 
 def lattice_rows(top_k, threshold):
-    """Return lattice rows as a text has them."""
     return {"kind": "lattice rows", "resolution": 5, "top_k": top_k, "threshold": threshold}
 
 
 def answers(**fields):
-    """Return a change to certified answers with these fields."""
     return lambda plain: plain | {"messages": {"kind": "draft probabilities, certified answer"} | fields}
 
 
@@ -292,7 +288,6 @@ def every_message(row):
 
 
 def bits_of(draft):
-    """Return the bits of a row over 8 tokens, by the fields of the format."""
     gamma = lambda n: 2 * int(n).bit_length() - 1  # noqa: E731
     k, units = draft.support.size, draft.resolution
     if draft.kind == "top-k":

@@ -28,7 +28,6 @@ LINK = {"acceptance": GAMMA, "fixed": FIXED, "marginal": MARGINAL}
 
 @st.composite
 def profiles(draw):
-    """Acceptance profiles and the costs of a round."""
     link = draw(batches((1, 12), rows_acceptances=acceptances(), fixed=FIXED, marginal=MARGINAL))
     return link
 
@@ -46,7 +45,6 @@ def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_draft_length: int) -> np.ndarray:
-    """Return the highest rate over all K up to ``max_draft_length``."""
     k = np.arange(1, max_draft_length + 1)
     logarithm = np.log(gamma)[:, None]
     tokens = np.expm1((k + 1) * logarithm) / np.expm1(logarithm)
@@ -229,7 +227,6 @@ def test_regret_of_a_wrong_belief():
 
 
 def simulate(method: str, gamma: float, length: int, rounds: int, step: float, runs: int) -> np.ndarray:
-    """Return the final estimates of many runs, computed together."""
     rng = np.random.default_rng(11)
     accepted, examined = np.full(runs, 0.8), np.ones(runs)
     for _ in range(rounds):

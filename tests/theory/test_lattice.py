@@ -25,7 +25,6 @@ RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
 
 @st.composite
 def drafts(draw, **more):
-    """A batch of rows with K and more numbers for each row."""
     instance = draw(with_size(pairs()))
     del instance["target"]
     batch = instance["draft"].shape[:-1]
@@ -37,7 +36,6 @@ def drafts(draw, **more):
 
 @st.composite
 def payloads(draw):
-    """V up to that of a large vocabulary, and K up to V."""
     shape = draw(shapes())
     size = draw(hnp.arrays(np.int64, shape, elements=st.one_of(st.integers(1, 40), st.integers(1, 150_000))))
     share = draw(hnp.arrays(np.float64, shape, elements=st.floats(0.0, 1.0)))
@@ -135,7 +133,6 @@ def test_bits_are_exact_up_to_a_length_and_refused_beyond():
 
 
 def brute_force(draft, budget, adaptive):
-    """Return the best of every K and ℓ within the budget."""
     best = math.inf
     ordered = sorted(draft, reverse=True)
     size_bits = (len(draft) - 1).bit_length() if adaptive else 0

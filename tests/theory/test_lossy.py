@@ -26,18 +26,15 @@ HALF = Fraction(1, 2)
 
 
 def rows(size: int, count: int = 2):
-    """Draw distributions in fractions."""
     one = st.lists(st.integers(0, 6), min_size=size, max_size=size).filter(any)
     return st.tuples(*[one.map(lambda n: [Fraction(each, sum(n)) for each in n])] * count)
 
 
 def vectors(size: int):
-    """Draw probabilities in fractions."""
     return st.lists(st.integers(0, 8).map(lambda n: Fraction(n, 8)), min_size=size, max_size=size)
 
 
 def floats(values) -> np.ndarray:
-    """Return fractions as floats."""
     return np.array(values, dtype=np.float64)
 
 

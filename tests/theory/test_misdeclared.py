@@ -14,7 +14,6 @@ from .strategies import grid_rows, pairs
 
 
 def law_by_cases(p, q, drawn):
-    """Return the law by enumeration in fractions: each draft, accepted or replaced by each token."""
     excess = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
     law = [Fraction(0)] * len(p)
     for v, chance in enumerate(drawn):

@@ -19,13 +19,11 @@ ROWS = st.integers(1, 5).flatmap(lambda size: st.tuples(*(grid_rows((), size) fo
 
 
 def exact(row):
-    """Return a row in fractions that sum to 1."""
     found = [Fraction(float(x)) for x in row]
     return [x / sum(found) for x in found]
 
 
 def independent(q, n):
-    """Return the probability of each set of n independent drafts."""
     law = {}
     for drafts in itertools.product(range(len(q)), repeat=n):
         law[frozenset(drafts)] = law.get(frozenset(drafts), Fraction(0)) + np.prod([q[v] for v in drafts])

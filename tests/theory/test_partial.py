@@ -44,7 +44,6 @@ def lists(target, draft, k, j):
 
 
 def box(row, k):
-    """The bounds of every entry that a list leaves."""
     token, _ = top(row, k)
     known = np.isin(np.arange(len(row)), token)
     return np.where(known, row, 0.0), np.where(known, row, row[token].min() if k else 1.0)
@@ -328,7 +327,6 @@ def inside(rng, low, high):
 
 
 def all_ends(boxes):
-    """The four bounds of both models and the counts."""
     return boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper, boxes.count
 
 

@@ -18,7 +18,6 @@ from hlmtheory.policy.rounds import Decisions, Prices, Rounds
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
-    """Return tokens, fixed and air times of users, and weights."""
     tokens, fixed = rng.uniform(1.0, 6.0, count), np.exp(rng.normal(-2.0, 1.0, count))
     return tokens, fixed, np.exp(rng.normal(-2.0, 1.5, count)), rng.uniform(0.3, 3.0, count)
 
@@ -81,7 +80,6 @@ LATTICES = codec.CodecMenu(kinds=("lattice", "mixture"), sizes=(1, 2, 4, 7), res
 
 
 def rows(rng: np.random.Generator, vocabulary: int, count: int = 12) -> np.ndarray:
-    """Return confident and flat rows, a uniform one, and one with a single entry."""
     drawn = [rng.dirichlet(np.full(vocabulary, sharp)) for sharp in (0.05, 0.3, 1.0, 5.0) for _ in range(count // 4)]
     return np.stack([*drawn, np.full(vocabulary, 1.0 / vocabulary), np.eye(vocabulary)[vocabulary // 2]])
 

@@ -29,7 +29,6 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def message_of(*drafts, vocabulary=60):
-    """Return the bytes of drafts that no device checked."""
     kind = codec.LatticeMessage if isinstance(drafts[0], codec.LatticeDraft) else codec.MixedMessage
     return codec.encode(kind(vocabulary, drafts))
 

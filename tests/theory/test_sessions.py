@@ -56,7 +56,6 @@ def target_of(rng, count):
 
 
 def opened(kind, call, *arguments, **options):
-    """Return the words of a refusal of this kind."""
     with pytest.raises(kind) as refused:
         call(*arguments, **options)
     assert type(refused.value) is kind
@@ -262,7 +261,6 @@ SEEDED = DevicePolicy(V, 1.0, threshold_rule(3), SeededTokens())
 
 
 def seeded(key, seed, used):
-    """Return the two sides of a session with a shared seed."""
     device = DeviceSession(SEEDED, session=NAME, key=key, seed=seed)
     return device, ServerSession(SEEDED, session=NAME, key=key, seed=seed, used=used)
 

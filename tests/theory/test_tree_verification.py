@@ -17,7 +17,6 @@ from .strategies import grid_rows
 
 
 def fractions(row):
-    """Return a row in exact fractions that sum to 1."""
     found = [Fraction(float(x)) for x in row]
     return [x / sum(found) for x in found]
 
@@ -46,7 +45,6 @@ def tried(p, children, used):
 
 
 def law_by_cases(targets, drafts, m, depth, node=0):
-    """Return the law of texts: all choices of children at every node, each accepted or not."""
     p, q, size = fractions(targets[node]), fractions(drafts[node]), len(targets[node])
 
     def own(place, left):

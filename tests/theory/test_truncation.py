@@ -33,12 +33,10 @@ sized_functions = pytest.mark.parametrize("name", SIZED_FUNCTIONS)
 
 
 def of_pair(name, target, draft, k):
-    """Call the public function by its name."""
     return getattr(truncation, name)(target, draft, k)
 
 
 def every_size(row):
-    """Return all k for a row."""
     return np.arange(np.shape(row)[-1] + 1)
 
 

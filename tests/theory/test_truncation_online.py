@@ -18,7 +18,6 @@ Q = [0.5, 0.2, 0.15, 0.1, 0.05]
 
 
 def softplus(z, eta):
-    """The softplus as the paper prints it."""
     return np.logaddexp(0.0, eta * z) / eta
 
 
@@ -59,7 +58,6 @@ def test_the_online_bound_against_the_definition(library):
 
 
 def decoded(q, k, bits, token=None):
-    """Return the decoded distribution, computed entry by entry."""
     levels = 2**bits - 1
     sent = sorted(range(len(q)), key=lambda v: (-q[v], v))[:k]
     value = {v: np.floor(q[v] * levels) / levels for v in sent}

@@ -27,7 +27,6 @@ def is_smallest(k, bounds, limit):
 
 
 def first_pair(case):
-    """Return one pair of a batch, as given and in fractions."""
     p, q = (case[name].reshape(-1, case[name].shape[-1])[0] for name in ("target", "draft"))
     return p, q, over_its_sum(p), over_its_sum(q)
 
@@ -68,13 +67,11 @@ Bounds = list[Fraction | float]
 
 
 def over_its_sum(row: Any) -> Row:
-    """Return the row over its sum, without rounding."""
     values = oracles.exact(row)
     return [value / sum(values) for value in values]
 
 
 def deviations(q: Row) -> Row:
-    """Δ_k."""
     return [oracles.deviation(q, k) for k in range(len(q))] + [Fraction(0)]
 
 

@@ -24,14 +24,12 @@ ONE_HOT = [1.0, 0.0, 0.0, 0.0]
 
 
 def drawn(seed, *shape, scale=3.0):
-    """Pairs of rows similar to a model's."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=scale, size=shape)
     return verification.softmax(logits + rng.normal(size=shape)), verification.softmax(logits)
 
 
 def is_least(bounds, k, limit, slack=1e-12):
-    """Assert that k is the first that meets the limit, up to rounding."""
     assert bounds[k] <= limit + slack
     assert k == 0 or bounds[k - 1] > limit - slack
 
@@ -102,7 +100,6 @@ def test_too_few_bits_are_refused_with_what_they_can_do():
 
 
 def scanned(p, q, tolerance):
-    """Return the smallest k, by resampling_distortion of every k."""
     return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
@@ -227,25 +224,21 @@ NEARLY = Fraction(1, 2**40)
 
 
 def fractions(row):
-    """Return the row over its sum, exactly."""
     values = [Fraction(float(value)) for value in row]
     return [value / sum(values) for value in values]
 
 
 def rebuilt(row, k):
-    """Return the server's distribution, in fractions."""
     sent = set(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
     rest = 1 - sum(row[i] for i in sent)
     return [row[i] if i in sent else rest / (len(row) - k) for i in range(len(row))]
 
 
 def apart(p, q):
-    """TV."""
     return sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
 
 
 def drawn_as(seed, count, size, dtype):
-    """Rows as a softmax of that type gives them."""
     return np.random.default_rng(seed).dirichlet(np.ones(size), count).astype(dtype)
 
 

@@ -19,7 +19,6 @@ def exactly(row):
 
 @st.composite
 def cases(draw):
-    """Return p, q and a set A on which q has mass, in fractions."""
     size = draw(st.integers(1, 5))
     p, q = exactly(draw(grid_rows((), size))), exactly(draw(grid_rows((), size)))
     first = next(v for v in range(size) if q[v])

@@ -32,7 +32,6 @@ ONCE = "test -e {0} || {{ touch {0}; kill -9 $PPID; }}; echo done"
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Processes]:
-    """Two processes."""
     with Processes(2) as processes:
         yield processes
 
@@ -55,7 +54,6 @@ def ended(process: int) -> bool:
 
 
 def until(fact: Callable[[], bool]) -> None:
-    """Wait for a fact, with a limit."""
     wait = threading.Event()
     for _ in range(int(PATIENCE_S / POLL_S)):
         if fact():

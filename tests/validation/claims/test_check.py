@@ -36,7 +36,6 @@ VOCABULARY = 50
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """600 positions in texts of 40 tokens, with the target near the draft."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("check") / "trace"
     with TraceWriter(path, VOCABULARY) as writer:

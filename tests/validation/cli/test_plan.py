@@ -16,7 +16,6 @@ from validation.trace.reader import TraceWriter
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a trace, whose profile is kept after the first plan."""
     path = tmp_path_factory.mktemp("plan")
     stored(path / "trace")
     return path
@@ -24,13 +23,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def plan(folder, monkeypatch):
-    """Run the command in that folder."""
     monkeypatch.chdir(folder)
     return lambda *words: run("plan", "--trace", "trace", *words)
 
 
 def planned(result):
-    """The JSON object of a result, which must have succeeded."""
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -218,7 +215,6 @@ def test_nothing_sent_is_not_a_number(plan):
 
 @pytest.fixture
 def answers(tmp_path, monkeypatch):
-    """A folder with six answers of an engine, half of whose first drafts are accepted, and 0.6 of the second."""
     monkeypatch.chdir(tmp_path)
     one = {
         "num_spec_steps": 10,

@@ -50,7 +50,6 @@ def opening(method: Method) -> Opening:
 
 
 def honest_rounds(method: Method) -> list[bytes]:
-    """Return bodies of valid rounds, as the in-process loop sends them."""
     from validation.collection.prompts import Prompt
     from validation.decoding.loop import decode
 

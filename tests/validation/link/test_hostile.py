@@ -216,7 +216,6 @@ HOSTILE: list[tuple[Method, dict[str, Any], bytes]] = [
 
 
 def attack(address: str, which: tuple[Method, dict[str, Any], bytes], said: list[str]) -> None:
-    """Open a text and send one round again and again, until the server ends the connection or the text."""
     method, changed, message = which
     with connect(address) as socket, suppress(ConnectionClosed, TimeoutError):
         pipe = Pipe(greeting_of(socket.recv(5)).nonce, None, server=False)
@@ -265,7 +264,6 @@ def test_hostile_openings_drafts_and_frames_change_no_other_text(pair: Pair) -> 
 
 
 def passed(pair: Pair, *names: str) -> dict[str, Any]:
-    """Return the answers of one pass over a round of each text."""
     terms = Terms.of(SharedSeed(3))
     given = [Opening("t", "q", [terms.plain()], name, 1, 1.0, 1.0, 12, [0], [], "s") for name in names]
     rounds = [ReceivedRound([], [Draft(0), Draft(1)]) for _ in names]

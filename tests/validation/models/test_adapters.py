@@ -76,8 +76,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own(made: Path, tmp_path: Path) -> Callable[[str], Path]:
-    """Return a function that copies the folder of a version, with its base model beside it."""
-
     def copy(name: str) -> Path:
         for one in ("large", name):
             shutil.copytree(made / one, tmp_path / one, dirs_exist_ok=True)

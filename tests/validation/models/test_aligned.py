@@ -33,7 +33,6 @@ def toy_base(seed: int = 1) -> Any:
 
 
 def toy_tokenizer(folder: Path) -> Any:
-    """Write a tokenizer of 40 words into a folder, and return it."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -25,7 +25,6 @@ def refused(message: str, **arguments: Any) -> None:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that makes torch see GPUs with the given free bytes."""
     import torch
 
     def see(*free: float) -> None:

@@ -85,8 +85,6 @@ def test_other_weight_formats(copied: Path) -> None:
 
 
 class _Marks:
-    """An object that writes a file when it is unpickled."""
-
     def __init__(self, file: Path) -> None:
         self.file = file
 

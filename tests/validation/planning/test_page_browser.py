@@ -40,8 +40,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(folder):
-    """Return all that ``hlm plan --json`` says at a request; the trace is measured once."""
-
     @cache
     def of(request: Request):
         planner, about = planner_of_trace(folder / "trace", request.setting(), cache=folder / "cache")

@@ -34,7 +34,6 @@ def made(folder):
 
 
 def under(made: Planner, **changed) -> Planner:
-    """Return the planner of the same options in another setting."""
     return Planner(made.options, replace(SETTING, **changed), made.split, made.line, made.model)
 
 

@@ -51,7 +51,6 @@ def report(folder: Path, **names: str) -> Path:
 
 
 def hostile(sidecar: Path, folder: Path, name: str) -> Path:
-    """Return the sidecar of a figure whose texts are all a hostile name."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     table = {"title": name, "heads": [name, name], "rows": [[name, name]]}
     about |= {

@@ -87,9 +87,6 @@ def _as_tensors(index: Any) -> Any:
     return torch.as_tensor(index, device="cpu") if isinstance(index, list | np.ndarray) else index
 
 
-# ------------------------------------------------------------------------------------------------- one operation
-
-
 def _run(operation: Any, args: Any, kwargs: Any) -> Any:
     """Run the operation on the host's values, and return the result on the device that CUDA would use."""
     name = operation.name().partition(".")[0]
@@ -201,9 +198,6 @@ def _reshape(tensor: Far) -> None:
             )
     finally:
         torch._C._set_meta_in_tls_dispatch_include(before)
-
-
-# ------------------------------------------------------------------------------------------------- the device
 
 
 class Backend:

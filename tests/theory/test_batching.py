@@ -77,9 +77,6 @@ SINGLE = {**BY_ID["batching.dp"].attained.instance, "input_tokens": [1], "output
 FREE = {**SINGLE, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.0, 0.0], [0.0, 0.0]]}
 
 
-# ---------------------------------------------------------------------------------------- all partitions and orders
-
-
 def partitions(items: list[int]):
     if not items:
         yield []
@@ -154,8 +151,6 @@ def test_johnson_is_the_best_of_all_orders(instance):
     ordered = (np.take_along_axis(times, place, axis=-1) for times in (draft, verify))
     np.testing.assert_allclose(recurrence(*ordered), best, rtol=1e-12)
 
-
-# ------------------------------------------------------------------------------------------------ the paper's system
 
 SMALL, LARGE = ModelShape(22, 2048, 5632), ModelShape(32, 4096, 11008)
 PAPER = Service(SMALL, LARGE, Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2), 0.8, 16e9)
@@ -259,8 +254,6 @@ def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(
     assert exact(costs, incumbent=4.5) == ([[0]], 4.0)
 
 
-# ------------------------------------------------------------------------------------------------------- bad input
-
 ONE = [Task(1, 1)]
 
 
@@ -268,9 +261,6 @@ def test_a_plan_of_nothing_has_no_gap():
     idle = Service(SMALL, LARGE, Device(0.0, 0.0), Device(0.0, 0.0), 0.5)
     assert plan(ONE, idle).gap == 0.0
     assert BY_ID["batching.dp_gap"].check({**FREE, "labels": [0, 0]}).status.item() is Status.HOLDS
-
-
-# ---------------------------------------------------------------------------------------------------------- moves
 
 
 def memory_for(service: Service, length: int, prompt: int, answer: int, size: float) -> float:

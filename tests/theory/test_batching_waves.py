@@ -98,9 +98,6 @@ def chains_of(tasks, service, length, plans) -> list[list[list[float]]]:
     return found
 
 
-# -------------------------------------------------------------------------------------------------- brute force
-
-
 @given(small_cases(most=4))
 def test_the_bound_is_below_the_best_of_all_divisions(case):
     best = fastest(*case)
@@ -147,8 +144,6 @@ def test_every_method_keeps_its_memory_and_its_bound(case, schedule):
         )  # refuses a wave beyond the memory
         assert again == pytest.approx(found.latency, rel=1e-12)
 
-
-# --------------------------------------------------------------------------------------------------------- CP-SAT
 
 SOLVER = Path(__file__).with_name("cpsat_batches.py")
 
@@ -200,9 +195,6 @@ def test_cp_sat_finds_nothing_better():
         assert found.latency >= best["barrier"] * (1 - 1e-9)
         waves += len(found.waves) > 1
     assert waves > 5
-
-
-# ------------------------------------------------------------------------------------------------ what was false
 
 
 def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():

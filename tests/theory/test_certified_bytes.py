@@ -25,9 +25,6 @@ FULL_LAW = 5
 """Largest vocabulary for which the whole law is computed, draft by draft."""
 
 
-# --------------------------------------------------------------------------------------------------------- oracle
-
-
 def exactly(row) -> list[Fraction]:
     values = [Fraction(value) for value in np.asarray(row, dtype=np.float64).tolist()]
     total = sum(values)
@@ -60,9 +57,6 @@ def bias(target, draft, sent) -> Fraction:
 def towards(draft, row, share):
     """Return a target between q and q̂: the residuals are disjoint, so its Bias is the largest for its distance."""
     return [a + share * (b - a) for a, b in zip(draft, row, strict=True)]
-
-
-# ----------------------------------------------------------------------------------------------------------- rows
 
 
 @st.composite
@@ -108,9 +102,6 @@ def size_or_refusal(draft, tolerance, bits):
         if "give more bits_per_probability" in str(error):
             return None
         raise
-
-
-# ------------------------------------------------------------------------------------------------------ properties
 
 
 @given(batches(), st.data())

@@ -56,9 +56,6 @@ def truncated_messages(draw):
     return codec.TruncatedMessage(vocabulary, tuple(drafts))
 
 
-# ----------------------------------------------------------------------------------------------------- round trip
-
-
 @given(lattice_messages())
 def test_quantised_drafts_come_back(message):
     data = codec.encode(message)
@@ -157,8 +154,6 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
         place = min(max(math.comb(vocabulary * 3 // 4, size) + near, 0), last)
         assert rank(unrank(place, size, vocabulary)) == place
 
-
-# -------------------------------------------------------------------------------------------------------- damage
 
 _ROW = np.random.default_rng(0).dirichlet(np.ones(40))
 _MIXED = [

@@ -28,9 +28,6 @@ from .strategies import rows as any_rows
 TOLERANCES = st.one_of(st.sampled_from((0.01, 0.05, 0.2, 0.5, 1.0, 2.0)), st.floats(1e-3, 2.0))
 
 
-# ---------------------------------------------------------------------------------------------------- brute force
-
-
 def whole(row):
     return sorted((Fraction(value) for value in canonical("draft", row).tolist()), reverse=True)
 
@@ -97,9 +94,6 @@ def test_no_entry_of_the_menu_is_cheaper(row, epsilon, data):
     elif good:
         found = codec.cheapest_codec(row, epsilon, menu=menu)
         assert min(near) <= found.bits <= min(good)
-
-
-# ------------------------------------------------------------------------------------------------- bytes and rows
 
 
 @given(st.data())
@@ -170,9 +164,6 @@ def test_the_server_needs_no_probability_to_keep_the_certificate():
         law = kept + (1.0 - kept.sum(-1, keepdims=True)) * residual / residual.sum(-1, keepdims=True)
         assert (np.abs(law - p).sum(-1) <= found.bias + 1e-12).all()
         assert (kept.sum(-1) >= np.minimum(p, q).sum(-1) - found.bias / 2 - 1e-12).all()
-
-
-# ---------------------------------------------------------------------------------------------------- the format
 
 
 def test_what_no_encoder_writes_is_refused():
@@ -270,9 +261,6 @@ def test_a_message_that_the_format_cannot_hold_is_refused():
 def test_a_menu_out_of_range_is_refused(given_menu, words):
     with pytest.raises(ValueError, match=words):
         codec.CodecMenu(**given_menu)
-
-
-# --------------------------------------------------------------------------------------------------------- a text
 
 
 def test_a_text_under_one_budget_beats_one_tolerance_for_all_rows():

@@ -95,9 +95,6 @@ policies = st.builds(
 )
 
 
-# ------------------------------------------------------------------------------------------------------ the file
-
-
 @given(policies)
 def test_a_policy_survives_its_text(one):
     text = one.to_json()
@@ -251,9 +248,6 @@ def test_a_text_that_is_no_strict_json_is_refused(text, words):
     assert words in answer(text)
 
 
-# -------------------------------------------------------------------------------------------------- the decisions
-
-
 def logits_of(rng, vocabulary=8, scale=3.0):
     return rng.normal(scale=scale, size=vocabulary)
 
@@ -383,9 +377,6 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
         for draft, corners in zip(later, plan.later, strict=True):
             assert draft.bias == pytest.approx(2 * hulls.risk[corners[n]], rel=1e-12)
     assert 0 < plan.skip.sum() < len(rows)
-
-
-# ------------------------------------------------------------------------------------------------ bytes and law
 
 
 @pytest.mark.parametrize("messages", KINDS, ids=lambda one: type(one).__name__)
@@ -537,9 +528,6 @@ def test_temperature_zero_takes_the_likeliest_token():
     np.testing.assert_allclose(make(temperature=0.5).distribution(np.log([0.25] * 4 + [1e-9] * 4))[:4], 0.25)
 
 
-# -------------------------------------------------------------------------------------------------- the server
-
-
 def test_other_messages_are_refused():
     rng = np.random.default_rng(0)
     drafts = {type(one): make(one, replace(RULE, skips=False)) for one in (CERTIFIED, LATTICE, PROBABILITIES, SEEDED)}
@@ -595,9 +583,6 @@ print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
-
-
-# ----------------------------------------------------------------------------------------------- the shared seed
 
 
 @pytest.mark.parametrize("bonus", [True, False])

@@ -32,9 +32,6 @@ def profiles(draw):
     return link
 
 
-# ---------------------------------------------------------------------------------------------------- the optimum
-
-
 def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
     """γ from 1e-6 to 1 - 1e-9 and T_fixed/T_marginal from 1e-4 to 1e8, both by their logarithms."""
     rng = np.random.default_rng(seed)
@@ -170,9 +167,6 @@ def test_a_constant_profile_is_the_geometric_case(instance):
     np.testing.assert_allclose(np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0], rates.max(-1), rtol=1e-12)
 
 
-# ------------------------------------------------------------------------------------------------------- findings
-
-
 def test_a_header_makes_a_slow_link_ask_for_long_drafts():
     """flexspec's (8) with 40 bytes of TCP/IP headers and 16-bit indices; the paper's text says the opposite."""
     lengths = []
@@ -221,9 +215,6 @@ def test_regret_of_a_wrong_belief():
     assert (regret >= 0).all()
     assert (np.diff(regret[:15]) <= 0).all()
     assert (np.diff(regret[15:]) >= 0).all()
-
-
-# ------------------------------------------------------------------------------------------------------- trackers
 
 
 def simulate(method: str, gamma: float, length: int, rounds: int, step: float, runs: int) -> np.ndarray:

@@ -62,9 +62,6 @@ def opened(kind, call, *arguments, **options):
     return str(refused.value)
 
 
-# ------------------------------------------------------------------------------------------------- what is exchanged
-
-
 @KEYS
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda one: f"{type(one.messages).__name__}-{one.bonus}")
 def test_a_session_gives_the_tokens_of_its_policy(policy, key):
@@ -105,9 +102,6 @@ def test_the_bytes_are_those_of_the_format():
 def test_the_bits_of_an_envelope(rounds, plain):
     assert envelope_bits(rounds, authenticated=False) == 8 * plain
     assert envelope_bits(rounds, authenticated=True) == 8 * (plain + 12)
-
-
-# ------------------------------------------------------------------------------------------------ what is refused
 
 
 @KEYS
@@ -255,8 +249,6 @@ def test_names_and_keys_have_a_length(options, words):
             side(PLAIN, **{"session": NAME} | options)
 
 
-# ----------------------------------------------------------------------------------------------- the shared seed
-
 SEEDED = DevicePolicy(V, 1.0, threshold_rule(3), SeededTokens())
 
 
@@ -306,9 +298,6 @@ def test_a_policy_that_drafts_by_a_seed_needs_one():
         for wrong in (-1, 0.5, 2**63, True):
             with pytest.raises((ValueError, TypeError), match="seed"):
                 side(SEEDED, session=NAME, seed=wrong)
-
-
-# ---------------------------------------------------------------------------------------------------- the answer
 
 
 @given(st.sampled_from(POLICIES), st.integers(0, 3), st.data())

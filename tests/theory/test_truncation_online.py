@@ -26,9 +26,6 @@ def denominator(q, beta, eta):
     return (1 - q) * softplus(-1.0, eta) + q * softplus(-beta, eta)
 
 
-# ------------------------------------------------------------------------------------------------------- softplus
-
-
 @given(st.floats(-50.0, 50.0), st.floats(0.01, 100.0))
 def test_the_gap_against_the_definition(z, eta):
     np.testing.assert_allclose(truncation.softplus_gap(z, eta), softplus(z, eta) - max(z, 0.0), rtol=1e-9, atol=1e-12)
@@ -42,9 +39,6 @@ def test_the_approximate_distance_against_the_definition(library):
     np.testing.assert_allclose(numbers(softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12)
 
 
-# --------------------------------------------------------------------------------------------------- online bound
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_online_bound_against_the_definition(library):
     sizes = np.arange(6)
@@ -52,9 +46,6 @@ def test_the_online_bound_against_the_definition(library):
         expected = 2 * truncation.tail_deviation(Q) / denominator(Q[token], beta, eta)
         found = truncation.online_bound(to(library, Q), token, beta, to(library, sizes), sharpness=eta)
         np.testing.assert_allclose(numbers(found), expected, rtol=1e-12, atol=1e-15)
-
-
-# -------------------------------------------------------------------------------------------------------- message
 
 
 def decoded(q, k, bits, token=None):

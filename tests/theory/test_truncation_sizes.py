@@ -34,9 +34,6 @@ def is_least(bounds, k, limit, slack=1e-12):
     assert k == 0 or bounds[k - 1] > limit - slack
 
 
-# ------------------------------------------------------------------------------------------------- certified_size
-
-
 def test_a_small_tail_keeps_its_digits_in_the_search():
     draft = np.array([0.5, 0.5, 3e-300, 1e-300, 0.0])
     assert truncation.certified_size(draft, [0.0, 1e-301, 1.1e-300, 4e-300]).tolist() == [4, 4, 3, 2]
@@ -77,9 +74,6 @@ def test_many_tolerances_of_each_row(library):
     assert truncation.certified_size(Q, np.zeros((2, 0))).shape == (2, 0)
 
 
-# -------------------------------------------------------------------------------------------------- with rounding
-
-
 @given(st.data())
 def test_the_size_with_rounding_is_the_least_of_all(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
@@ -96,9 +90,6 @@ def test_too_few_bits_are_refused_with_what_they_can_do():
         truncation.certified_size([ONE_HOT, [0.3, 0.26, 0.24, 0.2]], 1e-3, bits_per_probability=4)
 
 
-# ----------------------------------------------------------------------------------------------------- exact_size
-
-
 def scanned(p, q, tolerance):
     return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
@@ -112,9 +103,6 @@ def test_leaps_miss_no_size(pair, tolerance):
     slack = 1e-14 / max(float(verification.total_variation(target, draft)), 1e-300)
     assert (every[:k][exists[:k]] > tolerance - slack).all()
     assert every[k] <= tolerance + slack or not exists[k]
-
-
-# ---------------------------------------------------------------------------------------------------- offline_size
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -134,18 +122,12 @@ def test_equal_rows_leave_the_offline_bound_undefined():
         truncation.offline_size([P, Q], [Q, Q], 0.1)
 
 
-# ----------------------------------------------------------------------------------------------------- online sizes
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_the_online_size_against_every_size(beta):
     _, draft = drawn(8, 50)
     for sharpness, tolerance in ((0.5, 0.1), (5.0, 0.3), (50.0, 0.9), (5.0, 0.0), (5.0, 5.0)):
         bound = truncation.online_bound(draft, 3, beta, np.arange(51), sharpness=sharpness)
         is_least(bound, int(truncation.online_size(draft, 3, beta, tolerance, sharpness=sharpness)), tolerance)
-
-
-# ------------------------------------------------------------------------------------------- few passes, few calls
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0, 6.0])
@@ -163,9 +145,6 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
     apart = float(verification.total_variation(target, draft))
     assert int(truncation.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
     assert int(truncation.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
-
-
-# --------------------------------------------------------------------------------- what the scan for the exact k skips
 
 
 @pytest.mark.parametrize("starved", [False, True])
@@ -195,9 +174,6 @@ def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
             for enough in range(k + 1, k + 2 + count):  # all sizes before the one that is known to meet it
                 assert pair._ruled_out(0.0, k, enough, every[k], masses[k]) == enough - k - 1
         assert ruled_out > 0 or size < 9
-
-
-# ------------------------------------------------------------------------------------------------- few rows and many
 
 
 @pytest.mark.parametrize("size", [6000, 32_000])
@@ -242,9 +218,6 @@ def drawn_as(seed, count, size, dtype):
     return np.random.default_rng(seed).dirichlet(np.ones(size), count).astype(dtype)
 
 
-# ------------------------------------------------------------------------------------- numbers beside narrow rows
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_certified_size_is_certified_exactly(dtype):
     """At tolerances slightly below, at and slightly above 2 Δ_k."""
@@ -256,9 +229,6 @@ def test_a_certified_size_is_certified_exactly(dtype):
                 k = int(truncation.certified_size(row, tolerance))
                 assert every[k] <= tolerance * (1 + NEARLY)
                 assert k == 0 or every[k - 1] > tolerance * (1 - NEARLY)
-
-
-# ------------------------------------------------------------------------- deviations that are as small as roundings
 
 
 def nearly_even(seed, count, size, unit=2.0**-52):

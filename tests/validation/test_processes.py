@@ -62,9 +62,6 @@ def until(fact: Callable[[], bool]) -> None:
     raise AssertionError("waited in vain")
 
 
-# ---------------------------------------------------------------------------------------------------- processes
-
-
 def test_the_first_call_that_fails_is_told(two: Processes) -> None:
     calls: list[Any] = [(int, ("1",)), (int, ("two",)), (int, ("three",))]
     found = two.in_order(calls, ahead=3)
@@ -110,9 +107,6 @@ def test_processes_end_with_a_parent_that_is_killed() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == -signal.SIGKILL
     until(lambda: ended(int(done.stdout)))
-
-
-# ------------------------------------------------------------------------------------------ checks and figures
 
 
 def checked(trace: Trace, **more: Any) -> dict[str, Any]:

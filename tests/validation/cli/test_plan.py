@@ -75,9 +75,6 @@ def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):
     one_sentence(plan("--link-csv", "dead.csv"), "over a dead link nothing arrives")
 
 
-# -------------------------------------------------------------------------------------------------- several users
-
-
 def test_users_share_a_band(plan, folder):
     (folder / "users.csv").write_text("name,rate,draft_ms\nnear,40M,8\nfar,400k,20\nmid,4M,\n")
     found = planned(plan("--json", "--users", "users.csv", "--objective", "fair", "--page", "users.html"))
@@ -128,9 +125,6 @@ def test_users_wait_for_one_server(plan):
 def test_a_wrong_file_of_users(plan, folder, text, said):
     (folder / "wrong.csv").write_text(text)
     one_sentence(plan("--users", "wrong.csv"), said)
-
-
-# ------------------------------------------------------------------------------------------- limits and policies
 
 
 @pytest.mark.parametrize(
@@ -208,9 +202,6 @@ def test_nothing_sent_is_not_a_number(plan):
             assert (row["bits"]["value"] is None) == (row["counts"]["exchanges"] == 0.0)
             assert all(count == 0.0 or count > 1e-9 for count in row["counts"].values())
         assert min(min(option["top_k"]) for option in found["menu"]) >= 0.0
-
-
-# ------------------------------------------------------------------------------------------- an engine's counts
 
 
 @pytest.fixture

@@ -54,9 +54,6 @@ def pair_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# ---------------------------------------------------------------------------------------------- the model
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_frozen_parts_are_the_base_models(shape):
     base = toy_base()
@@ -110,9 +107,6 @@ def test_a_draft_larger_than_its_base_model_is_refused(shape, said):
         build_aligned(toy_base(), **shape)
 
 
-# ---------------------------------------------------------------------------------------------- the fingerprint
-
-
 def changed(name: str) -> Any:
     base = toy_base()
     with torch.no_grad():
@@ -144,9 +138,6 @@ def test_the_fingerprint_is_of_the_vocabulary_and_the_settings_but_not_of_the_dt
     assert fingerprint(base, tokenizer) != mark
     tokenizer.add_tokens(["w99"])
     assert fingerprint(toy_base(), tokenizer) != mark
-
-
-# ---------------------------------------------------------------------------------------------- the folder
 
 
 def test_a_folder_holds_the_drafts_own_weights_and_loads_whole(pair_folder):

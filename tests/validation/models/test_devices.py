@@ -20,9 +20,6 @@ def refused(message: str, **arguments: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-# ---------------------------------------------------------------------------------------------- devices, sharding
-
-
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     import torch
@@ -43,9 +40,6 @@ def test_names_of_devices(gpus: Callable[..., None]) -> None:
     assert str(devices.choose_device("auto")) == "cuda:1"
     assert str(devices.choose_device("cuda:1")) == "cuda:1"
     refused("No such device 'cuda:2': torch sees 2 GPUs; use 'cpu' instead", device="cuda:2")
-
-
-# -------------------------------------------------------------------------------------------------------- memory
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])

@@ -209,9 +209,6 @@ def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) 
     assert not trace.exists()
 
 
-# ------------------------------------------------------------------------------------------------------ the hub
-
-
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

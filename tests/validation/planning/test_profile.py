@@ -99,9 +99,6 @@ def test_a_plan_by_block_is_a_policy_by_block(tmp_path):
     assert policy_of(option, made, VOCABULARY, None).block
 
 
-# ------------------------------------------------------------------------------------------------ the shared seed
-
-
 def races(p, q, count, seed=0):
     times = np.random.default_rng(seed).exponential(size=(count, len(q)))
     with np.errstate(divide="ignore"):

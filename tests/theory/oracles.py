@@ -16,6 +16,13 @@ def exact(row: Any) -> list[Fraction]:
     return [Fraction(float(entry)) for entry in np.asarray(row, dtype=np.float64)]
 
 
+def over_its_sum(row: Any) -> list[Fraction]:
+    """Return the row over its sum, without rounding."""
+    values = exact(row)
+    total = sum(values)
+    return [value / total for value in values]
+
+
 def row_by_row(oracle: Callable[..., Any], *arguments: tuple[Any, int]) -> np.ndarray:
     """Apply an oracle to each instance of a batch; each argument has its own number of axes (1 for a row)."""
     batch = np.broadcast_shapes(*(np.shape(array)[: np.ndim(array) - axes] for array, axes in arguments))
@@ -39,18 +46,20 @@ def residual(p: Row, q: Row) -> list[Fraction] | None:
     return [entry / sum(excess) for entry in excess] if any(excess) else None
 
 
-def emitted(p: Row, q: Row, skip: Row | None = None, replacement: Row | None = None) -> list[Fraction]:
+def emitted(
+    p: Row, q: Row, skip: Row | None = None, replacement: Row | None = None, drawn: Row | None = None
+) -> list[Fraction]:
     """Law of the emitted token, over every draft v (skipped or not, accepted or not) and every replacement w."""
-    size = len(q)
+    size, drawn = len(q), drawn or q
     skip = skip or [Fraction(0)] * size
     replacement = replacement or residual(p, q) or [Fraction(0)] * size
     beta = rejection(p, q)
     law = [Fraction(0)] * size
     for v in range(size):
-        law[v] += q[v] * skip[v]
-        law[v] += q[v] * (1 - skip[v]) * (1 - beta[v])
+        law[v] += drawn[v] * skip[v]
+        law[v] += drawn[v] * (1 - skip[v]) * (1 - beta[v])
         for w in range(size):
-            law[w] += q[v] * (1 - skip[v]) * beta[v] * replacement[w]
+            law[w] += drawn[v] * (1 - skip[v]) * beta[v] * replacement[w]
     return law
 
 

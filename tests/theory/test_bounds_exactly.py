@@ -19,6 +19,8 @@ from mpmath import mp, mpf
 from hlmtheory import lattice, lossless, shared_seed, skipping, truncation, verification
 from hlmtheory.shared_seed.match import list_match_floor
 
+from .oracles import over_its_sum
+
 CASES = int(os.environ.get("ADVERSARIAL_CASES", "150"))
 """Inputs for each bound and type; 100,000 take a minute or two for each."""
 F = Fraction
@@ -50,12 +52,6 @@ def rows(rng, count, size):
     tied = np.where(rng.random((count, size)) < 0.5, 1.0, 1.0 + 2.0**-52)
     found = np.stack([random, dyadic, hot, tied])[rng.integers(0, 4, count), np.arange(count)]
     return found / found.sum(axis=-1, keepdims=True)
-
-
-def whole(row):
-    exact = [F(float(value)) for value in row]
-    total = sum(exact)
-    return [value / total for value in exact]
 
 
 def number(value):
@@ -95,7 +91,7 @@ def list_floor(t, size):
 
 def match_terms(p, q):
     """p_v and t_v = 1 / Σ_w max(q_w/q_v, p_w/p_v)."""
-    p, q = whole(p), whole(q)
+    p, q = over_its_sum(p), over_its_sum(q)
     return [
         (a, 1 / sum(max(y / b, x / a) for x, y in zip(p, q, strict=True)) if a and b else F(0))
         for a, b in zip(p, q, strict=True)
@@ -107,7 +103,7 @@ def list_bound(p, q, size):
 
 
 def overlap(p, q):
-    return sum(map(min, whole(p), whole(q)))
+    return sum(map(min, over_its_sum(p), over_its_sum(q)))
 
 
 def largest(rng, count):
@@ -197,7 +193,7 @@ def outside(end, losses, error):
 def decoded_distance(q):
     """TV of q and the row that the server decodes from one value of 8 bits."""
     decoded = truncation.decoded_draft(q.astype(np.float64), 1, bits_per_probability=8)
-    return sum(max(a - b, 0) for a, b in zip(whole(q), whole(decoded), strict=True))
+    return sum(max(a - b, 0) for a, b in zip(over_its_sum(q), over_its_sum(decoded), strict=True))
 
 
 TILTS = [mpmath.exp(sign * mpf(2) ** power) for sign in (-1, 1) for power in range(3, -13, -1)]
@@ -224,7 +220,7 @@ def accepted(rng, count):
 
 
 def dropped(bound, k, units, q):
-    exact = sorted(whole(q))[::-1]
+    exact = sorted(over_its_sum(q))[::-1]
     k, units = int(k), int(units)
     most = max(F(a * (k - a), k) for a in range(k + 1))  # as many units go up as are left over
     return F(float(bound)) >= sum(exact[k:]) + most / units

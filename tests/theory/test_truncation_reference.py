@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +27,7 @@ def is_smallest(k, bounds, limit):
 
 def first_pair(case):
     p, q = (case[name].reshape(-1, case[name].shape[-1])[0] for name in ("target", "draft"))
-    return p, q, over_its_sum(p), over_its_sum(q)
+    return p, q, oracles.over_its_sum(p), oracles.over_its_sum(q)
 
 
 @given(grid_pairs(), TOLERANCES)
@@ -64,11 +63,6 @@ def test_the_size_of_top_p_is_that_of_the_plain_rule(case, p):
 
 Row = list[Fraction]
 Bounds = list[Fraction | float]
-
-
-def over_its_sum(row: Any) -> Row:
-    values = oracles.exact(row)
-    return [value / sum(values) for value in values]
 
 
 def deviations(q: Row) -> Row:

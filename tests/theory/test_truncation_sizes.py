@@ -16,6 +16,7 @@ from hlmtheory._simplex import exact_sums
 from hlmtheory.truncation._search.pairs import SHORT, SortedPair
 from hlmtheory.truncation._search.tails import Tails
 
+from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs, rows, vocabularies
 
@@ -199,21 +200,6 @@ def test_deviations_below_the_normal_numbers(target: list[float], draft: list[fl
 NEARLY = Fraction(1, 2**40)
 
 
-def fractions(row):
-    values = [Fraction(float(value)) for value in row]
-    return [value / sum(values) for value in values]
-
-
-def rebuilt(row, k):
-    sent = set(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
-    rest = 1 - sum(row[i] for i in sent)
-    return [row[i] if i in sent else rest / (len(row) - k) for i in range(len(row))]
-
-
-def apart(p, q):
-    return sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
-
-
 def drawn_as(seed, count, size, dtype):
     return np.random.default_rng(seed).dirichlet(np.ones(size), count).astype(dtype)
 
@@ -222,8 +208,8 @@ def drawn_as(seed, count, size, dtype):
 def test_a_certified_size_is_certified_exactly(dtype):
     """At tolerances slightly below, at and slightly above 2 Δ_k."""
     for row in drawn_as(1, 60, 7, dtype):
-        exact = fractions(row)
-        every = [2 * apart(exact, rebuilt(exact, k)) for k in range(8)]
+        exact = oracles.over_its_sum(row)
+        every = [2 * oracles.deviation(exact, k) for k in range(8)]
         for share in (1 - 1e-9, 1 + 1e-9):
             for tolerance in (share * float(value) for value in every[:6]):
                 k = int(truncation.certified_size(row, tolerance))
@@ -242,8 +228,8 @@ def test_a_tolerance_of_a_few_roundings_is_kept():
     rows = nearly_even(8, 20, 16)
     for tolerance in (0.0, 1e-16, 1e-15, 1e-14, 1e-12):
         for row, k in zip(rows, truncation.certified_size(rows, tolerance).tolist(), strict=True):
-            exact = fractions(row)
-            assert 2 * apart(exact, rebuilt(exact, k)) <= Fraction(tolerance)
+            exact = oracles.over_its_sum(row)
+            assert 2 * oracles.deviation(exact, k) <= Fraction(tolerance)
 
 
 @pytest.mark.parametrize("size", [5, 64, 300, 5000])

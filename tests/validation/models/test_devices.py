@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.validation.models.test_pair import refused
 from validation.errors import UserError
 from validation.models import devices
-from validation.models.pair import load_pair
 from validation.models.sources import ModelSource
-
-
-def refused(message: str, **arguments: Any) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        load_pair(**arguments)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture

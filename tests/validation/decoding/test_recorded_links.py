@@ -66,7 +66,11 @@ def test_what_is_no_trace_is_named(tmp_path: Path, name: str, text: str, message
         load_links(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("data", [b"no gzip", PACKED[:-20], gzip.compress(HEAD.encode() + b"x,0,\xff\n")])
+@pytest.mark.parametrize(
+    "data",
+    [b"no gzip", PACKED[:-20], gzip.compress(HEAD.encode() + b"x,0,\xff\n")],
+    ids=["none", "cut", "bytes"],
+)
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, data: bytes):
     (tmp_path / "a.csv.gz").write_bytes(data)
     with pytest.raises(UserError, match=r"a\.csv\.gz cannot be read \(.*\); copy it again\.$"):

@@ -8,4 +8,4 @@ from __future__ import annotations
 
 from hlmtheory.batching.planner import METHODS, Plan, lower_bound, plan, plan_latency
 
-__all__ = ["CLAIMS", "METHODS", "Plan", "lower_bound", "plan", "plan_latency"]
+__all__ = ["METHODS", "Plan", "lower_bound", "plan", "plan_latency"]

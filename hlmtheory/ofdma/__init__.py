@@ -7,4 +7,4 @@ from __future__ import annotations
 
 from hlmtheory.ofdma.shares import finish_times, minmax_latency, minmax_shares
 
-__all__ = ["CLAIMS", "finish_times", "minmax_latency", "minmax_shares"]
+__all__ = ["finish_times", "minmax_latency", "minmax_shares"]

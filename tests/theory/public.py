@@ -26,10 +26,10 @@ INNER = {
 
 
 def public_names() -> dict[str, object]:
-    """Return the names in ``__all__`` of every module without the claims, and the inner ones; each has one object."""
+    """Return the names in ``__all__`` of every module, and the inner ones; each has one object."""
     found: dict[str, object] = {}
     for module in (import_module(f"hlmtheory.{name}") for name in hlmtheory.MODULES):
-        for name in sorted(set(module.__all__) - {"CLAIMS"}):
+        for name in sorted(module.__all__):
             assert found.setdefault(name, getattr(module, name)) is getattr(module, name), name
     for module, names in ((import_module(f"hlmtheory.{place}"), names) for place, names in INNER.items()):
         found.update({name: getattr(module, name) for name in names.split()})

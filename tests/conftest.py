@@ -36,7 +36,6 @@ DEEP = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long tests, except where DEEP=1."""
     for item in items:
         if any(fnmatch(item.nodeid, pattern) for pattern in DEEP):
             item.add_marker(pytest.mark.deep)
@@ -47,5 +46,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header() -> str:
-    """Name the profile in the header."""
     return f"hypothesis profile of this project: {PROFILE}"

@@ -26,7 +26,6 @@ UNTRACED = ("bad_input", "bounds_round_up", "policy_bound", "batching_facilities
 
 
 def main(words: list[str], root: Path = ROOT) -> int:
-    """Run all tests, or what pytest is asked for; return the first exit code that is not 0."""
     if {"-h", "--help"} & set(words):
         print(str(__doc__).partition("\n\n")[2], end="")
         return 0

@@ -11,8 +11,6 @@ from hlmtheory.claims import Claim, Sides
 
 
 def scaled(claim: Claim, factor: float) -> Claim:
-    """Return the claim with its right side times a factor."""
-
     @wraps(claim.sides)
     def sides(**values: Any) -> Sides:
         relation, lhs, rhs = claim.sides(**values)

@@ -13,7 +13,6 @@ BUDGET = tomllib.loads((ROOT / "tests" / "budget.toml").read_text(encoding="utf-
 
 
 def lines_of(folder: str) -> int:
-    """Return the lines of the Python files of a folder that are tracked, or of all and the launcher."""
     patterns = ["*.py", "hlm"] if folder == "all" else [f"{folder}/*.py"]
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z", *patterns], capture_output=True, text=True)
     if listed.returncode:

@@ -20,7 +20,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests import run as tests_run
 from validation.cli.commands import main as command_line
 from validation.models import smollm2
 
@@ -46,7 +45,6 @@ def hlm():
 
 @pytest.fixture
 def root(tmp_path):
-    """A project folder, with a space in its name."""
     folder = tmp_path / "a project"
     folder.mkdir()
     (folder / "pyproject.toml").write_text("[project]\n")
@@ -67,8 +65,6 @@ def environment(hlm, root):
 
 @pytest.fixture
 def no_processes(hlm, monkeypatch):
-    """Fail if the launcher starts a process."""
-
     def refuse(*args, **kwargs):
         raise AssertionError(f"started {args}")
 
@@ -194,9 +190,6 @@ def test_what_is_no_environment_of_a_new_python_is_refused_and_kept(hlm, root, t
     assert sorted(tmp_path.rglob("*")) == before
 
 
-DONE = subprocess.CompletedProcess((), 0)
-
-
 def test_the_installation_imports_two_packages_and_nothing_else_of_the_folder():
     """Otherwise Python would run a sitecustomize.py of the folder at every start, also with -I."""
     with (ROOT / "pyproject.toml").open("rb") as file:
@@ -230,7 +223,6 @@ def test_a_set_up_that_is_stopped_ends_pip_and_its_children(project):
 
 
 def wait_until(true, seconds=30):
-    """Wait until something holds."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
@@ -249,7 +241,6 @@ UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # see constraints.
 
 
 def pins():
-    """Name and version of each line of constraints.txt."""
     lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
     return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines if line)}
 
@@ -295,7 +286,6 @@ def test_a_stamp_ends_when_what_it_rests_on_changes(hlm, root, environment, name
 
 @pytest.fixture
 def pip(hlm, monkeypatch):
-    """Record the calls of pip and let them succeed."""
     calls = []
     monkeypatch.setattr(hlm, "runs", lambda *command: True)
     monkeypatch.setattr(hlm, "run_pip", lambda command, root, terminal: calls.append(command))
@@ -330,28 +320,3 @@ def test_a_command_runs_in_the_users_folder(hlm, root, monkeypatch):
     python = str(hlm.python_of(root / ".venv"))
     words = ["-P", "-m", "validation", "validate", "--prompts", "my file.txt"]
     assert ended.value.code == (python, [python, *words], os.getcwd())
-
-
-@pytest.mark.parametrize(
-    ("words", "runs"),
-    [
-        ([], [("dev", None, ["--dist=worksteal"])]),
-        (["tests/test_hlm.py", "-x"], [("dev", None, ["tests/test_hlm.py", "-x"])]),
-        (["--deep", "-x"], [("deep", "1", ["-x"])]),
-        (["--deep"], [("few", "1", ["--cov-fail-under=95", "tests/theory"]), ("deep", "1", ["--dist=worksteal"])]),
-    ],
-)
-def test_the_long_tests_and_coverage_are_for_deep(root, monkeypatch, words, runs):
-    made = []
-
-    def run(command, *, cwd, env, check):
-        made.append((env.get("HYPOTHESIS_PROFILE", "dev"), env.get("DEEP"), command))
-        assert cwd == root
-        return DONE
-
-    monkeypatch.setattr(tests_run.subprocess, "run", run)
-    for name in ("CI", "HYPOTHESIS_PROFILE", "DEEP"):
-        monkeypatch.delenv(name, raising=False)
-    assert tests_run.main(words, root) == 0
-    assert [one[:2] for one in made] == [one[:2] for one in runs]
-    assert all(set(one[2]) <= set(command) for one, (*_, command) in zip(runs, made, strict=True))

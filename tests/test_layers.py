@@ -46,7 +46,6 @@ LAYERS = (
 
 
 def name_of(path: Path) -> str:
-    """Return the module name of a file."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -88,7 +87,6 @@ def graph() -> dict[str, set[str]]:
 
 
 def ancestors(name: str) -> list[str]:
-    """The packages that a module lies in, without the first."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(2, len(parts))]
 

@@ -36,12 +36,10 @@ SETUP = {"setup": ["validation", "docs"], "test": []}
 
 
 def blocks(file: str) -> list[tuple[str, str]]:
-    """Return kind and content of each block of a page."""
     return [(kind, content) for _, kind, content in BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))]
 
 
 def lines(file: str) -> list[str]:
-    """Return the commands of all bash blocks of a page, without comments."""
     joined = "\n".join(re.sub(r"\s*\\\n\s*", " ", content) for kind, content in blocks(file) if kind == "bash")
     bare = (re.sub(r"(^|\s+)#.*", "", line).strip() for line in joined.splitlines())
     return [line for line in bare if line]
@@ -100,7 +98,6 @@ TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|
 
 
 def licences() -> list[list[str]]:
-    """Return the rows of the list of licences: files, what, origin, licence."""
     text = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:2] == "| "]
     return rows[1:]

@@ -22,7 +22,6 @@ HEAVY = ("torch", "transformers", "scipy.stats", "cvxpy", "sympy", "statsmodels"
 
 @cache
 def project_files() -> tuple[Path, ...]:
-    """Every file that is or could be committed."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")
@@ -33,7 +32,6 @@ def project_files() -> tuple[Path, ...]:
 
 @cache
 def project_texts() -> dict[str, str]:
-    """The text of every file that is text, by its path in the repository."""
     texts = {}
     for path in project_files():
         content = path.read_bytes()
@@ -55,7 +53,6 @@ def lines_with(pattern: str) -> list[str]:
 
 
 def pyproject() -> dict:
-    """The project's metadata."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -79,7 +76,6 @@ def test_the_weights_are_30_mb_at_most():
 
 
 def bibliography() -> list[str]:
-    """The keys of references.bib, in order."""
     text = (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     return re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
 
@@ -107,7 +103,6 @@ def test_the_version_is_the_same_everywhere():
 
 
 def python_blocks(text: str) -> list[str]:
-    """The fenced Python blocks of a Markdown text."""
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 

@@ -33,7 +33,6 @@ LINKED = ("link", "script", "img", "source", "iframe", "object", "video", "audio
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the built pages."""
     pytest.importorskip("sphinx", reason="Sphinx is not installed: python3 hlm setup validation test docs")
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
@@ -49,8 +48,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """Anchors, links and fetched addresses of a page."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.anchors: set[str] = set()

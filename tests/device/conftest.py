@@ -25,7 +25,6 @@ def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
 
 @pytest.fixture(scope="session", autouse=True)
 def stand_in() -> Any:
-    """Register the device ``far:0``."""
     from tests.device.stand_in import install
 
     return install()

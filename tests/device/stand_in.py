@@ -87,9 +87,6 @@ def _as_tensors(index: Any) -> Any:
     return torch.as_tensor(index, device="cpu") if isinstance(index, list | np.ndarray) else index
 
 
-# ------------------------------------------------------------------------------------------------- one operation
-
-
 def _run(operation: Any, args: Any, kwargs: Any) -> Any:
     """Run the operation on the host's values, and return the result on the device that CUDA would use."""
     name = operation.name().partition(".")[0]
@@ -149,7 +146,6 @@ def _is_there(name: str, args: Any, kwargs: Any, far: list[Far]) -> bool:
 
 
 def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[Far]) -> None:
-    """Raise where CUDA refuses tensors of two devices."""
     if not far or name in COPIES:
         return
     if name in INDEXING:
@@ -204,9 +200,6 @@ def _reshape(tensor: Far) -> None:
         torch._C._set_meta_in_tls_dispatch_include(before)
 
 
-# ------------------------------------------------------------------------------------------------- the device
-
-
 class Backend:
     """The functions of ``torch.far``; its random numbers are the host's."""
 
@@ -238,8 +231,6 @@ class Backend:
 
 
 def _constructor(made_on_host: Any) -> Any:
-    """Return a constructor that makes tensors on the host and moves them to the device."""
-
     def made(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None:  # inside ``with torch.device(...)``
             device = torch.empty(0).device

@@ -16,7 +16,6 @@ from validation.models import pair
 
 @pytest.fixture(autouse=True)
 def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for no driver on the machine of the tests."""
     monkeypatch.setattr(module, "DRIVERS", {})
 
 

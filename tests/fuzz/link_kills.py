@@ -33,14 +33,12 @@ LONGEST_S = 300.0
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    """Start a command of hlm."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "validation", *words]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def until(condition: Callable[[], object], seconds: float = LONGEST_S) -> None:
-    """Wait until a condition holds, or fail."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not so after {seconds:g} s"
@@ -57,7 +55,6 @@ def rounds(port: int) -> float:
 
 
 def main(kills: int) -> None:
-    """Kill server and device ``kills`` times in all, and compare the texts."""
     pair, prompts, rng = load_pair("builtin"), builtin_prompts(limit=TEXTS), np.random.default_rng(1)
     expected = [r.tokens for r in decode(pair, prompts, SharedSeed(4), new_tokens=NEW_TOKENS, seed=1, batch=1)]
     with socket.create_server(("127.0.0.1", 0)) as free:

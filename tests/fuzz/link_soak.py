@@ -25,13 +25,11 @@ NEW_TOKENS, TEXTS, DEVICES, GROWTH = 64, 8, 4, 1.05
 
 
 def resident(process: int) -> float:
-    """Return the memory of a process in MB."""
     lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmRSS"))
 
 
 def main(seconds: float) -> None:
-    """Run server and devices, and compare memory and texts."""
     pair, prompts = load_pair("builtin"), builtin_prompts(limit=TEXTS)
     expected = [r.tokens for r in decode(pair, prompts, SharedSeed(4), new_tokens=NEW_TOKENS, seed=1, batch=1)]
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -69,7 +69,6 @@ def module_of(path: str) -> str:
 
 
 def own_tests(path: str) -> list[str]:
-    """Return the test files named after the file or its module."""
     if path.startswith("validation/"):
         return sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests" / path).parent.glob("test_*.py"))
     stems = {module_of(path), Path(path).stem} - {"_shared"}
@@ -126,12 +125,10 @@ def sample(mutants: list[dict[str, Any]], count: int, seed: int) -> list[dict[st
 
 
 def name_of(mutant: dict[str, Any]) -> tuple[str, int, int]:
-    """Return the name of a mutant: its place."""
     return mutant["path"], mutant["line"], mutant["column"]
 
 
 def mutated_code(mutant: dict[str, Any]) -> str:
-    """Return the whole file with its one change."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
@@ -176,12 +173,10 @@ class Reach:
 
     @cached_property
     def seconds(self) -> dict[tuple[str, str], float]:
-        """Time of each test, by the name of its module and its own."""
         cases = ElementTree.parse(self.times).iter("testcase")
         return {(case.get("classname", ""), case.get("name", "")): float(case.get("time", 0)) for case in cases}
 
     def time_of(self, test: str) -> float:
-        """Return the seconds that a test takes."""
         file, _, name = test.partition("::")
         parents, name = name.split("::")[:-1], name.split("::")[-1]
         return self.seconds.get((".".join([file[:-3].replace("/", "."), *parents]), name), 0.0)
@@ -325,7 +320,6 @@ def preload() -> None:
 
 
 def main() -> None:
-    """Test the sample and print how many mutants of each module were caught."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--package", choices=("hlmtheory", "validation"), default="hlmtheory")

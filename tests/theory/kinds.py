@@ -16,19 +16,16 @@ def namespace(library: str) -> Any:
 
 
 def to(library: str, value: Any, dtype: str | None = None) -> Any:
-    """Return the value as an array of the library, in the library's own or in the named type."""
     xp = namespace(library)
     array = xp.asarray(np.array(value))
     return array if dtype is None else xp.asarray(array, dtype=getattr(xp, dtype))
 
 
 def kind_of(value: Any) -> tuple[str, str]:
-    """Return library and type of an array: ("torch", "float32")."""
     library = type(value).__module__.split(".")[0].removeprefix("array_api_")
     return library, str(value.dtype).rpartition(".")[2]
 
 
 def numbers(value: Any) -> np.ndarray:
-    """Return the values as numpy float64, for any library."""
     value = value.detach().to("cpu").double() if hasattr(value, "detach") else value
     return np.asarray(value, dtype=np.float64)

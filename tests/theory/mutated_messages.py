@@ -53,9 +53,6 @@ ROUNDING = 1e-12
 """By how much a q_d may miss the border of what a device sends: q sums to 1 but for rounding."""
 
 
-# --------------------------------------------------------------------------------------------------- the mutations
-
-
 def logits_of(rng: np.random.Generator, size: int) -> np.ndarray:
     """Return logits of rows of many kinds: peaked, flat, with ties and with masked tokens."""
     row = rng.normal(scale=rng.choice([0.0, 0.1, 1.0, 4.0, 30.0]), size=size)
@@ -68,7 +65,6 @@ def logits_of(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
-    """Return the message of a round, or None if its first draft is skipped."""
     drafts = []
     for _ in range(int(rng.integers(1, policy.rule.draft_length + 1))):
         where = {"seed": int(rng.integers(2**63)), "position": len(drafts)}
@@ -135,9 +131,6 @@ def _flipped(data: bytes, count: int, rng: np.random.Generator) -> bytes:
     for place in rng.integers(8 * len(data), size=count).tolist():
         changed[place // 8] ^= 1 << place % 8
     return bytes(changed)
-
-
-# ---------------------------------------------------------------------------------------------------- the witness
 
 
 def is_sent(policy: DevicePolicy, drafts: tuple[Any, ...]) -> bool:

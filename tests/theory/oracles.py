@@ -13,8 +13,14 @@ Row = Sequence[Fraction]
 
 
 def exact(row: Any) -> list[Fraction]:
-    """Return the floats of a row as exact fractions."""
     return [Fraction(float(entry)) for entry in np.asarray(row, dtype=np.float64)]
+
+
+def over_its_sum(row: Any) -> list[Fraction]:
+    """Return the row over its sum, without rounding."""
+    values = exact(row)
+    total = sum(values)
+    return [value / total for value in values]
 
 
 def row_by_row(oracle: Callable[..., Any], *arguments: tuple[Any, int]) -> np.ndarray:
@@ -26,7 +32,6 @@ def row_by_row(oracle: Callable[..., Any], *arguments: tuple[Any, int]) -> np.nd
 
 
 def total_variation(p: Row, q: Row) -> Fraction:
-    """Half the sum of absolute differences."""
     return sum((abs(a - b) for a, b in zip(p, q, strict=True)), Fraction(0)) / 2
 
 
@@ -41,18 +46,20 @@ def residual(p: Row, q: Row) -> list[Fraction] | None:
     return [entry / sum(excess) for entry in excess] if any(excess) else None
 
 
-def emitted(p: Row, q: Row, skip: Row | None = None, replacement: Row | None = None) -> list[Fraction]:
+def emitted(
+    p: Row, q: Row, skip: Row | None = None, replacement: Row | None = None, drawn: Row | None = None
+) -> list[Fraction]:
     """Law of the emitted token, over every draft v (skipped or not, accepted or not) and every replacement w."""
-    size = len(q)
+    size, drawn = len(q), drawn or q
     skip = skip or [Fraction(0)] * size
     replacement = replacement or residual(p, q) or [Fraction(0)] * size
     beta = rejection(p, q)
     law = [Fraction(0)] * size
     for v in range(size):
-        law[v] += q[v] * skip[v]
-        law[v] += q[v] * (1 - skip[v]) * (1 - beta[v])
+        law[v] += drawn[v] * skip[v]
+        law[v] += drawn[v] * (1 - skip[v]) * (1 - beta[v])
         for w in range(size):
-            law[w] += q[v] * (1 - skip[v]) * beta[v] * replacement[w]
+            law[w] += drawn[v] * (1 - skip[v]) * beta[v] * replacement[w]
     return law
 
 
@@ -78,7 +85,6 @@ def truncate(q: Sequence[Any], k: int) -> list[Any]:
 
 
 def deviation(q: Row, k: int) -> Fraction:
-    """Δ_k."""
     return total_variation(q, truncate(q, k))
 
 

@@ -31,12 +31,10 @@ class Case:
     bonus: bool
 
     def over(self, share: float) -> Case:
-        """Return the same user with a share of the band."""
         slow = self.costs.seconds_per_bit / share
         return replace(self, costs=replace(self.costs, seconds_per_bit=slow))
 
     def planned(self):
-        """Return the plan, or the error."""
         try:
             return plan_user(
                 lower_hulls(self.bits, self.risk),
@@ -54,7 +52,6 @@ class Case:
 
 
 def draw(rng: np.random.Generator) -> Case:
-    """Return a case with one to three rows, one to three messages, and lengths up to 4."""
     rows, messages, most = (int(n) for n in rng.integers(1, (4, 4, 5)))
     risk = (
         rng.choice([0.0, 0.0625, 0.25], (rows, messages)) if rng.random() < 0.5 else rng.beta(0.5, 2, (rows, messages))

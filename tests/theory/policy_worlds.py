@@ -16,31 +16,25 @@ KINDS = (("top-k",), ("lattice",), ("mixture",), ("top-k", "lattice", "mixture")
 
 @dataclass(frozen=True)
 class Case:
-    """A plan of every draft of a world, its limit, and its exact law."""
-
     plan: UserPlan
     law: Law
     limit: float
 
     @property
     def distance(self) -> float:
-        """The total variation of a token's law, in the mean over tokens."""
         return self.law.distance / self.law.tokens
 
     @property
     def skips_some(self) -> bool:
-        """Whether a part skips some drafts and sends others."""
         return any(0.0 < part.skip_share < 1.0 - 1e-9 for part in self.plan.parts)
 
 
 def world_of(target: np.ndarray, draft: np.ndarray, menu: CodecMenu) -> World:
-    """Return a row for each draft that has a positive probability."""
     position, token = np.nonzero(draft > 0)
     return World(target, draft, position, token, codec_hulls(draft[position], menu=menu))
 
 
 def planned(world: World, costs: StageCosts, most: int, limit: float, *, bonus: bool = True, **options) -> Case:
-    """Return the plan with the true rejection probabilities and acceptances, and its law."""
     own = world.position, world.token
     alpha = np.minimum(world.target, world.draft).sum(axis=1).mean()
     rejection = 1.0 - np.minimum(1.0, world.target[own] / world.draft[own])

@@ -56,7 +56,6 @@ RECORDS = set(filter(is_record, NAMES))
 
 
 def public() -> dict[str, object]:
-    """Return every public function, constructor, and method with an argument, by name."""
     found = {}
     for name, item in NAMES.items():
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):

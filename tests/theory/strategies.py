@@ -21,7 +21,6 @@ SHAPES = ((), (1,), (3,), (2, 2))
 
 
 def shapes() -> Strategy:
-    """Leading dimensions of a batch."""
     return st.sampled_from(SHAPES)
 
 
@@ -31,7 +30,6 @@ def vocabularies(least: int = 1) -> Strategy:
 
 
 def seeded(make: Callable[[np.random.Generator], Any]) -> Strategy:
-    """What a generator makes, by its seed."""
     return st.integers(0, 2**32 - 1).map(lambda seed: make(np.random.default_rng(seed)))
 
 
@@ -41,7 +39,6 @@ def grid_rows(shape: tuple[int, ...], size: int) -> Strategy:
 
 
 def rows(shape: tuple[int, ...], size: int) -> Strategy:
-    """Probability rows of one shape, such as claims are checked on."""
     return seeded(lambda rng: _samplers.rows(rng, (*shape, size)))
 
 
@@ -67,7 +64,6 @@ def _integers(draw: st.DrawFn, shape: tuple[int, ...], largest: int) -> np.ndarr
 
 @st.composite
 def with_size(draw: st.DrawFn, source: Strategy) -> Instance:
-    """A pair, and the number of entries that are sent."""
     instance = draw(source)
     draft = instance["draft"]
     return {**instance, "k": _integers(draw, draft.shape[:-1], draft.shape[-1])}
@@ -75,7 +71,6 @@ def with_size(draw: st.DrawFn, source: Strategy) -> Instance:
 
 @st.composite
 def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
-    """A pair, and the number of entries that are sent for each draft."""
     instance = draw(source)
     draft = instance["draft"]
     if draft.shape[-1] > 12:
@@ -84,14 +79,12 @@ def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
 
 
 def acceptances() -> Strategy:
-    """Values of α, with both ends and their neighbours."""
     edges = st.sampled_from((0.0, 5e-324, 1e-12, 0.5, 1 - 1e-12, 1 - 2**-53, 1.0))
     return st.one_of(edges, st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 
 
 @st.composite
 def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
-    """A batch of rounds with one acceptance rate per draft."""
     shape = (*draw(shapes()), draw(st.integers(0, max_draft_length)))
     return {"acceptances": draw(hnp.arrays(np.float64, shape, elements=acceptances()))}
 
@@ -119,7 +112,6 @@ def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: St
 
 
 def drawn(claim: Claim | str) -> Strategy:
-    """Batches of a claim's instances, drawn from ``hlmtheory/arguments.py`` with a seed."""
     record = all_claims()[claim] if isinstance(claim, str) else claim
     few = (3,) if record.id.startswith(("policy", "batching")) else (20,)
     return st.builds(

@@ -41,7 +41,6 @@ def is_number(value: Any) -> bool:
 
 
 def strays(name: str, value: Any) -> Iterator[Stray]:
-    """All strays for an argument with this valid value."""
     yield Stray("object()", object())
     if isinstance(value, bool):
         yield from _no_flags()
@@ -67,7 +66,6 @@ def _no_flags() -> Iterator[Stray]:
 
 
 def _no_numbers(value: Any) -> Iterator[Stray]:
-    """Return values that are not numbers, alone and as one entry of an array."""
     plain = np.asarray(value)
     whole = np.zeros(plain.shape)
     yield Stray("None", None)
@@ -101,7 +99,6 @@ def _wrong_shapes(value: Any) -> Iterator[Stray]:
 
 
 def _extremes(value: Any) -> Iterator[Stray]:
-    """Return numbers at the ends of their type, for the whole argument and for its last entry."""
     numbers: list[tuple[Any, bool]] = [(math.nan, True), (math.inf, True), (-math.inf, True)]
     numbers += [(n, False) for n in (-1, -1.5, 0, 1e-310, 1e300, -1e300, 10**9, -(10**9), 2**63 - 1, 10**30, -(10**30))]
     for number, hopeless in numbers:
@@ -146,7 +143,6 @@ def _no_objects(value: Any) -> Iterator[Stray]:
 
 
 def _with_last(value: Any, entry: Any) -> Any:
-    """Return a nested list with another last entry."""
     rows = np.asarray(value).tolist()
     inner = rows
     while isinstance(inner[-1], list):

@@ -70,7 +70,6 @@ def limits():
 
 
 def numbers_in(answer):
-    """Return all numbers in an answer of any type."""
     if dataclasses.is_dataclass(answer) and not hasattr(answer, "__array__"):  # a stored array is one of zarr's
         answer = [getattr(answer, field.name) for field in dataclasses.fields(answer)]
     if isinstance(answer, (list, tuple)):
@@ -80,12 +79,10 @@ def numbers_in(answer):
 
 
 def named(argument, words):
-    """Return whether a message contains an argument's name as a whole word."""
     return re.search(rf"(?<![A-Za-z_]){argument}(?![A-Za-z_])", words)
 
 
 def fault(name, call, stray, argument, allowed=False):
-    """Return what is wrong about the answer to a call with a stray, or None."""
     to_blame = [argument] if stray.hopeless else list(call)  # if two numbers do not fit, either may be named
     try:
         with limits():
@@ -261,7 +258,6 @@ def test_a_case_found_by_hand(name):
 
 
 def as_tensor(value):
-    """Return numbers as a tensor, and anything else as it is."""
     numeric = isinstance(value, (list, tuple, float)) and np.asarray(value, dtype=object).size
     return torch.as_tensor(np.asarray(value)) if numeric and np.asarray(value).dtype.kind in "fiub" else value
 

@@ -64,7 +64,6 @@ def systems(draw: st.DrawFn, one_output: bool = False, most: int = 5) -> dict:
 
 @st.composite
 def schedules(draw: st.DrawFn) -> dict:
-    """Stage times of M batches at N steps."""
     shape, steps, count = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 5))
     times = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0))
     return {
@@ -78,11 +77,7 @@ SINGLE = {**BY_ID["batching.dp"].attained.instance, "input_tokens": [1], "output
 FREE = {**SINGLE, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.0, 0.0], [0.0, 0.0]]}
 
 
-# ---------------------------------------------------------------------------------------- all partitions and orders
-
-
 def partitions(items: list[int]):
-    """All set partitions."""
     if not items:
         yield []
         return
@@ -106,7 +101,6 @@ def fastest(tasks, service, length: int, rule: str = "together") -> float:
 
 
 def cases(instance: dict):
-    """Return the instances of a batch as tasks, service and draft length."""
     shape = instance["draft_length"].shape
     return [batching.sides.case({name: value[n] for name, value in instance.items()}) for n in np.ndindex(shape)]
 
@@ -157,8 +151,6 @@ def test_johnson_is_the_best_of_all_orders(instance):
     ordered = (np.take_along_axis(times, place, axis=-1) for times in (draft, verify))
     np.testing.assert_allclose(recurrence(*ordered), best, rtol=1e-12)
 
-
-# ------------------------------------------------------------------------------------------------ the paper's system
 
 SMALL, LARGE = ModelShape(22, 2048, 5632), ModelShape(32, 4096, 11008)
 PAPER = Service(SMALL, LARGE, Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2), 0.8, 16e9)
@@ -262,8 +254,6 @@ def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(
     assert exact(costs, incumbent=4.5) == ([[0]], 4.0)
 
 
-# ------------------------------------------------------------------------------------------------------- bad input
-
 ONE = [Task(1, 1)]
 
 
@@ -273,11 +263,7 @@ def test_a_plan_of_nothing_has_no_gap():
     assert BY_ID["batching.dp_gap"].check({**FREE, "labels": [0, 0]}).status.item() is Status.HOLDS
 
 
-# ---------------------------------------------------------------------------------------------------------- moves
-
-
 def memory_for(service: Service, length: int, prompt: int, answer: int, size: float) -> float:
-    """Return the memory for the weights and the caches of so many tasks in one batch."""
     cache = Cache(service, length, "together")
     return float(peak_memory(service.draft, 0, 0, 0)) + float(cache.bytes(prompt, answer, size))
 
@@ -294,7 +280,6 @@ def test_no_single_move_improves_the_plan_and_few_tasks_are_planned_best(seed):
 
 
 def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
-    """Return few tasks on machines of many kinds, with a memory that may or may not bind."""
     rng = np.random.default_rng([11, seed])
     small, large = (
         ModelShape(int(rng.integers(1, 33)), int(2 ** rng.integers(6, 13)), int(rng.choice([256, 3072, 5632, 11008])))

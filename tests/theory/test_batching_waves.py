@@ -26,13 +26,11 @@ TWO = [Task(1, 20), Task(1, 20)]
 
 
 def in_bytes(tokens: float) -> float:
-    """Return the bytes of the smallest model's weights and the cache of that many tokens."""
     return 12.0 + 4.0 * tokens
 
 
 @st.composite
 def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Task], Service, int]:
-    """Tasks with whole seconds in both stages, and a memory for all or some of them."""
     count, length = draw(st.integers(1, most)), draw(st.integers(1, 2))
     acceptance = draw(st.sampled_from((0.0, 1.0)))
     longest = steps * (length + 1 if acceptance else 1)
@@ -44,7 +42,6 @@ def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Ta
 
 
 def needed(tasks: list[Task], service: Service, length: int, batch: list[int]) -> float:
-    """Return the bytes of a batch's cache."""
     longest = (max(tasks[k].input_tokens for k in batch), max(tasks[k].output_tokens for k in batch))
     return float(peak_memory(service.draft, *longest, len(batch), length)) - 12.0
 
@@ -101,9 +98,6 @@ def chains_of(tasks, service, length, plans) -> list[list[list[float]]]:
     return found
 
 
-# -------------------------------------------------------------------------------------------------- brute force
-
-
 @given(small_cases(most=4))
 def test_the_bound_is_below_the_best_of_all_divisions(case):
     best = fastest(*case)
@@ -151,13 +145,10 @@ def test_every_method_keeps_its_memory_and_its_bound(case, schedule):
         assert again == pytest.approx(found.latency, rel=1e-12)
 
 
-# --------------------------------------------------------------------------------------------------------- CP-SAT
-
 SOLVER = Path(__file__).with_name("cpsat_batches.py")
 
 
 def cp_instance(seed: int) -> tuple[tuple[list[Task], Service, int], dict]:
-    """A drawn case, and the same case as blocks of tasks with whole seconds."""
     rng = np.random.default_rng([7, seed])
     length, count = int(rng.integers(1, 3)), int(rng.integers(2, 5))
     steps = 3 if count < 4 else 2
@@ -204,9 +195,6 @@ def test_cp_sat_finds_nothing_better():
         assert found.latency >= best["barrier"] * (1 - 1e-9)
         waves += len(found.waves) > 1
     assert waves > 5
-
-
-# ------------------------------------------------------------------------------------------------ what was false
 
 
 def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():

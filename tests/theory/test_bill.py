@@ -15,8 +15,8 @@ from hlmtheory.skipping.bill import bill_bound_on_device
 from hlmtheory.verification import total_variation
 
 from . import oracles
+from .oracles import over_its_sum
 from .strategies import drawn
-from .test_bounds_exactly import whole as over_its_sum
 
 BILL_CLAIMS = [claim for claim in hlmtheory.all_claims().values() if claim.id.startswith("skipping.bill")]
 KNOWN = {claim.id: claim for claim in BILL_CLAIMS}
@@ -78,14 +78,12 @@ class Tree:
         return [Fraction(b - a, 16) for a, b in zip([0, *cuts], [*cuts, 16], strict=True)]
 
     def models(self, prefix):
-        """Return p and q, which agree now and then."""
         if prefix not in self.known:
             q = self.row()
             self.known[prefix] = (q if self.rng.random() < 0.3 else self.row(), q)
         return self.known[prefix]
 
     def method(self, prefix, state):
-        """Return s and q̂ of each draft; they depend on what happened in the round."""
         key = (prefix, state)
         if key not in self.known:
             skip = [Fraction(int(self.rng.integers(0, 3)), 2) for _ in range(self.size)]
@@ -140,7 +138,6 @@ def served(tree, prefix, tokens, skipped, states, weight):
 
 
 def decoded_texts(tree, length, drafts):
-    """The law of texts, and the mean of the bills at the places that were reached."""
     law, total, open_texts = {}, 0.0, {(): Fraction(1)}
     while open_texts:
         following = {}

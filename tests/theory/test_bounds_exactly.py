@@ -19,6 +19,8 @@ from mpmath import mp, mpf
 from hlmtheory import lattice, lossless, shared_seed, skipping, truncation, verification
 from hlmtheory.shared_seed.match import list_match_floor
 
+from .oracles import over_its_sum
+
 CASES = int(os.environ.get("ADVERSARIAL_CASES", "150"))
 """Inputs for each bound and type; 100,000 take a minute or two for each."""
 F = Fraction
@@ -26,7 +28,6 @@ mp.dps = 60
 
 
 def unit(rng, *shape, inner=False):
-    """Numbers in [0, 1], or in (0, 1)."""
     kinds = [
         rng.random(shape),
         rng.integers(0, 9, shape) / 8,
@@ -53,15 +54,7 @@ def rows(rng, count, size):
     return found / found.sum(axis=-1, keepdims=True)
 
 
-def whole(row):
-    """A row in fractions, over its sum."""
-    exact = [F(float(value)) for value in row]
-    total = sum(exact)
-    return [value / total for value in exact]
-
-
 def number(value):
-    """A float or fraction in mpmath, exactly or to 60 digits."""
     return mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else mpf(float(value))
 
 
@@ -75,7 +68,6 @@ class Bound:
 
 
 def above(exact):
-    """The bound is at least the exact number."""
     return lambda bound, *case: _known(bound) >= exact(*case)
 
 
@@ -99,7 +91,7 @@ def list_floor(t, size):
 
 def match_terms(p, q):
     """p_v and t_v = 1 / Σ_w max(q_w/q_v, p_w/p_v)."""
-    p, q = whole(p), whole(q)
+    p, q = over_its_sum(p), over_its_sum(q)
     return [
         (a, 1 / sum(max(y / b, x / a) for x, y in zip(p, q, strict=True)) if a and b else F(0))
         for a, b in zip(p, q, strict=True)
@@ -111,7 +103,7 @@ def list_bound(p, q, size):
 
 
 def overlap(p, q):
-    return sum(map(min, whole(p), whole(q)))
+    return sum(map(min, over_its_sum(p), over_its_sum(q)))
 
 
 def largest(rng, count):
@@ -140,7 +132,6 @@ def largest_distance(bound, kl, s):
 
 
 def wealth(gains):
-    """log of the mean of products of 1 + gain over bets."""
     return mpmath.log(mpmath.fsum(mpmath.fprod(1 + g for g in along) for along in gains) / len(gains))
 
 
@@ -202,7 +193,7 @@ def outside(end, losses, error):
 def decoded_distance(q):
     """TV of q and the row that the server decodes from one value of 8 bits."""
     decoded = truncation.decoded_draft(q.astype(np.float64), 1, bits_per_probability=8)
-    return sum(max(a - b, 0) for a, b in zip(whole(q), whole(decoded), strict=True))
+    return sum(max(a - b, 0) for a, b in zip(over_its_sum(q), over_its_sum(decoded), strict=True))
 
 
 TILTS = [mpmath.exp(sign * mpf(2) ** power) for sign in (-1, 1) for power in range(3, -13, -1)]
@@ -229,7 +220,7 @@ def accepted(rng, count):
 
 
 def dropped(bound, k, units, q):
-    exact = sorted(whole(q))[::-1]
+    exact = sorted(over_its_sum(q))[::-1]
     k, units = int(k), int(units)
     most = max(F(a * (k - a), k) for a in range(k + 1))  # as many units go up as are left over
     return F(float(bound)) >= sum(exact[k:]) + most / units
@@ -345,7 +336,6 @@ BOUNDS = {
 
 
 def answers(found):
-    """The bounds of all cases: one number for each, or the fields that the check needs."""
     if hasattr(found, "bound"):
         return list(zip(found.bound, found.k, strict=True))
     if hasattr(found, "distortion"):

@@ -20,11 +20,7 @@ from hlmtheory.verification.tokens import expected_tokens_profile
 KNOWN = hlmtheory.all_claims()
 
 
-# ---------------------------------------------------------------------------------------------- oracles
-
-
 def counted(rounds, depth):
-    """The table n[k][i] of a list of rounds (k, i)."""
     table = np.zeros((depth + 1, depth + 1), dtype=np.int64)
     for k, i in rounds:
         table[k, i] += 1
@@ -40,7 +36,6 @@ ROUNDS = st.integers(1, 5).flatmap(
 
 
 def chance(accepted, examined, rate):
-    """The binomial probability, in fractions."""
     return math.comb(examined, accepted) * rate**accepted * (1 - rate) ** (examined - accepted)
 
 
@@ -172,9 +167,6 @@ def test_a_depth_that_was_never_examined():
     assert module.tokens_by_length(ended).tokens.tolist() == [1.0, 1.0]
 
 
-# ------------------------------------------------------------------------------------------- sharp intervals
-
-
 def kept_by_program(rates, mean, d, sign):
     """The extreme P(k ≥ d)/P(k ≥ d-1) by a linear program in P(k ≥ e) over P(k ≥ d-1)."""
     size = len(rates)
@@ -247,7 +239,6 @@ def test_a_single_rate_is_the_root_of_its_polynomial(rate, length):
 
 
 def rounds_by_loop(runs, length):
-    """The accepted drafts of each round over a text."""
     at, found = 0, []
     while at < len(runs):
         found.append(min(runs[at], length))
@@ -260,9 +251,6 @@ def test_copied_passages_split_exactly():
     runs = np.tile(np.arange(7, -1, -1), 5)
     assert float(module.split_tokens(np.eye(8)[7], 1)) == 2.0
     assert rounds_by_loop(runs.tolist(), 1) == [1] * 20
-
-
-# ---------------------------------------------------------------------------------------------- what is published
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -17,22 +17,13 @@ from hlmtheory import codec, truncation
 from hlmtheory.truncation.levels import levels_of
 
 from .kinds import namespace, numbers
+from .oracles import over_its_sum
 from .strategies import rows as any_rows
 
 BITS = (1, 2, 8, 16, 24)
 TYPES = ("float16", "bfloat16", "float32", "float64")
 FULL_LAW = 5
 """Largest vocabulary for which the whole law is computed, draft by draft."""
-
-
-# --------------------------------------------------------------------------------------------------------- oracle
-
-
-def exactly(row) -> list[Fraction]:
-    """Return the distribution that the numbers of a row represent, in fractions."""
-    values = [Fraction(value) for value in np.asarray(row, dtype=np.float64).tolist()]
-    total = sum(values)
-    return [value / total for value in values]
 
 
 def apart(one, other) -> Fraction:
@@ -63,9 +54,6 @@ def towards(draft, row, share):
     return [a + share * (b - a) for a, b in zip(draft, row, strict=True)]
 
 
-# ----------------------------------------------------------------------------------------------------------- rows
-
-
 @st.composite
 def near_grid(draw, size: int, bits: int) -> np.ndarray:
     """A row whose entries are levels/(2^b - 1), up to a common factor by which its sum misses 1."""
@@ -78,7 +66,6 @@ def near_grid(draw, size: int, bits: int) -> np.ndarray:
 
 
 def stored(library: str, values: np.ndarray, dtype: str, order: str):
-    """Return a batch (R, V) in a type and an order in memory."""
     xp = namespace(library)
     wide = xp.asarray(values.copy())
     batch = wide if dtype == "float64" else (wide.astype(dtype) if library == "numpy" else wide.to(getattr(xp, dtype)))
@@ -93,7 +80,6 @@ def stored(library: str, values: np.ndarray, dtype: str, order: str):
 
 @st.composite
 def batches(draw):
-    """Rows of one type, the bits, and variants of library and order with the same values."""
     bits = draw(st.sampled_from(BITS))
     size = draw(st.one_of(st.integers(2, 6), st.integers(2, 12), st.sampled_from((40, 130))))
     one = near_grid(size, bits if bits > 2 else 8) if draw(st.booleans()) else any_rows((), size)
@@ -105,16 +91,12 @@ def batches(draw):
 
 
 def size_or_refusal(draft, tolerance, bits):
-    """Return the sizes, or None if the bits are too few for the tolerance."""
     try:
         return numbers(truncation.certified_size(draft, tolerance, bits_per_probability=bits)).tolist()
     except ValueError as error:
         if "give more bits_per_probability" in str(error):
             return None
         raise
-
-
-# ------------------------------------------------------------------------------------------------------ properties
 
 
 @given(batches(), st.data())
@@ -138,7 +120,7 @@ def test_the_decoded_message_of_any_row_keeps_its_certificate(case, data):
 
 def check_row(row, variants, k, tolerance, bits):
     """All variants give the same bytes for each draft's message, and the decoded row is within the certificate."""
-    draft, limit = exactly(row), Fraction(tolerance)
+    draft, limit = over_its_sum(row), Fraction(tolerance)
     drawn = np.flatnonzero(row)
     tokens = drawn if len(row) <= FULL_LAW else drawn[np.argsort(row[drawn], kind="stable")[[0, len(drawn) // 2, -1]]]
     sent = {}
@@ -146,7 +128,7 @@ def check_row(row, variants, k, tolerance, bits):
         written = {codec.encode(codec.truncated_message(one, k=k, token=d, bits=bits)) for one in variants}
         assert len(written) == 1
         message = codec.decode(written.pop())
-        row_of_server = exactly(codec.decoded_rows(message)[0])
+        row_of_server = over_its_sum(codec.decoded_rows(message)[0])
         assert apart(draft, row_of_server) <= limit
         sent[d] = Fraction(message.drafts[0].probability), row_of_server
     if len(row) > FULL_LAW:
@@ -178,5 +160,5 @@ def test_a_single_entry_that_misses_one_is_no_certain_row(entry, bits):
     for k in range(len(row) + 1) if entry < 1.0 else range(1, len(row) + 1):
         for token in (None, 1):
             decoded = truncation.decoded_draft(row, k, bits_per_probability=bits, draft_token=token)
-            assert apart(exactly(row), exactly(decoded)) <= 2 * Fraction(float(bound[k]))
+            assert apart(over_its_sum(row), over_its_sum(decoded)) <= 2 * Fraction(float(bound[k]))
     assert entry < 1.0 or bound[1:].tolist() == [0.0] * 4

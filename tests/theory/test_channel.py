@@ -36,15 +36,9 @@ def traces(draw):
     }
 
 
-# ---------------------------------------------------------------------------------------------------------- units
-
-
 def test_units_by_hand():
     assert channel.db_to_linear([0.0, 10.0, 30.0]).tolist() == pytest.approx([1.0, 10.0, 1000.0])
     assert channel.dbm_to_watts([0.0, 23.0103, -30.0]).tolist() == pytest.approx([1e-3, 0.2, 1e-6], rel=1e-6)
-
-
-# ---------------------------------------------------------------------------------------------- payload, latency
 
 
 def test_the_papers_payloads():
@@ -69,9 +63,6 @@ def test_table_2_is_a_ratio_of_totals_without_fading():
     link = Rayleigh(10.0)
     assert float(link.latency_quantile(0.5, 736_000, 10e6)) == pytest.approx(0.0246, abs=1e-4)  # and in the mean ∞
     assert float(link.mean_latency(736_000, 10e6, outage=0.01).value) == pytest.approx(0.0384, abs=1e-4)
-
-
-# --------------------------------------------------------------------------------------------------------- fading
 
 
 @pytest.mark.parametrize("mean", [1e-3, 0.01, 0.99, 1.0, 1.01, 10.0, 1e6])
@@ -164,9 +155,6 @@ def test_samples_follow_the_law(link):
     assert np.log2(1 + blocks).mean() == pytest.approx(float(link.capacity()), rel=0.02)
 
 
-# ------------------------------------------------------------------------------------- the mean that is infinite
-
-
 @pytest.mark.parametrize("link", [Rayleigh(10.0), Rayleigh(0.01), Rician(10.0, 10.0), Rician(1.0, 2.0)], ids=repr)
 def test_the_mean_grows_like_the_logarithm_of_the_cut(link):
     """Each time the cut falls by a factor e, the mean grows by ln 2 f(0); the quadrature is exact."""
@@ -201,9 +189,6 @@ def test_what_the_quadrature_leaves_out_is_in_its_error(cut):
     assert float(error) < 1e-18
 
 
-# ---------------------------------------------------------------------------------------------- links that move
-
-
 def test_a_markov_link():
     link = GilbertElliott(good_bps=8e6, bad_bps=1e6, leave_good=0.05, leave_bad=0.2, slot_s=0.01)
     rates = link.sample(np.random.default_rng(3), 400_000)
@@ -221,7 +206,6 @@ def test_only_one_markov_link_is_sampled():
 
 
 def slowly(trace: TraceLink, bits: float, start: float) -> float:
-    """Return the transfer time, computed sample by sample."""
     times = np.append(trace.time_s, 2 * trace.time_s[-1] - trace.time_s[-2]) - trace.time_s[0]
     now, left, i = start % times[-1], bits, 0
     while times[i + 1] <= now:
@@ -253,9 +237,6 @@ def test_a_payload_of_whole_periods_ends_no_sooner_than_they_do():
     trace = TraceLink(time_s=[0.0, 1.0], throughput_bps=[0.0, 0.1])
     assert 6.0 <= float(trace.transfer_time(3 * 0.1, 0.0)) <= 7.0 + 1e-12
     assert float(trace.transfer_time(0.3, 0.0)) == pytest.approx(6.0, rel=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------ libraries
 
 
 def test_the_outage_at_no_snr_is_zero_by_both_sides():

@@ -10,26 +10,17 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory.claims import (
-    COARSE,
-    UNIT,
-    Assumption,
-    Claim,
-    Origin,
-    Proof,
-    Relation,
-    Sides,
-    Source,
-    Status,
-    le,
-    theorem,
-)
+from hlmtheory import claims
 
 from .kinds import to
 
 CLAIMS = hlmtheory.all_claims()
 
-FALSE_STANDINGS = {Origin.PUBLISHED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
+FALSE_STANDINGS = {
+    claims.Origin.PUBLISHED: "refuted",
+    claims.Origin.MISPRINT: "misprint",
+    claims.Origin.IMPLIED: "false reading",
+}
 
 REPAIRS = {
     "verification.unbiased_printed": "verification.unbiased",
@@ -61,15 +52,17 @@ def test_only_what_is_printed_or_implied_is_false_and_has_a_counterexample(claim
 
 def test_every_misprint_has_its_repair():
     known = hlmtheory.all_claims()
-    assert {name for name, claim in known.items() if claim.origin is Origin.MISPRINT} == set(REPAIRS)
+    assert {name for name, claim in known.items() if claim.origin is claims.Origin.MISPRINT} == set(REPAIRS)
     assert all(known[repair].standing == "true" for repair in REPAIRS.values())
 
 
-@pytest.mark.parametrize("origin", Origin)
+@pytest.mark.parametrize("origin", claims.Origin)
 @pytest.mark.parametrize("refuted", [None, {"left": 2.0, "right": 1.0}])
 def test_the_standing_of_a_claim(origin, refuted):
     claim, true = toy(origin=origin, refuted=refuted), refuted is None
-    if (origin in (Origin.CORRECTED, Origin.NEW) and not true) or (origin is Origin.MISPRINT and true):
+    if (origin in (claims.Origin.CORRECTED, claims.Origin.NEW) and not true) or (
+        origin is claims.Origin.MISPRINT and true
+    ):
         with pytest.raises(ValueError, match=r"^origin must fit refuted: toy\.sides is"):
             _ = claim.standing
     else:
@@ -89,24 +82,23 @@ def test_narrow_rows_are_judged_in_float64(library, dtype):
     assert verdict.lhs.dtype == np.float64
 
 
-def toy(relation=Relation.LE, origin=Origin.NEW, **options):
-    """A claim about two given numbers."""
-    return Claim(
+def toy(relation=claims.Relation.LE, origin=claims.Origin.NEW, **options):
+    return claims.Claim(
         id="toy.sides",
-        source=Source("nowhere", "(0)"),
+        source=claims.Source("nowhere", "(0)"),
         origin=origin,
         statement="left ≤ right",
-        proof=Proof("toy.py", 1, "none"),
-        sides=lambda left, right: Sides(relation, left, right),
+        proof=claims.Proof("toy.py", 1, "none"),
+        sides=lambda left, right: claims.Sides(relation, left, right),
         **options,
     )
 
 
 NAN, INF = float("nan"), float("inf")
 HOLDS, VIOLATED, OPEN = "HOLDS", "VIOLATED", "INCONCLUSIVE"
-EQ = {"relation": Relation.EQ}
+EQ = {"relation": claims.Relation.EQ}
 TENTH = {"error": lambda right: 0.1 * right}
-COARSELY = {"condition": lambda right: 2 * COARSE / UNIT * right}
+COARSELY = {"condition": lambda right: 2 * claims.COARSE / claims.UNIT * right}
 OUTCOMES = {
     "NaN never holds": [({}, [NAN, 1.0, NAN], [1.0, NAN, NAN], [VIOLATED] * 3)],
     "NaN never holds, however coarse": [
@@ -118,12 +110,12 @@ OUTCOMES = {
         (EQ, [INF, 1.0, INF, -INF], [INF, INF, 1.0, 1.0], [HOLDS, VIOLATED, VIOLATED, VIOLATED]),
     ],
     "rounding is forgiven and no more": [
-        ({}, [1.0 + UNIT, 1.0 + 3 * UNIT], [1.0, 1.0], [HOLDS, VIOLATED]),
-        (EQ, [1.0 - UNIT, 1.0 - 3 * UNIT], [1.0, 1.0], [HOLDS, VIOLATED]),
+        ({}, [1.0 + claims.UNIT, 1.0 + 3 * claims.UNIT], [1.0, 1.0], [HOLDS, VIOLATED]),
+        (EQ, [1.0 - claims.UNIT, 1.0 - 3 * claims.UNIT], [1.0, 1.0], [HOLDS, VIOLATED]),
     ],
     "rounding grows with the sides and the condition": [
-        ({}, [1e6 + 1e6 * UNIT], [1e6], [HOLDS]),
-        ({"condition": lambda right: 100 * right}, [1.0 + 50 * UNIT], [1.0], [HOLDS]),
+        ({}, [1e6 + 1e6 * claims.UNIT], [1e6], [HOLDS]),
+        ({"condition": lambda right: 100 * right}, [1.0 + 50 * claims.UNIT], [1.0], [HOLDS]),
     ],
     "an estimated side that straddles decides nothing": [
         (TENTH, [0.8, 0.95, 1.05, 1.2], [1.0] * 4, [HOLDS, OPEN, OPEN, VIOLATED]),
@@ -131,13 +123,13 @@ OUTCOMES = {
         ({"error": lambda right: np.asarray([0.0, 0.1])}, [1.0, 1.0], [1.0, 1.0], [HOLDS, OPEN]),
     ],
     "a tolerance too coarse decides nothing": [
-        (COARSELY, [1.0 + COARSE, 1.0 + 4 * COARSE], [1.0, 1.0], [OPEN, VIOLATED]),
-        (EQ | COARSELY, [1.0 + COARSE, 1.0 + 4 * COARSE], [1.0, 1.0], [OPEN, VIOLATED]),
+        (COARSELY, [1.0 + claims.COARSE, 1.0 + 4 * claims.COARSE], [1.0, 1.0], [OPEN, VIOLATED]),
+        (EQ | COARSELY, [1.0 + claims.COARSE, 1.0 + 4 * claims.COARSE], [1.0, 1.0], [OPEN, VIOLATED]),
         ({"condition": lambda right: INF * right}, [5.0, 0.5, 1.0], [1.0] * 3, [OPEN, HOLDS, HOLDS]),
     ],
     "a large side is decided by its relative rounding": [
-        ({}, [1e12 * (1.0 + UNIT / 2), 1e12 * (1.0 + 4 * UNIT)], [1e12] * 2, [HOLDS, VIOLATED]),
-        (EQ, [1e12 * (1.0 + UNIT / 2), 1e12 * (1.0 + 4 * UNIT)], [1e12] * 2, [HOLDS, VIOLATED]),
+        ({}, [1e12 * (1.0 + claims.UNIT / 2), 1e12 * (1.0 + 4 * claims.UNIT)], [1e12] * 2, [HOLDS, VIOLATED]),
+        (EQ, [1e12 * (1.0 + claims.UNIT / 2), 1e12 * (1.0 + 4 * claims.UNIT)], [1e12] * 2, [HOLDS, VIOLATED]),
     ],
 }
 
@@ -151,10 +143,10 @@ def test_the_statuses_are_honest(name):
 
 
 def test_rounding_grows_with_the_length_of_a_row():
-    claim = replace(toy(), sides=lambda draft, left: le(left, np.ones(draft.shape[:-1])))
+    claim = replace(toy(), sides=lambda draft, left: claims.le(left, np.ones(draft.shape[:-1])))
     rows = np.full((3, 1024), 2.0**-10)
     for draft in (rows, rows[:1], rows[0]):  # 64 + 2 V = 33 · 64 roundings of a scale of 2
-        verdict = claim.check({"draft": draft, "left": 1.0 + UNIT * np.array([1.0, 65.0, 67.0])})
+        verdict = claim.check({"draft": draft, "left": 1.0 + claims.UNIT * np.array([1.0, 65.0, 67.0])})
         assert [status.name for status in verdict.status] == ["HOLDS", "HOLDS", "VIOLATED"]
 
 
@@ -166,7 +158,7 @@ def test_vacuous_is_a_flag_of_its_own():
 
 
 def test_vacuous_needs_scope():
-    claim = toy(ceiling=1.0, assumptions=(Assumption("right is finite", lambda right: np.isfinite(right)),))
+    claim = toy(ceiling=1.0, assumptions=(claims.Assumption("right is finite", lambda right: np.isfinite(right)),))
     verdict = claim.check({"left": [0.5, 0.5], "right": [np.inf, 1.0]})
     assert verdict.vacuous.tolist() == [False, True]
     assert verdict.broken == {"right is finite": 1}
@@ -174,13 +166,13 @@ def test_vacuous_needs_scope():
 
 def test_slack_is_the_distance_from_failing():
     assert toy().check({"left": [0.25, 1.5], "right": [1.0, 1.0]}).slack.tolist() == [0.75, -0.5]
-    assert toy(Relation.EQ).check({"left": [0.75, 1.5], "right": [1.0, 1.0]}).slack.tolist() == [-0.25, -0.5]
+    assert toy(claims.Relation.EQ).check({"left": [0.75, 1.5], "right": [1.0, 1.0]}).slack.tolist() == [-0.25, -0.5]
 
 
 def test_two_broken_assumptions_are_both_counted():
     assumptions = (
-        Assumption("left is positive", lambda left: left > 0),
-        Assumption("right is positive", lambda right: right > 0),
+        claims.Assumption("left is positive", lambda left: left > 0),
+        claims.Assumption("right is positive", lambda right: right > 0),
     )
     verdict = toy(assumptions=assumptions).check({"left": [-1.0, -1.0, 1.0], "right": [-1.0, 1.0, 1.0]})
     assert verdict.broken == {"left is positive": 2, "right is positive": 1}
@@ -190,7 +182,7 @@ def test_two_broken_assumptions_are_both_counted():
 def test_sides_broadcast_to_the_batch():
     verdict = toy().check({"left": [[0.5], [2.0]], "right": [1.0, 3.0, 0.0]})
     assert verdict.status.shape == verdict.lhs.shape == verdict.rhs.shape == verdict.slack.shape == (2, 3)
-    assert (verdict.count(Status.HOLDS), verdict.count(Status.VIOLATED)) == (3, 3)
+    assert (verdict.count(claims.Status.HOLDS), verdict.count(claims.Status.VIOLATED)) == (3, 3)
 
 
 def test_every_claim_says_where_its_proof_stands():
@@ -211,8 +203,7 @@ def test_every_theorem_of_the_files_is_a_claim():
 
 def test_a_theorem_without_a_proof_is_refused():
     def sides(left, right):
-        """Left ≤ right."""
-        return le(left, right)
+        return claims.le(left, right)
 
     with pytest.raises(ValueError, match=r"^a theorem must have a proof; got none for 'toy.claim'"):
-        theorem("toy.claim", Source("nowhere", "(0)"))(sides)
+        claims.theorem("toy.claim", claims.Source("nowhere", "(0)"))(sides)

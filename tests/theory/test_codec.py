@@ -21,7 +21,6 @@ from .strategies import rows as draft_rows
 
 @st.composite
 def supports(draw, vocabulary):
-    """Ascending token indices."""
     size = draw(st.integers(1, min(vocabulary, draw(st.sampled_from((2, 12, 60))))))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return np.sort(rng.choice(vocabulary, size, replace=False))
@@ -29,7 +28,6 @@ def supports(draw, vocabulary):
 
 @st.composite
 def lattice_drafts(draw, vocabulary):
-    """A support, counts on it, and a token with a positive count."""
     support = draw(supports(vocabulary))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     units = draw(st.sampled_from((1, 2, 7, 100, 5000, 2**24)))
@@ -40,14 +38,12 @@ def lattice_drafts(draw, vocabulary):
 
 @st.composite
 def lattice_messages(draw):
-    """A batch of quantised drafts."""
     vocabulary = draw(st.sampled_from((2, 3, 17, 300, 4096, 2**18)))
     return codec.LatticeMessage(vocabulary, tuple(draw(st.lists(lattice_drafts(vocabulary), min_size=1, max_size=4))))
 
 
 @st.composite
 def truncated_messages(draw):
-    """A batch of truncated drafts."""
     vocabulary, bits = draw(st.sampled_from((2, 3, 17, 300, 2**18))), draw(st.integers(1, 24))
     drafts = []
     for _ in range(draw(st.integers(1, 3))):
@@ -58,9 +54,6 @@ def truncated_messages(draw):
         levels = np.floor(np.where(indices == token, shares, (1 - own) * shares) * largest).astype(np.int64)
         drafts.append(codec.MixedDraft("top-k", indices, levels, None, bits, token, own))
     return codec.TruncatedMessage(vocabulary, tuple(drafts))
-
-
-# ----------------------------------------------------------------------------------------------------- round trip
 
 
 @given(lattice_messages())
@@ -161,8 +154,6 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
         place = min(max(math.comb(vocabulary * 3 // 4, size) + near, 0), last)
         assert rank(unrank(place, size, vocabulary)) == place
 
-
-# -------------------------------------------------------------------------------------------------------- damage
 
 _ROW = np.random.default_rng(0).dirichlet(np.ones(40))
 _MIXED = [
@@ -288,7 +279,6 @@ def test_a_frame_knows_its_own_length(size):
 
 
 def bombs():
-    """Short bodies that claim the largest contents."""
     wide = varint(2**18)
     for units in (1, 2, 2**24):
         for size in (2**18, 2**17, 6000, 4096):

@@ -28,33 +28,25 @@ from .strategies import rows as any_rows
 TOLERANCES = st.one_of(st.sampled_from((0.01, 0.05, 0.2, 0.5, 1.0, 2.0)), st.floats(1e-3, 2.0))
 
 
-# ---------------------------------------------------------------------------------------------------- brute force
-
-
 def whole(row):
-    """The row that is encoded, in fractions and in descending order."""
     return sorted((Fraction(value) for value in canonical("draft", row).tolist()), reverse=True)
 
 
 def gap(q, rebuilt):
-    """Σ |q - q̂|."""
     return sum(abs(a - b) for a, b in zip(q, rebuilt, strict=True))
 
 
 def compositions(total, parts):
-    """All rows of counts with this sum."""
     for bars in combinations(range(total + parts - 1), parts - 1):
         edges = (-1, *bars, total + parts - 1)
         yield [b - a - 1 for a, b in pairwise(edges)]
 
 
 def elias(value):
-    """Bits of Elias's gamma code."""
     return 2 * (len(f"{value:b}") - 1) + 1
 
 
 def top_k_entry(q, k, width):
-    """Bits and Σ |q - q̂| of k levels of b bits."""
     largest = 2**width - 1
     values = [Fraction(level / largest) for level in range(largest + 1)]  # the server's floats
     sent = [values[bisect_right(values, value) - 1] for value in q[:k]]
@@ -64,7 +56,6 @@ def top_k_entry(q, k, width):
 
 
 def lattice_entry(q, size, resolution, mixture):
-    """Bits of a lattice, and the least Σ |q - q̂| of all its counts."""
     share = resolution * sum(q[size:])
     assume(share.denominator == 1 or abs(share - round(share)) > 1e-9)
     spread = math.floor(share) if mixture else 0
@@ -80,7 +71,6 @@ def lattice_entry(q, size, resolution, mixture):
 
 
 def all_entries(q, widths, resolutions):
-    """Kind, bits and Σ |q - q̂| of everything on a menu."""
     size = len(q)
     for width in widths:
         yield from (("top-k", *top_k_entry(q, k, width)) for k in range(size + 1))
@@ -104,9 +94,6 @@ def test_no_entry_of_the_menu_is_cheaper(row, epsilon, data):
     elif good:
         found = codec.cheapest_codec(row, epsilon, menu=menu)
         assert min(near) <= found.bits <= min(good)
-
-
-# ------------------------------------------------------------------------------------------------- bytes and rows
 
 
 @given(st.data())
@@ -152,7 +139,6 @@ def test_lower_bounds_are_below_the_distance(row, size, resolution, mixture):
 
 
 def wide_rows(count, size, scale, seed=0):
-    """Softmaxes of normal logits."""
     logits = scale * np.random.default_rng(seed).standard_normal((count, size))
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
@@ -180,9 +166,6 @@ def test_the_server_needs_no_probability_to_keep_the_certificate():
         assert (kept.sum(-1) >= np.minimum(p, q).sum(-1) - found.bias / 2 - 1e-12).all()
 
 
-# ---------------------------------------------------------------------------------------------------- the format
-
-
 def test_what_no_encoder_writes_is_refused():
     kind, body = unframed(codec.encode(codec.MixedMessage(4, a_small_message().drafts)))
     with pytest.raises(codec.MalformedError, match="there are bytes after the last draft"):
@@ -200,7 +183,6 @@ def test_what_no_encoder_writes_is_refused():
 
 
 def a_small_message():
-    """A draft of two tokens of four."""
     row = [0.5, 0.5, 0.0, 0.0]
     return codec.coded_message(row, codec.cheapest_codec(row, 0.1), token=0)
 
@@ -279,9 +261,6 @@ def test_a_message_that_the_format_cannot_hold_is_refused():
 def test_a_menu_out_of_range_is_refused(given_menu, words):
     with pytest.raises(ValueError, match=words):
         codec.CodecMenu(**given_menu)
-
-
-# --------------------------------------------------------------------------------------------------------- a text
 
 
 def test_a_text_under_one_budget_beats_one_tolerance_for_all_rows():

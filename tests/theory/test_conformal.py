@@ -34,9 +34,6 @@ def exact_runs(draw):
 PEAKED, FLAT = [1.0, 0.0, 0.0, 0.0], [0.25] * 4
 
 
-# ----------------------------------------------------------------------------------------------------- controller
-
-
 def plain(draft, epsilon, rate, tau):
     """(6) and (8) in plain numbers: return the dropped mass and the next threshold."""
     top = max(range(len(draft)), key=lambda i: draft[i])
@@ -94,9 +91,6 @@ def test_the_top_token_is_always_kept():
     assert conformal.threshold_support(PEAKED, 0.0).all()
 
 
-# ------------------------------------------------------------------------------------------ Algorithm 1, line 12
-
-
 def line_12(thresholds, dropped, accepted, epsilon, rate):
     """β_{T+1} = β_T - η(d_T - ε), word for word; the lists begin with n = 1. For T = 0 there is no β_0."""
     if accepted == 0:
@@ -124,9 +118,6 @@ def test_line_12_as_printed_is_what_line_8_has_done(accepted, library):
     thresholds, dropped = batch(drafts, 0.25, 0.5, 0.375)
     found = numbers(controller.roll_back(to(library, accepted), printed=True))
     assert float(found) == line_12(thresholds, dropped, accepted, 0.25, 0.5) == thresholds[accepted]
-
-
-# ------------------------------------------------------------------------------------------------------ the budget
 
 
 def least_by_brute_force(row, allowance):

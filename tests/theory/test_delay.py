@@ -16,7 +16,6 @@ PROFILES = st.lists(EIGHTHS, min_size=1, max_size=6)
 
 
 def rates(profile, fixed, marginal):
-    """Return the tokens a second with 0, 1, .. drafts, in fractions."""
     tokens, kept, found = Fraction(1), Fraction(1), [1 / fixed]
     for length, acceptance in enumerate(profile, 1):
         kept *= acceptance

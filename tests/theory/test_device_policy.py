@@ -49,8 +49,6 @@ def make(messages=CERTIFIED, rule=RULE, vocabulary=8, temperature=1.0, line=LINE
 
 
 class Replay(np.random.Generator):
-    """A generator that returns given numbers, in turn."""
-
     def __init__(self, numbers):
         super().__init__(np.random.PCG64(0))
         self.numbers = list(numbers)
@@ -95,9 +93,6 @@ policies = st.builds(
     ).map(tuple),
     alone=st.booleans(),
 )
-
-
-# ------------------------------------------------------------------------------------------------------ the file
 
 
 @given(policies)
@@ -202,12 +197,10 @@ def test_a_wrong_field_is_refused_by_its_name(place):
 
 
 def lattice_rows(top_k, threshold):
-    """Return lattice rows as a text has them."""
     return {"kind": "lattice rows", "resolution": 5, "top_k": top_k, "threshold": threshold}
 
 
 def answers(**fields):
-    """Return a change to certified answers with these fields."""
     return lambda plain: plain | {"messages": {"kind": "draft probabilities, certified answer"} | fields}
 
 
@@ -255,9 +248,6 @@ def test_a_text_that_is_no_strict_json_is_refused(text, words):
     assert words in answer(text)
 
 
-# -------------------------------------------------------------------------------------------------- the decisions
-
-
 def logits_of(rng, vocabulary=8, scale=3.0):
     return rng.normal(scale=scale, size=vocabulary)
 
@@ -292,7 +282,6 @@ def every_message(row):
 
 
 def bits_of(draft):
-    """Return the bits of a row over 8 tokens, by the fields of the format."""
     gamma = lambda n: 2 * int(n).bit_length() - 1  # noqa: E731
     k, units = draft.support.size, draft.resolution
     if draft.kind == "top-k":
@@ -388,9 +377,6 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
         for draft, corners in zip(later, plan.later, strict=True):
             assert draft.bias == pytest.approx(2 * hulls.risk[corners[n]], rel=1e-12)
     assert 0 < plan.skip.sum() < len(rows)
-
-
-# ------------------------------------------------------------------------------------------------ bytes and law
 
 
 @pytest.mark.parametrize("messages", KINDS, ids=lambda one: type(one).__name__)
@@ -542,9 +528,6 @@ def test_temperature_zero_takes_the_likeliest_token():
     np.testing.assert_allclose(make(temperature=0.5).distribution(np.log([0.25] * 4 + [1e-9] * 4))[:4], 0.25)
 
 
-# -------------------------------------------------------------------------------------------------- the server
-
-
 def test_other_messages_are_refused():
     rng = np.random.default_rng(0)
     drafts = {type(one): make(one, replace(RULE, skips=False)) for one in (CERTIFIED, LATTICE, PROBABILITIES, SEEDED)}
@@ -600,9 +583,6 @@ print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
-
-
-# ----------------------------------------------------------------------------------------------- the shared seed
 
 
 @pytest.mark.parametrize("bonus", [True, False])

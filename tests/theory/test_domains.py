@@ -16,7 +16,6 @@ libraries = pytest.mark.parametrize("library", LIBRARIES)
 
 
 def check(domain, value, name="x"):
-    """Check a value of any kind with the domain."""
     xp, value = arrays(value=value)
     return domain.check(xp, name, value)
 

@@ -28,12 +28,8 @@ LINK = {"acceptance": GAMMA, "fixed": FIXED, "marginal": MARGINAL}
 
 @st.composite
 def profiles(draw):
-    """Acceptance profiles and the costs of a round."""
     link = draw(batches((1, 12), rows_acceptances=acceptances(), fixed=FIXED, marginal=MARGINAL))
     return link
-
-
-# ---------------------------------------------------------------------------------------------------- the optimum
 
 
 def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
@@ -46,7 +42,6 @@ def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_draft_length: int) -> np.ndarray:
-    """Return the highest rate over all K up to ``max_draft_length``."""
     k = np.arange(1, max_draft_length + 1)
     logarithm = np.log(gamma)[:, None]
     tokens = np.expm1((k + 1) * logarithm) / np.expm1(logarithm)
@@ -172,9 +167,6 @@ def test_a_constant_profile_is_the_geometric_case(instance):
     np.testing.assert_allclose(np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0], rates.max(-1), rtol=1e-12)
 
 
-# ------------------------------------------------------------------------------------------------------- findings
-
-
 def test_a_header_makes_a_slow_link_ask_for_long_drafts():
     """flexspec's (8) with 40 bytes of TCP/IP headers and 16-bit indices; the paper's text says the opposite."""
     lengths = []
@@ -225,11 +217,7 @@ def test_regret_of_a_wrong_belief():
     assert (np.diff(regret[15:]) >= 0).all()
 
 
-# ------------------------------------------------------------------------------------------------------- trackers
-
-
 def simulate(method: str, gamma: float, length: int, rounds: int, step: float, runs: int) -> np.ndarray:
-    """Return the final estimates of many runs, computed together."""
     rng = np.random.default_rng(11)
     accepted, examined = np.full(runs, 0.8), np.ones(runs)
     for _ in range(rounds):

@@ -37,7 +37,6 @@ NOWHERE = {
 
 
 def each(cases, names="claim"):
-    """One test for each case, named by the claim."""
     label = {Claim: lambda value: value.id, str: str}
     return pytest.mark.parametrize(
         names, cases, ids=lambda value: label.get(type(value), lambda value: value.statement.split(":")[0])(value)
@@ -45,7 +44,6 @@ def each(cases, names="claim"):
 
 
 def batches(claim, size=20):
-    """Yield batches of instances, the same ones each time."""
     for number in range(BATCHES):
         yield instance(claim, np.random.default_rng([zlib.crc32(claim.id.encode()), number]), (size,))
 

@@ -15,7 +15,6 @@ PLANE = (5e-3, 2e-5, 4e-8)
 
 
 def plane(size, width, context):
-    """The time of a pass."""
     return PLANE[0] + PLANE[1] * size * width + PLANE[2] * size * context
 
 

@@ -25,7 +25,6 @@ RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
 
 @st.composite
 def drafts(draw, **more):
-    """A batch of rows with K and more numbers for each row."""
     instance = draw(with_size(pairs()))
     del instance["target"]
     batch = instance["draft"].shape[:-1]
@@ -37,7 +36,6 @@ def drafts(draw, **more):
 
 @st.composite
 def payloads(draw):
-    """V up to that of a large vocabulary, and K up to V."""
     shape = draw(shapes())
     size = draw(hnp.arrays(np.int64, shape, elements=st.one_of(st.integers(1, 40), st.integers(1, 150_000))))
     share = draw(hnp.arrays(np.float64, shape, elements=st.floats(0.0, 1.0)))
@@ -46,9 +44,6 @@ def payloads(draw):
 
 
 TREE = {"targets": [[0.5, 0.5]], "drafts": [[1.0, 0.0]], "k": 2, "resolution": 3, "draft_length": 1}
-
-
-# --------------------------------------------------------------------------------------------------------- counts
 
 
 def algorithm_2(row, resolution):
@@ -107,9 +102,6 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
         assert apart < 1.0
 
 
-# ----------------------------------------------------------------------------------------------------------- bits
-
-
 @given(payloads(), st.booleans())
 def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
     bits = lattice.payload_bits(**instance, adaptive=adaptive)
@@ -131,11 +123,7 @@ def test_bits_are_exact_up_to_a_length_and_refused_beyond():
         exact_payload_bits(2**18, 2**18, 2**24)
 
 
-# ----------------------------------------------------------------------------------------------------- allocation
-
-
 def brute_force(draft, budget, adaptive):
-    """Return the best of every K and ℓ within the budget."""
     best = math.inf
     ordered = sorted(draft, reverse=True)
     size_bits = (len(draft) - 1).bit_length() if adaptive else 0
@@ -161,9 +149,6 @@ def test_nothing_within_the_budget_is_better(seed, size, quarters, adaptive):
     assert float(total_variation(draft, q_hat)) <= float(found.distortion) + 1e-12
 
 
-# ------------------------------------------------------------------------------------------------- the law stays p
-
-
 def quantised_pair(seed, size, k, resolution):
     rng = np.random.default_rng(seed)
     draft, target = rng.dirichlet([0.5] * size) * 0.99 + 0.01 / size, rng.dirichlet([0.5] * size)
@@ -185,9 +170,6 @@ def test_the_law_stays_the_target_by_enumeration(seed, size, resolution):
             law += q_hat[token] * (1 - accepted) * residual / residual.sum()
     np.testing.assert_allclose(law, target, atol=1e-12)
     np.testing.assert_allclose(output_distribution(target, q_hat), target, atol=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
 
 
 def test_a_tree_that_is_not_whole_is_refused():

@@ -61,9 +61,6 @@ def test_every_number_of_rounds_occurs(tokens, drafts):
     assert math.log2(len(found)) == pytest.approx(float(rounds_leak(tokens, drafts)))
 
 
-# -------------------------------------------------------------------------------------------------------- padding
-
-
 @given(st.binary(max_size=12), st.lists(st.integers(1, 20), max_size=4, unique=True))
 def test_a_padded_message_is_the_message(message, sizes):
     known = tuple(sorted(sizes))

@@ -16,7 +16,6 @@ RICIAN = "density distribution quantile outage_probability rate_quantile latency
 
 
 def reasons(table):
-    """Return each name with the reason of its line."""
     return {name: why for why, names in table.items() for name in names.split()}
 
 
@@ -82,7 +81,6 @@ BEYOND_HALF = {
 
 
 def taken(name):
-    """Return the arguments of a function that may be arrays."""
     parameters = inspect.signature(PUBLIC[name]).parameters
     return [one for one in VALID_CALLS[name] if "Array" in str(parameters[one].annotation).split(".")[-1]]
 
@@ -94,7 +92,6 @@ SEVERAL = [name for name in FUNCTIONS if len(taken(name)) > 1]
 
 
 def numbers_of(answer):
-    """Return all arrays and numbers in an answer of any type."""
     if dataclasses.is_dataclass(answer):
         answer = [getattr(answer, field.name) for field in dataclasses.fields(answer)]
     if isinstance(answer, (list, tuple)):

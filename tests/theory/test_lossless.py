@@ -13,16 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hlmtheory.lossless import (
-    LawTest,
-    distance_bound,
-    distance_ceiling,
-    draws_to_find,
-    law_wealth,
-    power_to_find,
-    smallest_found,
-    text_distance,
-)
+from hlmtheory import lossless
 from hlmtheory.lossless.ceiling import _above, _of_frequencies, _of_halves, _of_likeliest, _zeros_together
 from hlmtheory.lossless.evidence import SHARE
 
@@ -41,7 +32,7 @@ def test_the_wealth_is_that_of_its_definition(tests, bets):
     draws = min(map(len, tests))
     outcome, expected = ([[pair[i] for pair in one[:draws]] for one in tests] for i in range(2))
     wealths = [Fraction(1)] * (len(tests) * len(bets))
-    found = law_wealth(outcome, expected, bets)
+    found = lossless.law_wealth(outcome, expected, bets)
     for t in range(draws):
         for place, (k, bet) in enumerate(itertools.product(range(len(tests)), bets)):
             seen, mean = Fraction(outcome[k][t]), Fraction(expected[k][t])
@@ -53,7 +44,7 @@ def test_the_wealth_is_that_of_its_definition(tests, bets):
 @given(EVENTS, st.lists(BET, min_size=1, max_size=3), INNER)
 def test_the_bound_is_where_the_wealth_less_its_price_is_one_over_the_error(pairs, bets, error):
     outcome, expected = ([[pair[i] for pair in pairs]] for i in range(2))
-    found = distance_bound(outcome, expected, error, bets)
+    found = lossless.distance_bound(outcome, expected, error, bets)
     for t in range(1, len(pairs) + 1):
         gains = [
             sum(
@@ -81,39 +72,39 @@ def test_chunks_give_the_same_numbers(library, dtype):
     expected = rng.random((3, 60)).astype(dtype)
     outcome = (rng.random((3, 60)) < 0.3 + 0.7 * expected).astype(dtype)
     streams = to(library, outcome, dtype), to(library, expected, dtype)
-    test = LawTest(3, 0.05)
+    test = lossless.LawTest(3, 0.05)
     for part in (slice(0, 7), slice(7, 8), slice(8, 60)):
         test.update(streams[0][:, part], streams[1][:, part])
-    wealth, bound = law_wealth(*streams), distance_bound(*streams, 0.05)
+    wealth, bound = lossless.law_wealth(*streams), lossless.distance_bound(*streams, 0.05)
     assert kind_of(bound) == kind_of(streams[0])
     assert test.draws == 60
     assert test.log_wealth == pytest.approx(float(numbers(wealth)[-1]), rel=1e-6)
     assert test.bound == pytest.approx(float(numbers(bound)[-1]), rel=1e-6)
     assert 0 < test.bound < 0.3
-    assert LawTest(3, 0.05).bound == LawTest(3, 0.05).log_wealth == 0.0
+    assert lossless.LawTest(3, 0.05).bound == lossless.LawTest(3, 0.05).log_wealth == 0.0
 
 
 @pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (2000, 0.1), (2000, 0.001)])
 def test_the_power_is_reached(draws, event):
-    distance = smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
+    distance = lossless.smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
     rng = np.random.default_rng(4)
     outcome = np.zeros((400, 3, draws))
     outcome[:, 0] = rng.random((400, draws)) < event + distance
     expected = np.stack([np.full(draws, event), np.full(draws, 0.5), np.full(draws, 0.5)])
     outcome[:, 1:] = rng.random((400, 2, draws)) < 0.5
-    found = np.asarray(law_wealth(outcome, np.broadcast_to(expected, outcome.shape))) >= -math.log(0.01)
+    found = np.asarray(lossless.law_wealth(outcome, np.broadcast_to(expected, outcome.shape))) >= -math.log(0.01)
     share = found.any(axis=-1).mean()
     assert share > 0.74  # 80% less three standard errors
     assert share < 0.99  # the distance is not far too large
-    assert power_to_find(draws, distance, 0.01, 3, event) >= 0.8
-    assert power_to_find(draws, 0.9 * distance, 0.01, 3, event) < 0.8
+    assert lossless.power_to_find(draws, distance, 0.01, 3, event) >= 0.8
+    assert lossless.power_to_find(draws, 0.9 * distance, 0.01, 3, event) < 0.8
 
 
 def test_the_draws_are_those_of_the_power():
-    draws = draws_to_find(0.05, 0.001, tests=10)
-    assert power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
-    assert power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
-    assert draws_to_find(0.025, 0.001, tests=10) == pytest.approx(4 * draws, rel=0.1)  # as 1/TV²
+    draws = lossless.draws_to_find(0.05, 0.001, tests=10)
+    assert lossless.power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
+    assert lossless.power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
+    assert lossless.draws_to_find(0.025, 0.001, tests=10) == pytest.approx(4 * draws, rel=0.1)  # as 1/TV²
 
 
 @pytest.mark.parametrize("cells", [2, 40, 400])
@@ -203,15 +194,15 @@ def test_cells_of_probability_0_are_one_cell(cells):
 
 
 def test_no_draws_bound_nothing():
-    assert distance_ceiling([0, 0], [0, 0], [0.5, 0.5], 0.01) == 1.0
-    assert 0.9 < distance_ceiling([1, 0], [0, 0], [0.5, 0.5], 0.01) <= 1.0
+    assert lossless.distance_ceiling([0, 0], [0, 0], [0.5, 0.5], 0.01) == 1.0
+    assert 0.9 < lossless.distance_ceiling([1, 0], [0, 0], [0.5, 0.5], 0.01) <= 1.0
 
 
 def test_a_text_moves_as_far_as_its_steps_allow():
-    assert float(text_distance(0.25, 2)) == pytest.approx(1 - 0.75**2, rel=1e-12)
-    assert np.asarray(text_distance([0.0, 1.0], 5)).tolist() == [0.0, 1.0]
+    assert float(lossless.text_distance(0.25, 2)) == pytest.approx(1 - 0.75**2, rel=1e-12)
+    assert np.asarray(lossless.text_distance([0.0, 1.0], 5)).tolist() == [0.0, 1.0]
     tau = np.array([1e-9, 1e-3])
-    assert (np.asarray(text_distance(tau, 10**6)) >= 1 - (1 - tau) ** 10**6).all()
+    assert (np.asarray(lossless.text_distance(tau, 10**6)) >= 1 - (1 - tau) ** 10**6).all()
 
 
 def test_a_ceiling_holds_for_the_shares_of_all_draws():
@@ -220,7 +211,7 @@ def test_a_ceiling_holds_for_the_shares_of_all_draws():
     apart = np.array([0.24, 0.26])
     law = np.stack([0.5 + apart, 0.5 - apart], axis=1)
     halves = (np.rint(one * law).astype(np.int64) for one in (first, second))
-    found = distance_ceiling(*halves, [[0.5, 0.5]] * 2, error=0.001)
+    found = lossless.distance_ceiling(*halves, [[0.5, 0.5]] * 2, error=0.001)
     shares = (first + second)[:, 0] / (first + second).sum()
     assert shares @ apart < found < 0.27
 
@@ -236,8 +227,8 @@ def test_the_wealth_is_not_above_its_exact_value():
             used = decimal.Decimal(bet if bet * mean <= 0.9 else 0.9 / mean)
             exact = sum((1 + used * (decimal.Decimal(x) - decimal.Decimal(mean))).ln() for x in seen)
             given = [seen], np.full((1, draws), mean)
-            found = law_wealth(*given, [bet])[-1]
-            test = LawTest(tests=1, error=0.5, bets=[bet])
+            found = lossless.law_wealth(*given, [bet])[-1]
+            test = lossless.LawTest(tests=1, error=0.5, bets=[bet])
             for start in range(0, draws, 50):
                 test.update(*(np.asarray(one)[:, start : start + 50] for one in given))
             for one in (float(found), test.log_wealth):

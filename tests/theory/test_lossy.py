@@ -10,34 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from hlmtheory import all_claims
-from hlmtheory.verification import (
-    lossy_price,
-    output_distribution,
-    rejection_probability,
-    relaxed_acceptance,
-    threshold_acceptance,
-    top_acceptance,
-    total_variation,
-    typical_acceptance,
-)
+from hlmtheory import all_claims, verification
 
 HALF = Fraction(1, 2)
 
 
 def rows(size: int, count: int = 2):
-    """Draw distributions in fractions."""
     one = st.lists(st.integers(0, 6), min_size=size, max_size=size).filter(any)
     return st.tuples(*[one.map(lambda n: [Fraction(each, sum(n)) for each in n])] * count)
 
 
 def vectors(size: int):
-    """Draw probabilities in fractions."""
     return st.lists(st.integers(0, 8).map(lambda n: Fraction(n, 8)), min_size=size, max_size=size)
 
 
 def floats(values) -> np.ndarray:
-    """Return fractions as floats."""
     return np.array(values, dtype=np.float64)
 
 
@@ -60,7 +47,7 @@ def most_accepted(p: np.ndarray, q: np.ndarray, distance: float) -> float:
 def test_no_rule_accepts_more_than_the_line(pair, eighths):
     p, q = map(floats, pair)
     distance = eighths / 8
-    expected = min(1.0, 1.0 - float(total_variation(p, q)) + distance)
+    expected = min(1.0, 1.0 - float(verification.total_variation(p, q)) + distance)
     assert most_accepted(p, q, distance) == pytest.approx(expected, abs=1e-9)
 
 
@@ -71,7 +58,7 @@ def test_the_price_in_fractions(three, accept):
     law = [k + (1 - sum(kept)) * each for k, each in zip(kept, r, strict=True)]
     distance = HALF * sum(abs(a - b) for a, b in zip(law, p, strict=True))
     lossless = sum(map(min, p, q))
-    price = lossy_price(floats(p), floats(q), floats(accept), floats(r))
+    price = verification.lossy_price(floats(p), floats(q), floats(accept), floats(r))
     assert float(price.acceptance) == pytest.approx(float(sum(kept)), abs=1e-12)
     assert float(price.distance) == pytest.approx(float(distance), abs=1e-12)
     assert float(price.wasted) == pytest.approx(float(lossless + distance - sum(kept)), abs=1e-12)
@@ -80,37 +67,37 @@ def test_the_price_in_fractions(three, accept):
 @given(rows(4), st.floats(1.0, 20.0))
 def test_a_relaxed_rule_is_a_rule_of_skips_and_wastes_nothing(pair, factor):
     p, q = map(floats, pair)
-    accept, beta = relaxed_acceptance(p, q, factor), rejection_probability(p, q)
-    price = lossy_price(p, q, accept)
+    accept, beta = verification.relaxed_acceptance(p, q, factor), verification.rejection_probability(p, q)
+    price = verification.lossy_price(p, q, accept)
     assert float(price.wasted) == pytest.approx(0.0, abs=1e-12)
     skip = np.where(beta > 0, (accept - 1 + beta) / np.where(beta > 0, beta, 1), 0.0).clip(0, 1)
-    law = output_distribution(p, q, skip=skip)
-    assert float(total_variation(law, p)) == pytest.approx(float(price.distance), abs=1e-12)
+    law = verification.output_distribution(p, q, skip=skip)
+    assert float(verification.total_variation(law, p)) == pytest.approx(float(price.distance), abs=1e-12)
 
 
 @given(rows(4, 1), st.integers(0, 3), st.floats(0, 1), st.floats(0.01, 1))
 def test_thresholds_with_greedy_drafts_waste_nothing(one, token, single, accumulated):
     p, q = floats(one[0]), np.eye(4)[token]
-    price = lossy_price(p, q, threshold_acceptance(p, single, accumulated))
+    price = verification.lossy_price(p, q, verification.threshold_acceptance(p, single, accumulated))
     assert float(price.wasted) == pytest.approx(0.0, abs=1e-12)
     assert float(price.distance) == pytest.approx(float(price.acceptance - p[token]), abs=1e-12)
 
 
 def test_typical_acceptance_wastes_the_rejected_drafts_own_probability():
     p, q = [0.625, 0.25, 0.125], [0.0, 1.0, 0.0]
-    accept = typical_acceptance(p, 0.3, 1.0)
+    accept = verification.typical_acceptance(p, 0.3, 1.0)
     assert accept.tolist() == [1.0, 0.0, 0.0]
-    price = lossy_price(p, q, accept, residual=p)  # Medusa draws the next token from p
+    price = verification.lossy_price(p, q, accept, residual=p)  # Medusa draws the next token from p
     assert [float(one) for one in price] == [0.0, 0.0, 0.25]
-    likeliest = lossy_price(p, q, accept, residual=[1.0, 0.0, 0.0])  # vLLM emits the likeliest token
+    likeliest = verification.lossy_price(p, q, accept, residual=[1.0, 0.0, 0.0])  # vLLM emits the likeliest token
     assert [float(one) for one in likeliest] == [0.0, 0.375, 0.625]
 
 
 def test_top_acceptance_takes_both_limits():
     p = [0.5, 0.125, 0.375]
-    assert top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
-    assert top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
-    assert top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    assert verification.top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
+    assert verification.top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
+    assert verification.top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
 
 
 @given(vectors(4), vectors(4))

@@ -13,19 +13,13 @@ from scipy.optimize import linprog
 
 from hlmtheory.verification import acceptance_rate, multi_draft_optimum, top_draft_optimum
 
+from .oracles import over_its_sum
 from .strategies import grid_rows
 
 ROWS = st.integers(1, 5).flatmap(lambda size: st.tuples(*(grid_rows((), size) for _ in range(2))))
 
 
-def exact(row):
-    """Return a row in fractions that sum to 1."""
-    found = [Fraction(float(x)) for x in row]
-    return [x / sum(found) for x in found]
-
-
 def independent(q, n):
-    """Return the probability of each set of n independent drafts."""
     law = {}
     for drafts in itertools.product(range(len(q)), repeat=n):
         law[frozenset(drafts)] = law.get(frozenset(drafts), Fraction(0)) + np.prod([q[v] for v in drafts])
@@ -59,7 +53,7 @@ def best_rule(p, law):
 
 @given(ROWS, st.integers(1, 4))
 def test_the_optimum_is_the_least_cut_in_fractions(rows, n):
-    p, q = map(exact, rows)
+    p, q = map(over_its_sum, rows)
     for function, law in ((multi_draft_optimum, independent(q, n)), (top_draft_optimum, sure_and_one(q, n))):
         assert float(function(*rows, n)) == pytest.approx(float(least_cut(p, law)), abs=1e-12)
 
@@ -69,7 +63,10 @@ def test_the_optimum_is_that_of_a_linear_program(seed):
     rng = np.random.default_rng(seed)
     n, size = int(rng.integers(1, 4)), int(rng.integers(2, 5))
     p, q = rng.dirichlet(np.full(size, rng.choice([0.3, 1.0, 3.0])), size=2)
-    for function, law in ((multi_draft_optimum, independent(exact(q), n)), (top_draft_optimum, sure_and_one(q, n))):
+    for function, law in (
+        (multi_draft_optimum, independent(over_its_sum(q), n)),
+        (top_draft_optimum, sure_and_one(q, n)),
+    ):
         assert float(function(p, q, n)) == pytest.approx(best_rule(p, law), abs=1e-9)
 
 

@@ -26,9 +26,6 @@ def minmax(bits, spectral_efficiency):
     return ofdma.minmax_shares(bits, spectral_efficiency=spectral_efficiency)
 
 
-# --------------------------------------------------------------------------------------------- against a solver
-
-
 def linear_program(need: np.ndarray) -> np.ndarray:
     """Maximise u = 1/t with w_k ≥ c_k u, Σw = 1, w ≥ 0."""
     cvxpy = pytest.importorskip("cvxpy")
@@ -61,9 +58,6 @@ def test_a_convex_solver_finds_the_same_sum():
     assert float(sum_latency(bits, efficiency, 1.0)) == pytest.approx(problem.solve(), rel=1e-6)
 
 
-# -------------------------------------------------------------------------------------------------- certificates
-
-
 @pytest.mark.parametrize("objective", ["minmax", "sum"])
 @given(instance=CELL, data=st.data())
 def test_the_residual_sees_a_moved_share(objective, instance, data):
@@ -83,9 +77,6 @@ def test_shares_sum_to_one_and_scale_out(instance):
     for shares in (minmax, sum_shares):
         np.testing.assert_allclose(shares(bits, efficiency).sum(-1), 1, rtol=1e-12)
         np.testing.assert_allclose(shares(4 * bits, efficiency / 2), shares(bits, efficiency), rtol=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
 
 
 def test_an_snr_is_no_spectral_efficiency():

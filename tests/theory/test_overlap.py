@@ -29,7 +29,6 @@ def test_the_ends_of_the_interval_have_the_divergence_of_the_bound(count, error)
 
 
 def log(ratio):
-    """The logarithm of a fraction."""
     return Fraction(math.log1p(float(ratio - 1))) if abs(ratio - 1) < 0.5 else Fraction(math.log(float(ratio)))
 
 

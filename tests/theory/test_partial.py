@@ -11,19 +11,7 @@ import pytest
 from hypothesis import given
 from scipy.optimize import linprog
 
-from hlmtheory.truncation import (
-    box_bias,
-    box_deviation,
-    box_distance,
-    partial_bias,
-    partial_boxes,
-    partial_deviation,
-    partial_distance,
-    partial_draft,
-    quantised_box,
-    resampling_bias,
-    tail_deviation,
-)
+from hlmtheory import truncation
 from hlmtheory.verification import rejection_probability, total_variation
 
 from .kinds import kind_of, numbers, to
@@ -44,7 +32,6 @@ def lists(target, draft, k, j):
 
 
 def box(row, k):
-    """The bounds of every entry that a list leaves."""
     token, _ = top(row, k)
     known = np.isin(np.arange(len(row)), token)
     return np.where(known, row, 0.0), np.where(known, row, row[token].min() if k else 1.0)
@@ -94,7 +81,7 @@ def test_both_ends_are_those_of_all_rows(seed):
     for _ in range(5):
         target, draft = random_pair(rng)
         k, j = rng.integers(0, len(target) + 1, 2)
-        found = partial_distance(*lists(target, draft, k, j)).total_variation
+        found = truncation.partial_distance(*lists(target, draft, k, j)).total_variation
         bounds = *box(target, k), *box(draft, j)
         assert float(found.lower) == pytest.approx(nearest_by_program(*bounds), abs=SOLVER)
         assert float(found.upper) == pytest.approx(farthest_by_sets(*bounds), abs=1e-12)
@@ -106,7 +93,7 @@ def test_the_interval_shrinks_to_the_value_as_the_list_grows(pair):
     size = target.shape[-1]
     true, before = total_variation(target, draft), None
     for k in sorted({0, 1, size // 2, size}):
-        found = partial_distance(*lists(target, draft, k, k)).total_variation
+        found = truncation.partial_distance(*lists(target, draft, k, k)).total_variation
         assert (found.lower <= true + 1e-12).all()
         assert (found.upper >= true - 1e-12).all()
         if before is not None:
@@ -115,9 +102,6 @@ def test_the_interval_shrinks_to_the_value_as_the_list_grows(pair):
         before = found
     np.testing.assert_allclose(before.lower, true, atol=1e-12)
     np.testing.assert_allclose(before.upper, true, atol=1e-12)
-
-
-# ------------------------------------------------------------------------------------------- Δ_k, Bias, one draft
 
 
 def deviation_by_counts(listed, k, vocabulary):
@@ -138,11 +122,11 @@ def test_the_deviation_is_that_of_all_rows(seed):
     for j in range(8):
         if j == 0 or draft[j - 1] > 0:
             for k in range(j + 1):
-                found = partial_deviation(np.log(draft[:j]), k, 7)
+                found = truncation.partial_deviation(np.log(draft[:j]), k, 7)
                 least, most = deviation_by_counts(draft[:j], k, 7)
                 assert float(found.lower) == pytest.approx(float(least), abs=1e-14)
                 assert float(found.upper) == pytest.approx(float(most), abs=1e-14)
-                assert found.lower - 1e-14 <= tail_deviation(draft)[k] <= found.upper + 1e-14
+                assert found.lower - 1e-14 <= truncation.tail_deviation(draft)[k] <= found.upper + 1e-14
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -151,10 +135,10 @@ def test_no_completion_exceeds_the_bias(seed):
     target, draft = rng.dirichlet([rng.choice([0.2, 1.0])] * 8, size=2)
     for j in range(1, 8):
         for k in range(j + 1):
-            most = float(partial_bias(*lists(target, draft, j, j), k=k).upper)
+            most = float(truncation.partial_bias(*lists(target, draft, j, j), k=k).upper)
             for _ in range(30):
                 rows = [completed(rng, row, j) for row in (target, draft)]
-                assert float(resampling_bias(*rows, k)) <= most + 1e-12
+                assert float(truncation.resampling_bias(*rows, k)) <= most + 1e-12
 
 
 def completed(rng, row, k):
@@ -186,7 +170,7 @@ def test_the_fate_of_a_draft_is_that_of_all_rows(seed):
         (p_low, p_high), (q_low, q_high) = entry_by_program(target, k, token), entry_by_program(draft, j, token)
         low, high = (min(1.0, p / q) if q > 1e-12 else 1.0 for p, q in ((p_low, q_high), (p_high, q_low)))
         uniform = np.linspace(0.0, 1.0, 9)
-        found = partial_draft(*lists(target, draft, k, j), token=token, uniform=uniform)
+        found = truncation.partial_draft(*lists(target, draft, k, j), token=token, uniform=uniform)
         assert float(found.probability.lower) == pytest.approx(low, abs=SOLVER)
         assert float(found.probability.upper) == pytest.approx(high, abs=SOLVER)
         kept = uniform < 1 - rejection_probability(target, draft)[token]
@@ -200,11 +184,8 @@ def test_a_rest_that_just_fits_leaves_a_smallest_probability_of_zero(parts):
     # the last listed entry is 1/parts, and so is the rest: it may be on one of the two other tokens, or on the other
     draft = np.array([1.0, parts - 2.0, 1.0, 0.0]) / parts
     target = np.array([1.0, 0.0, 0.0, 0.0])
-    found = partial_draft(*lists(target, draft, 4, 2), token=[2, 3], uniform=0.5)
+    found = truncation.partial_draft(*lists(target, draft, 4, 2), token=[2, 3], uniform=0.5)
     assert found.probability.upper.tolist() == [1.0, 1.0]  # with q_d = 0, min(1, p_d/q_d) is 1
-
-
-# ------------------------------------------------------------------------------------------------------------ boxes
 
 
 def test_the_largest_distance_of_boxes_is_the_partition_problem():
@@ -212,7 +193,7 @@ def test_the_largest_distance_of_boxes_is_the_partition_problem():
     for weights, most in (((0.5, 0.5, 0.6, 0.4), 1.0), ((0.8, 0.8, 0.4), 0.8)):
         bounds = np.zeros(len(weights)), np.array(weights), np.zeros(len(weights)), np.array(weights)
         assert farthest_by_sets(*bounds) == pytest.approx(most)
-        assert float(box_distance(*bounds).upper) == pytest.approx(1.0)
+        assert float(truncation.box_distance(*bounds).upper) == pytest.approx(1.0)
 
 
 def test_quantised_rows_give_an_interval_of_about_their_error():
@@ -225,16 +206,13 @@ def test_quantised_rows_give_an_interval_of_about_their_error():
         log = np.log(row)
         floor = log.max(axis=-1, keepdims=True) - 16
         stored = np.maximum(floor + np.round((log - floor) / step) * step, floor)
-        bounds = quantised_box(stored, error=0.51 * step, floor=floor[..., 0])
+        bounds = truncation.quantised_box(stored, error=0.51 * step, floor=floor[..., 0])
         assert ((bounds.lower <= row) & (row <= bounds.upper)).all()
         ends += [bounds.lower, bounds.upper]
-    found = box_distance(*ends)
+    found = truncation.box_distance(*ends)
     true = total_variation(target, draft)
     assert ((found.lower <= true) & (true <= found.upper)).all()
     assert (found.upper - found.lower < 5e-4).all()
-
-
-# ------------------------------------------------------------------------------------------------- types, bad input
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
@@ -243,9 +221,11 @@ def test_an_interval_is_rounded_outwards_in_every_library(library, dtype):
     target, draft = np.random.default_rng(5).dirichlet(np.full(40, 0.3), size=(2, 6))
     token, log, token_q, log_q, size = lists(target, draft, 5, 7)
     narrow = [np.float32(log), np.float32(log_q)]
-    wide = partial_distance(token, narrow[0].astype(float), token_q, narrow[1].astype(float), size).total_variation
+    wide = truncation.partial_distance(
+        token, narrow[0].astype(float), token_q, narrow[1].astype(float), size
+    ).total_variation
     given_ = [to(library, token), to(library, narrow[0], dtype), to(library, token_q), to(library, narrow[1], dtype)]
-    found = partial_distance(*given_, size).total_variation
+    found = truncation.partial_distance(*given_, size).total_variation
     assert kind_of(found.upper) == (library, dtype)
     assert (numbers(found.lower) <= wide.lower + 1e-15).all()
     assert (numbers(found.upper) >= wide.upper - 1e-15).all()
@@ -257,8 +237,8 @@ def test_a_list_of_all_tokens_with_too_much_mass_is_divided_by_it():
     """A mass of 1 + 5e-5 is still taken as 1: the rest is then nothing, and not less."""
     draft = np.asarray([0.5, 0.3, 0.15, 0.05])
     for k in range(5):
-        found = partial_deviation(np.log(draft * (1.0 + 5e-5)), k, 4)
-        exact = float(tail_deviation(draft)[k])
+        found = truncation.partial_deviation(np.log(draft * (1.0 + 5e-5)), k, 4)
+        exact = float(truncation.tail_deviation(draft)[k])
         assert (float(found.lower), float(found.upper)) == pytest.approx((exact, exact), rel=1e-12, abs=1e-14)
 
 
@@ -293,16 +273,16 @@ GOOD = {
     ],
 )
 def test_bad_lists_are_named(change, message):
-    assert partial_distance(**GOOD).total_variation.upper > 0
+    assert truncation.partial_distance(**GOOD).total_variation.upper > 0
     with pytest.raises(ValueError, match=message):
-        partial_distance(**{**GOOD, **change})
+        truncation.partial_distance(**{**GOOD, **change})
 
 
 def test_more_is_sent_than_is_listed():
     with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
-        partial_deviation([HALF, QUARTER], 3, 5)
+        truncation.partial_deviation([HALF, QUARTER], 3, 5)
     with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
-        partial_bias(**GOOD, k=3)
+        truncation.partial_bias(**GOOD, k=3)
 
 
 def random_boxes(rng):
@@ -328,7 +308,6 @@ def inside(rng, low, high):
 
 
 def all_ends(boxes):
-    """The four bounds of both models and the counts."""
     return boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper, boxes.count
 
 
@@ -337,11 +316,11 @@ def test_every_row_inside_has_its_deviation_and_its_bias_in_the_intervals(seed):
     rng = np.random.default_rng(seed)
     bounds = random_boxes(rng)
     for k in range(len(bounds[0]) + 1):
-        deviation, bias = box_deviation(*bounds[2:], k), box_bias(*bounds, k)
+        deviation, bias = truncation.box_deviation(*bounds[2:], k), truncation.box_bias(*bounds, k)
         for _ in range(10):
             p, q = inside(rng, *bounds[:2]), inside(rng, *bounds[2:])
-            assert deviation.lower - 1e-12 <= tail_deviation(q)[k] <= deviation.upper + 1e-12
-            assert bias.lower - 1e-12 <= resampling_bias(p, q, k) <= bias.upper + 1e-12
+            assert deviation.lower - 1e-12 <= truncation.tail_deviation(q)[k] <= deviation.upper + 1e-12
+            assert bias.lower - 1e-12 <= truncation.resampling_bias(p, q, k) <= bias.upper + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -350,12 +329,12 @@ def test_a_row_that_is_known_leaves_nothing_open(seed):
     rng = np.random.default_rng(seed)
     p, q = random_pair(rng)
     for k in range(len(p) + 1):
-        deviation, bias = box_deviation(q, q, k), box_bias(p, p, q, q, k)
-        assert float(deviation.lower) == pytest.approx(tail_deviation(q)[k], abs=1e-12)
-        assert float(deviation.upper) == pytest.approx(tail_deviation(q)[k], abs=1e-12)
-        assert bias.lower - 1e-12 <= resampling_bias(p, q, k) <= bias.upper + 1e-12
+        deviation, bias = truncation.box_deviation(q, q, k), truncation.box_bias(p, p, q, q, k)
+        assert float(deviation.lower) == pytest.approx(truncation.tail_deviation(q)[k], abs=1e-12)
+        assert float(deviation.upper) == pytest.approx(truncation.tail_deviation(q)[k], abs=1e-12)
+        assert bias.lower - 1e-12 <= truncation.resampling_bias(p, q, k) <= bias.upper + 1e-12
         if len(set(q)) == len(q):
-            assert bias.upper == pytest.approx(resampling_bias(p, q, k), abs=1e-9)
+            assert bias.upper == pytest.approx(truncation.resampling_bias(p, q, k), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -365,18 +344,18 @@ def test_lists_as_boxes_give_the_sharp_ends(seed):
     target, draft = rng.dirichlet(np.full(size, 0.3), size=2)
     k, j = rng.integers(0, min(size, 12) + 1, 2)
     given = lists(target, draft, k, j)
-    boxes = partial_boxes(*given)
+    boxes = truncation.partial_boxes(*given)
     assert boxes.count.sum() == size
-    found, sharp = box_distance(*all_ends(boxes)), partial_distance(*given).total_variation
+    found, sharp = truncation.box_distance(*all_ends(boxes)), truncation.partial_distance(*given).total_variation
     assert float(found.lower) == pytest.approx(float(sharp.lower), abs=1e-12)
     assert sharp.upper - 1e-12 <= found.upper <= sharp.upper + 0.1
     for sent in range(j + 1):
-        mine = box_deviation(boxes.draft.lower, boxes.draft.upper, sent, boxes.count)
-        best = partial_deviation(given[3], sent, size)
+        mine = truncation.box_deviation(boxes.draft.lower, boxes.draft.upper, sent, boxes.count)
+        best = truncation.partial_deviation(given[3], sent, size)
         assert float(mine.lower) == pytest.approx(float(best.lower), abs=1e-12)
         assert float(mine.upper) == pytest.approx(float(best.upper), abs=1e-12)
-        bias = box_bias(*all_ends(boxes)[:4], sent, boxes.count)
-        assert bias.lower - 1e-12 <= resampling_bias(target, draft, sent) <= bias.upper + 1e-12
+        bias = truncation.box_bias(*all_ends(boxes)[:4], sent, boxes.count)
+        assert bias.lower - 1e-12 <= truncation.resampling_bias(target, draft, sent) <= bias.upper + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -386,11 +365,16 @@ def test_rounded_lists_hold_the_truth(seed):
     target, draft = rng.dirichlet(np.full(50, 0.3), size=(2, 4))
     (token, x), (token_q, y) = top(target, 9), top(draft, 7)
     half, half_q = np.float16(x).astype(float), np.float16(y).astype(float)
-    boxes = partial_boxes(token, half, token_q, half_q, 50, 2.0**-11 * -half + 1e-9, 2.0**-11 * -half_q + 1e-9)
-    apart, true = box_distance(*all_ends(boxes)), total_variation(target, draft)
+    boxes = truncation.partial_boxes(
+        token, half, token_q, half_q, 50, 2.0**-11 * -half + 1e-9, 2.0**-11 * -half_q + 1e-9
+    )
+    apart, true = truncation.box_distance(*all_ends(boxes)), total_variation(target, draft)
     assert ((apart.lower <= true) & (true <= apart.upper)).all()
-    deviation = box_deviation(boxes.draft.lower, boxes.draft.upper, 3, boxes.count)
-    assert ((deviation.lower <= tail_deviation(draft)[:, 3]) & (tail_deviation(draft)[:, 3] <= deviation.upper)).all()
+    deviation = truncation.box_deviation(boxes.draft.lower, boxes.draft.upper, 3, boxes.count)
+    assert (
+        (deviation.lower <= truncation.tail_deviation(draft)[:, 3])
+        & (truncation.tail_deviation(draft)[:, 3] <= deviation.upper)
+    ).all()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -406,9 +390,9 @@ def test_a_column_of_several_tokens_is_as_many_columns(seed):
     wide = [end[full] for end in ends]
     k = int(rng.integers(0, len(full) + 1))
     for mine, expanded in (
-        (box_distance(*ends, count), box_distance(*wide)),
-        (box_deviation(*ends[2:], k, count), box_deviation(*wide[2:], k)),
-        (box_bias(*ends, k, count), box_bias(*wide, k)),
+        (truncation.box_distance(*ends, count), truncation.box_distance(*wide)),
+        (truncation.box_deviation(*ends[2:], k, count), truncation.box_deviation(*wide[2:], k)),
+        (truncation.box_bias(*ends, k, count), truncation.box_bias(*wide, k)),
     ):
         assert float(mine.lower) == pytest.approx(float(expanded.lower), abs=1e-12)
         assert float(mine.upper) == pytest.approx(float(expanded.upper), abs=1e-12)

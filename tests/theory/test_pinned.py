@@ -16,7 +16,6 @@ from hlmtheory.conformal import controller
 
 
 def put_in_place(monkeypatch, function, by):
-    """Replace a function everywhere in the package, by its name."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "hlmtheory":
             for key, value in list(vars(module).items()):
@@ -52,7 +51,6 @@ WOUND_UP = {**TIED, "threshold": 2.0, "learning_rate": 4.0}
 
 
 def without_the_top(draft, threshold):
-    """A support that may be empty."""
     return np.asarray(draft) >= np.asarray(threshold)[..., None]
 
 
@@ -72,7 +70,6 @@ def to_the_first(draft, *, support, resolution):
 
 
 def one_too_many(draft, *, support, resolution):
-    """Counts that sum to ℓ + 1."""
     found = QUANTIZE(draft, support=support, resolution=resolution)
     return found + (np.arange(found.shape[-1]) == np.argmax(found, axis=-1)[..., None])
 

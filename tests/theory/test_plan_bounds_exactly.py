@@ -14,7 +14,8 @@ from hlmtheory import codec, lossless, policy
 from hlmtheory._domains import DomainError
 from hlmtheory.lossless.ceiling import _of_likeliest
 
-from .test_bounds_exactly import CASES, F, number, rows, unit, whole
+from .oracles import over_its_sum
+from .test_bounds_exactly import CASES, F, number, rows, unit
 
 
 def wide(rng, low, high, *shape):
@@ -27,7 +28,7 @@ def ceiling(rng):
     """So few draws outside the likeliest cell have a probability of at most δ."""
     p, error = rows(rng, 1, 3), float(unit(rng, inner=True))
     n = rng.integers(0, 40, (1, 3)) + (np.arange(3) == 0)
-    total, exact, error = int(n.sum()), whole(p[0]), max(error, 1e-290)
+    total, exact, error = int(n.sum()), over_its_sum(p[0]), max(error, 1e-290)
     top = max(range(3), key=lambda v: p[0, v])
     missed, x = total - int(n[0, top]), F(_of_likeliest(n * 1.0, p, error)) - (1 - exact[top])
     out, inside = number(x), number(1 - x)
@@ -58,7 +59,7 @@ def certificate(rng):
     others = [v for v in range(len(row)) if v not in made] or [*range(len(row))]
     left = max(1 - sum(made.values()), F(0)) / len(others)
     made = [made.get(v, F(0)) + (left if v in others else 0) for v in range(len(row))]
-    exact = sum(abs(x - y / sum(made)) for x, y in zip(whole(row), made, strict=True))
+    exact = sum(abs(x - y / sum(made)) for x, y in zip(over_its_sum(row), made, strict=True))
     return exact <= min(F(float(choice.bias)), F(limit))
 
 

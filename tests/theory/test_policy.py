@@ -18,7 +18,6 @@ from hlmtheory.policy.rounds import Decisions, Prices, Rounds
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
-    """Return tokens, fixed and air times of users, and weights."""
     tokens, fixed = rng.uniform(1.0, 6.0, count), np.exp(rng.normal(-2.0, 1.0, count))
     return tokens, fixed, np.exp(rng.normal(-2.0, 1.5, count)), rng.uniform(0.3, 3.0, count)
 
@@ -73,15 +72,12 @@ def test_without_limits_and_skips_the_length_is_the_optimal_one():
     assert found.gap < 1e-9
 
 
-# ------------------------------------------------------------------------------------------------------- messages
-
 MENU = codec.CodecMenu(widths=(3, 8), sizes=(1, 2, 4, 7), resolutions=(2, 4, 9, 32))
 LATTICES = codec.CodecMenu(kinds=("lattice", "mixture"), sizes=(1, 2, 4, 7), resolutions=(2, 4, 9, 32))
 """Without top-k, whose sizes are not restricted in :func:`hlmtheory.codec.cheapest_codec`."""
 
 
 def rows(rng: np.random.Generator, vocabulary: int, count: int = 12) -> np.ndarray:
-    """Return confident and flat rows, a uniform one, and one with a single entry."""
     drawn = [rng.dirichlet(np.full(vocabulary, sharp)) for sharp in (0.05, 0.3, 1.0, 5.0) for _ in range(count // 4)]
     return np.stack([*drawn, np.full(vocabulary, 1.0 / vocabulary), np.eye(vocabulary)[vocabulary // 2]])
 
@@ -125,9 +121,6 @@ def test_no_message_of_the_menu_is_below_the_hull():
                 assert 0.5 * float(best.bias) >= line - 1e-12
 
 
-# ---------------------------------------------------------------------------------------------------- fading links
-
-
 @pytest.mark.parametrize(("mean", "factor"), [(10.0, 0.0), (0.5, 0.0), (100.0, 4.0)])
 @pytest.mark.parametrize("worth", [0.03, 0.1, 2.0])
 def test_the_mean_time_over_a_fading_link_is_that_of_its_quantiles(mean, factor, worth):
@@ -155,9 +148,6 @@ def test_a_link_that_is_not_worth_it_is_never_used():
     assert np.isinf(cut).all()
     assert not sent.any()
     assert not seconds.any()
-
-
-# --------------------------------------------------------------------------------------------- several users of a band
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 7])
@@ -200,9 +190,6 @@ def test_many_users_get_plans_near_the_bound():
         if utility != "log":
             assert found.gap == pytest.approx(found.upper_bound / found.value - 1.0, abs=1e-12)
             assert found.gap > 0.0
-
-
-# ------------------------------------------------------------------------------------------------------------ limits
 
 
 def test_a_plan_without_a_risk_limit_has_no_risk():

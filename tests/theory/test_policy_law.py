@@ -11,8 +11,6 @@ from hlmtheory.policy.costs import PlanPart
 
 from . import policy_program, policy_worlds
 
-# ------------------------------------------------------------------------------------------------------ total variation
-
 
 def safe_and_doubtful():
     """A position whose likely draft is safe; the others lose a quarter of their mass."""
@@ -69,9 +67,6 @@ def test_rows_with_equal_hulls_share_their_messages():
                 assert (np.ptp(hulls.risk[corners].reshape(2, 3), axis=1) == 0.0).all()
 
 
-# ------------------------------------------------------------------------------------------------------------- bounds
-
-
 def test_no_mixture_of_messages_by_place_and_of_lengths_beats_the_bound():
     found = [policy_program.compare(policy_program.draw(np.random.default_rng((5, n)))) for n in range(40)]
     planned = [row for row in found if row is not None]
@@ -125,9 +120,6 @@ def test_no_shares_and_mixtures_of_two_users_beat_the_bound(seed):
             for case, w in zip(cases, (share, 1.0 - share), strict=True)
         ]
         assert sum(rates) <= found.upper_bound * (1.0 + 1e-7)
-
-
-# ------------------------------------------------------------------------------------------------- switches and limits
 
 
 def test_without_a_bonus_a_round_has_no_token_after_its_drafts():

@@ -29,7 +29,6 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def message_of(*drafts, vocabulary=60):
-    """Return the bytes of drafts that no device checked."""
     kind = codec.LatticeMessage if isinstance(drafts[0], codec.LatticeDraft) else codec.MixedMessage
     return codec.encode(kind(vocabulary, drafts))
 
@@ -37,9 +36,6 @@ def message_of(*drafts, vocabulary=60):
 def refused(policy, message, words="message must be of at most"):
     with pytest.raises(ValueError, match=words):
         ServerPolicy(policy).received(message)
-
-
-# --------------------------------------------------------------------------------------------- before it is decoded
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -52,9 +48,6 @@ def test_a_long_or_foreign_message_is_refused_before_it_is_decoded(name, kind, m
     for length in (300, 1700, 273_000, 13_000_000):
         refused(POLICIES[name], framed(kind, head + b"\1" + bytes(length)))
     refused(POLICIES[name], framed(kind, head + b"\1" + bytes(3)))
-
-
-# ------------------------------------------------------------------------------------------------- what is accepted
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -140,9 +133,6 @@ def test_no_message_of_any_policy_s_device_is_refused(seed, vocabulary, temperat
             drafts.append(policy.draft(logits_of(rng, vocabulary), place=len(drafts) + 1, rng=rng, **where))
         if not drafts[0].skip:
             assert list(server.received(policy.message(drafts))) == [draft.coded for draft in drafts]
-
-
-# --------------------------------------------------------------------------------------------------- what is refused
 
 
 def probability(own, width=1):

@@ -13,8 +13,6 @@ from hlmtheory.serving.costs import steps_distribution
 
 from .strategies import acceptances
 
-# ------------------------------------------------------------------------------------------------ the paper's cases
-
 SMALL, LARGE = ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008)
 EDGE, CLOUD = Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2)
 
@@ -56,9 +54,6 @@ def test_a_rounding_of_the_tokens_a_step_adds_no_step(output, acceptance, length
     assert serving.decoding_steps([output, output + 1], acceptance, length).tolist() == [steps, steps + 1]
 
 
-# ---------------------------------------------------------------------------------------------------------- memory
-
-
 def fullest(prompt: int, answer: int, length: int) -> int:
     """Return the largest number of cached tokens of one sequence, over every acceptance pattern, pass by pass."""
     most, patterns = 0, [((), 0)]
@@ -87,9 +82,6 @@ def test_ten_drafts_fill_the_cache_that_the_paper_counts_two_tokens_for():
     assert float(serving.peak_memory(model, 5, 0, 1, 10)) == 12 + 4 * 5  # no answer, no drafts
 
 
-# ---------------------------------------------------------------------------------------------------- random steps
-
-
 @given(st.integers(1, 12), acceptances(), st.integers(0, 4))
 def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, length):
     after = {0: 1.0}
@@ -102,9 +94,6 @@ def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, 
                     further[made + count + 1] = further.get(made + count + 1, 0.0) + chance * share
             after = further
         assert found == pytest.approx(sum(chance for made, chance in after.items() if made >= output), abs=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------- schedules
 
 
 def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float:
@@ -125,9 +114,6 @@ def test_the_latency_is_that_of_a_simulation():
     stages = rng.random((2, 6, 3)) * [1.0, 1.0, 0.01]
     for steps in (np.full(6, 3000), np.asarray([3000, 5, 40, 700, 900, 1]), np.asarray([2, 1, 2, 1, 2, 2])):
         assert float(serving.inference_latency(*stages, steps)) == pytest.approx(simulated(*stages, steps), rel=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------------- fit
 
 
 def measured(noise: float, count: int = 60, seed: int = 0):

@@ -56,14 +56,10 @@ def target_of(rng, count):
 
 
 def opened(kind, call, *arguments, **options):
-    """Return the words of a refusal of this kind."""
     with pytest.raises(kind) as refused:
         call(*arguments, **options)
     assert type(refused.value) is kind
     return str(refused.value)
-
-
-# ------------------------------------------------------------------------------------------------- what is exchanged
 
 
 @KEYS
@@ -106,9 +102,6 @@ def test_the_bytes_are_those_of_the_format():
 def test_the_bits_of_an_envelope(rounds, plain):
     assert envelope_bits(rounds, authenticated=False) == 8 * plain
     assert envelope_bits(rounds, authenticated=True) == 8 * (plain + 12)
-
-
-# ------------------------------------------------------------------------------------------------ what is refused
 
 
 @KEYS
@@ -256,13 +249,10 @@ def test_names_and_keys_have_a_length(options, words):
             side(PLAIN, **{"session": NAME} | options)
 
 
-# ----------------------------------------------------------------------------------------------- the shared seed
-
 SEEDED = DevicePolicy(V, 1.0, threshold_rule(3), SeededTokens())
 
 
 def seeded(key, seed, used):
-    """Return the two sides of a session with a shared seed."""
     device = DeviceSession(SEEDED, session=NAME, key=key, seed=seed)
     return device, ServerSession(SEEDED, session=NAME, key=key, seed=seed, used=used)
 
@@ -308,9 +298,6 @@ def test_a_policy_that_drafts_by_a_seed_needs_one():
         for wrong in (-1, 0.5, 2**63, True):
             with pytest.raises((ValueError, TypeError), match="seed"):
                 side(SEEDED, session=NAME, seed=wrong)
-
-
-# ---------------------------------------------------------------------------------------------------- the answer
 
 
 @given(st.sampled_from(POLICIES), st.integers(0, 3), st.data())

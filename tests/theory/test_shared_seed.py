@@ -27,7 +27,6 @@ SOURCE = Path(__file__).with_name("shared_stream.c")
 
 
 def number(seed, position, token, library="numpy"):
-    """Return one number of the stream."""
     return float(shared_seed.exponentials(to(library, seed), to(library, position), token + 1)[..., -1])
 
 

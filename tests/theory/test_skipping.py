@@ -41,7 +41,6 @@ EXPONENT = st.one_of(st.sampled_from((1.0, 2.0, 1.5, math.inf)), st.floats(1.0, 
 
 @st.composite
 def with_skip(draw, source):
-    """Pairs of rows, and a skip probability for each draft."""
     instance = draw(source)
     shape = instance["draft"].shape
     if shape[-1] > 12:
@@ -51,7 +50,6 @@ def with_skip(draw, source):
 
 @st.composite
 def with_law(draw, name, least, exponent=False):
-    """A line, and the law of the uncertainty on cells or points."""
     instance = draw(batches(**LINE, **({"exponent": EXPONENT} if exponent else {})))
     shape = instance["slope"].shape
     return {**instance, name: draw(rows(shape, draw(vocabularies(least))))}
@@ -59,7 +57,6 @@ def with_law(draw, name, least, exponent=False):
 
 @st.composite
 def loss_tables(draw):
-    """Losses that rise along the thresholds, a risk and the largest loss."""
     shape, bound = (draw(st.integers(2, 8)), draw(st.integers(1, 4))), draw(st.sampled_from((1.0, 0.5, 8.0)))
     steps = draw(hnp.arrays(np.float64, shape, elements=UNIT))
     return {"losses": bound * np.maximum.accumulate(steps, axis=-1), "risk": draw(quantity(0.02, 4.0)), "bound": bound}
@@ -226,7 +223,6 @@ def tree(rng, size, length):
 
 
 def grown(law, rows):
-    """Return the law of texts that are one token longer."""
     return (law[:, None] * rows).ravel()
 
 

@@ -20,7 +20,6 @@ PROMPTS = [{"id": "a", "text": "Once"}, {"id": "b", "text": "Twice"}]
 
 
 def rows(positions: int = POSITIONS) -> dict[str, np.ndarray]:
-    """Arrays of a trace of two texts."""
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2, positions, VOCABULARY)).astype(np.float16)
     tokens = rng.integers(0, VOCABULARY, positions).astype(np.int32)
@@ -32,7 +31,6 @@ def rows(positions: int = POSITIONS) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished trace."""
     path = tmp_path_factory.mktemp("trace") / "t"
     with TraceWriter(path, VOCABULARY, {"prompts": PROMPTS}) as writer:
         writer.append(**rows())
@@ -51,15 +49,12 @@ def test_what_was_written_comes_back(kind, stored):
 
 
 def damaged(stored: Path, path: Path, change) -> Path:
-    """Return a copy of the trace with a change."""
     shutil.copytree(stored, path)
     change(path)
     return path
 
 
 def rewritten(**changes):
-    """Change the manifest."""
-
     def change(path: Path) -> None:
         about = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         (path / "manifest.json").write_text(json.dumps(about | changes), encoding="utf-8")

@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 from hlmtheory.verification import acceptance_rate
 from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
 
+from .oracles import over_its_sum
 from .strategies import grid_rows
-
-
-def fractions(row):
-    """Return a row in exact fractions that sum to 1."""
-    found = [Fraction(float(x)) for x in row]
-    return [x / sum(found) for x in found]
 
 
 def draws(q, m):
@@ -46,13 +41,12 @@ def tried(p, children, used):
 
 
 def law_by_cases(targets, drafts, m, depth, node=0):
-    """Return the law of texts: all choices of children at every node, each accepted or not."""
-    p, q, size = fractions(targets[node]), fractions(drafts[node]), len(targets[node])
+    p, q, size = over_its_sum(targets[node]), over_its_sum(drafts[node]), len(targets[node])
 
     def own(place, left):
         if not left:
             return {(): Fraction(1)}
-        row = fractions(targets[place])
+        row = over_its_sum(targets[place])
         return {
             (v, *text): row[v] * mass for v in range(size) for text, mass in own(place * size + v + 1, left - 1).items()
         }
@@ -84,14 +78,14 @@ def test_the_law_is_that_of_all_cases(data, size, depth, m):
     for text in texts:
         node = 0
         for v in text:
-            one[text] *= fractions(targets[node])[v]
+            one[text] *= over_its_sum(targets[node])[v]
             node = node * size + v + 1
     assert {text: mass for text, mass in exact.items() if mass} == {text: mass for text, mass in one.items() if mass}
 
 
 @given(st.integers(1, 4).flatmap(lambda size: st.tuples(*(grid_rows((), size) for _ in range(2)))), st.integers(1, 4))
 def test_the_acceptance_is_that_of_all_cases(pair, m):
-    p, q = (fractions(row) for row in pair)
+    p, q = (over_its_sum(row) for row in pair)
     exact = sum(chance * sum(tried(p, children, used)[0]) for children, chance, used in draws(q, m))
     assert float(sibling_acceptance(*pair, m)) == pytest.approx(float(exact), abs=1e-12)
     assert float(sibling_acceptance(*pair, 1)) == pytest.approx(float(acceptance_rate(*pair)), abs=1e-15)

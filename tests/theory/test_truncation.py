@@ -33,16 +33,11 @@ sized_functions = pytest.mark.parametrize("name", SIZED_FUNCTIONS)
 
 
 def of_pair(name, target, draft, k):
-    """Call the public function by its name."""
     return getattr(truncation, name)(target, draft, k)
 
 
 def every_size(row):
-    """Return all k for a row."""
     return np.arange(np.shape(row)[-1] + 1)
-
-
-# ------------------------------------------------------------------------------------------------------- truncate
 
 
 @given(st.data())
@@ -56,9 +51,6 @@ def test_truncate_against_sorting(data):
 def test_ties_are_kept_by_lowest_index():
     assert truncation.truncate([0.25, 0.25, 0.25, 0.25, 0.0], 2).tolist() == [0.25, 0.25, 0.5 / 3, 0.5 / 3, 0.5 / 3]
     assert truncation.truncate([0.0, 0.5, 0.0, 0.5], 1).tolist() == [0.5 / 3, 0.5, 0.5 / 3, 0.5 / 3]
-
-
-# ------------------------------------------------------------------------------------------------- tail deviation
 
 
 @given(st.data())
@@ -84,9 +76,6 @@ def test_the_deviation_never_rises(data):
     assert (deviation >= 0).all()
     assert (np.diff(deviation, axis=-1) <= 1e-13 * np.maximum(deviation[..., :-1], 1e-3)).all()
     assert (deviation[..., -2:] == 0).all()
-
-
-# ---------------------------------------------------------------------------------------- distortion, bias, bounds
 
 
 @sized_functions
@@ -136,9 +125,6 @@ def test_subnormal_distances_do_not_overflow(name):
     assert float(of_pair(name, target, draft, 0)) == pytest.approx(expected[name], rel=1e-15)
 
 
-# ----------------------------------------------------------------------------------------- k that depends on v
-
-
 @given(with_sizes(grid_pairs()))
 def test_the_bias_of_sizes_by_draft_against_enumeration(case):
     def naive(p, q, top_k):
@@ -158,9 +144,6 @@ def test_the_bias_of_sizes_by_draft_against_enumeration(case):
     verdict = claim.check(case)
     inside = ~np.isnan(verdict.lhs)
     np.testing.assert_allclose(verdict.lhs[inside], np.asarray(expected)[inside], rtol=0, atol=1e-13)
-
-
-# ----------------------------------------------------------------------------------------------------- worst case
 
 
 @given(st.data())
@@ -200,9 +183,6 @@ def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
                 problem.solve(solver=cp.CLARABEL)
                 best = max(best, float(problem.value)) if problem.status == "optimal" else best
     assert best == pytest.approx(min(1.0, deviation / distance), abs=1e-6)
-
-
-# ---------------------------------------------------------------------------------------------------------- rules
 
 
 @given(st.data())

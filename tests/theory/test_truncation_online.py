@@ -18,16 +18,12 @@ Q = [0.5, 0.2, 0.15, 0.1, 0.05]
 
 
 def softplus(z, eta):
-    """The softplus as the paper prints it."""
     return np.logaddexp(0.0, eta * z) / eta
 
 
 def denominator(q, beta, eta):
     """D of (23)."""
     return (1 - q) * softplus(-1.0, eta) + q * softplus(-beta, eta)
-
-
-# ------------------------------------------------------------------------------------------------------- softplus
 
 
 @given(st.floats(-50.0, 50.0), st.floats(0.01, 100.0))
@@ -43,9 +39,6 @@ def test_the_approximate_distance_against_the_definition(library):
     np.testing.assert_allclose(numbers(softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12)
 
 
-# --------------------------------------------------------------------------------------------------- online bound
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_online_bound_against_the_definition(library):
     sizes = np.arange(6)
@@ -55,11 +48,7 @@ def test_the_online_bound_against_the_definition(library):
         np.testing.assert_allclose(numbers(found), expected, rtol=1e-12, atol=1e-15)
 
 
-# -------------------------------------------------------------------------------------------------------- message
-
-
 def decoded(q, k, bits, token=None):
-    """Return the decoded distribution, computed entry by entry."""
     levels = 2**bits - 1
     sent = sorted(range(len(q)), key=lambda v: (-q[v], v))[:k]
     value = {v: np.floor(q[v] * levels) / levels for v in sent}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,9 +26,8 @@ def is_smallest(k, bounds, limit):
 
 
 def first_pair(case):
-    """Return one pair of a batch, as given and in fractions."""
     p, q = (case[name].reshape(-1, case[name].shape[-1])[0] for name in ("target", "draft"))
-    return p, q, over_its_sum(p), over_its_sum(q)
+    return p, q, oracles.over_its_sum(p), oracles.over_its_sum(q)
 
 
 @given(grid_pairs(), TOLERANCES)
@@ -67,14 +65,7 @@ Row = list[Fraction]
 Bounds = list[Fraction | float]
 
 
-def over_its_sum(row: Any) -> Row:
-    """Return the row over its sum, without rounding."""
-    values = oracles.exact(row)
-    return [value / sum(values) for value in values]
-
-
 def deviations(q: Row) -> Row:
-    """Δ_k."""
     return [oracles.deviation(q, k) for k in range(len(q))] + [Fraction(0)]
 
 

@@ -16,6 +16,7 @@ from hlmtheory._simplex import exact_sums
 from hlmtheory.truncation._search.pairs import SHORT, SortedPair
 from hlmtheory.truncation._search.tails import Tails
 
+from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs, rows, vocabularies
 
@@ -24,19 +25,14 @@ ONE_HOT = [1.0, 0.0, 0.0, 0.0]
 
 
 def drawn(seed, *shape, scale=3.0):
-    """Pairs of rows similar to a model's."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=scale, size=shape)
     return verification.softmax(logits + rng.normal(size=shape)), verification.softmax(logits)
 
 
 def is_least(bounds, k, limit, slack=1e-12):
-    """Assert that k is the first that meets the limit, up to rounding."""
     assert bounds[k] <= limit + slack
     assert k == 0 or bounds[k - 1] > limit - slack
-
-
-# ------------------------------------------------------------------------------------------------- certified_size
 
 
 def test_a_small_tail_keeps_its_digits_in_the_search():
@@ -79,9 +75,6 @@ def test_many_tolerances_of_each_row(library):
     assert truncation.certified_size(Q, np.zeros((2, 0))).shape == (2, 0)
 
 
-# -------------------------------------------------------------------------------------------------- with rounding
-
-
 @given(st.data())
 def test_the_size_with_rounding_is_the_least_of_all(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
@@ -98,11 +91,7 @@ def test_too_few_bits_are_refused_with_what_they_can_do():
         truncation.certified_size([ONE_HOT, [0.3, 0.26, 0.24, 0.2]], 1e-3, bits_per_probability=4)
 
 
-# ----------------------------------------------------------------------------------------------------- exact_size
-
-
 def scanned(p, q, tolerance):
-    """Return the smallest k, by resampling_distortion of every k."""
     return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
@@ -115,9 +104,6 @@ def test_leaps_miss_no_size(pair, tolerance):
     slack = 1e-14 / max(float(verification.total_variation(target, draft)), 1e-300)
     assert (every[:k][exists[:k]] > tolerance - slack).all()
     assert every[k] <= tolerance + slack or not exists[k]
-
-
-# ---------------------------------------------------------------------------------------------------- offline_size
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -137,18 +123,12 @@ def test_equal_rows_leave_the_offline_bound_undefined():
         truncation.offline_size([P, Q], [Q, Q], 0.1)
 
 
-# ----------------------------------------------------------------------------------------------------- online sizes
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_the_online_size_against_every_size(beta):
     _, draft = drawn(8, 50)
     for sharpness, tolerance in ((0.5, 0.1), (5.0, 0.3), (50.0, 0.9), (5.0, 0.0), (5.0, 5.0)):
         bound = truncation.online_bound(draft, 3, beta, np.arange(51), sharpness=sharpness)
         is_least(bound, int(truncation.online_size(draft, 3, beta, tolerance, sharpness=sharpness)), tolerance)
-
-
-# ------------------------------------------------------------------------------------------- few passes, few calls
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0, 6.0])
@@ -166,9 +146,6 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
     apart = float(verification.total_variation(target, draft))
     assert int(truncation.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
     assert int(truncation.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
-
-
-# --------------------------------------------------------------------------------- what the scan for the exact k skips
 
 
 @pytest.mark.parametrize("starved", [False, True])
@@ -200,9 +177,6 @@ def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
         assert ruled_out > 0 or size < 9
 
 
-# ------------------------------------------------------------------------------------------------- few rows and many
-
-
 @pytest.mark.parametrize("size", [6000, 32_000])
 @pytest.mark.parametrize("larger", [1, 2000])
 def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: int):
@@ -226,46 +200,21 @@ def test_deviations_below_the_normal_numbers(target: list[float], draft: list[fl
 NEARLY = Fraction(1, 2**40)
 
 
-def fractions(row):
-    """Return the row over its sum, exactly."""
-    values = [Fraction(float(value)) for value in row]
-    return [value / sum(values) for value in values]
-
-
-def rebuilt(row, k):
-    """Return the server's distribution, in fractions."""
-    sent = set(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
-    rest = 1 - sum(row[i] for i in sent)
-    return [row[i] if i in sent else rest / (len(row) - k) for i in range(len(row))]
-
-
-def apart(p, q):
-    """TV."""
-    return sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
-
-
 def drawn_as(seed, count, size, dtype):
-    """Rows as a softmax of that type gives them."""
     return np.random.default_rng(seed).dirichlet(np.ones(size), count).astype(dtype)
-
-
-# ------------------------------------------------------------------------------------- numbers beside narrow rows
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_certified_size_is_certified_exactly(dtype):
     """At tolerances slightly below, at and slightly above 2 Δ_k."""
     for row in drawn_as(1, 60, 7, dtype):
-        exact = fractions(row)
-        every = [2 * apart(exact, rebuilt(exact, k)) for k in range(8)]
+        exact = oracles.over_its_sum(row)
+        every = [2 * oracles.deviation(exact, k) for k in range(8)]
         for share in (1 - 1e-9, 1 + 1e-9):
             for tolerance in (share * float(value) for value in every[:6]):
                 k = int(truncation.certified_size(row, tolerance))
                 assert every[k] <= tolerance * (1 + NEARLY)
                 assert k == 0 or every[k - 1] > tolerance * (1 - NEARLY)
-
-
-# ------------------------------------------------------------------------- deviations that are as small as roundings
 
 
 def nearly_even(seed, count, size, unit=2.0**-52):
@@ -279,8 +228,8 @@ def test_a_tolerance_of_a_few_roundings_is_kept():
     rows = nearly_even(8, 20, 16)
     for tolerance in (0.0, 1e-16, 1e-15, 1e-14, 1e-12):
         for row, k in zip(rows, truncation.certified_size(rows, tolerance).tolist(), strict=True):
-            exact = fractions(row)
-            assert 2 * apart(exact, rebuilt(exact, k)) <= Fraction(tolerance)
+            exact = oracles.over_its_sum(row)
+            assert 2 * oracles.deviation(exact, k) <= Fraction(tolerance)
 
 
 @pytest.mark.parametrize("size", [5, 64, 300, 5000])

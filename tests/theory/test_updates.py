@@ -18,9 +18,6 @@ DIVERGENCES = st.one_of(
 )
 
 
-# ------------------------------------------------------------------------------------------------ the divergence
-
-
 @given(st.floats(1e-4, 39.0))
 @example(37.0)  # 1 less than half the spacing of the floating-point numbers below 1
 def test_the_largest_distance_is_an_upper_bound_in_high_precision(divergence):

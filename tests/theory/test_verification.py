@@ -35,7 +35,6 @@ pair_functions = pytest.mark.parametrize("name", PAIR_FUNCTIONS)
 
 
 def of_pair(name, target, draft):
-    """Call the public function by its name."""
     return getattr(verification, name)(target, draft)
 
 

@@ -10,18 +10,14 @@ from hypothesis import strategies as st
 
 from hlmtheory.vocabulary import common_acceptance
 
+from .oracles import over_its_sum
 from .strategies import grid_rows
-
-
-def exactly(row):
-    return [Fraction(float(x)) / sum(Fraction(float(y)) for y in row) for x in row]
 
 
 @st.composite
 def cases(draw):
-    """Return p, q and a set A on which q has mass, in fractions."""
     size = draw(st.integers(1, 5))
-    p, q = exactly(draw(grid_rows((), size))), exactly(draw(grid_rows((), size)))
+    p, q = over_its_sum(draw(grid_rows((), size))), over_its_sum(draw(grid_rows((), size)))
     first = next(v for v in range(size) if q[v])
     kept = [draw(st.booleans()) or v == first for v in range(size)]
     return p, q, kept

@@ -10,7 +10,6 @@ from validation.cli.commands import main
 
 
 def run(*words: str | Path) -> Result:
-    """Run one command line."""
     return CliRunner().invoke(main, [str(word) for word in words])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -118,3 +120,36 @@ def pair(folders: tuple[Path, Path]) -> Pair:
 @pytest.fixture(scope="session")
 def extended_tokenizer() -> Callable[..., Any]:
     return make_tokenizer
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium: apt install chromium, or set CHROMIUM")
+    with sync.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def show(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open files in a browser; in the end nothing was asked of a network and no error was printed."""
+    contexts, wrong = [], list[str]()
+
+    def of(file: Path, **view: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **view})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        context.on("request", lambda asked: wrong.append(asked.url) if asked.url != file.as_uri() else None)
+        page.goto(file.as_uri())
+        return page
+
+    yield of
+    for context in contexts:
+        context.close()
+    assert wrong == []

@@ -24,7 +24,6 @@ OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
 
 
 def name_of(weight: str) -> str:
-    """The name in a GGUF file of a weight of transformers' Llama."""
     name = weight.removesuffix(".weight")
     if name in OUTER:
         return f"{OUTER[name]}.weight"

@@ -42,7 +42,6 @@ def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False,
 
 
 def forged(path: Path, **changes: Any) -> None:
-    """Change the last line of a trace's journal, with the right checksum."""
     *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
     record = json.loads(last)
     del record["crc"]

@@ -24,7 +24,6 @@ OBEYED = "\x00\x07\x1b[31m\x7f\x9b\u061c\u200b\u202e\u2066\u2028\ufeff"
 
 
 def obeyed(text: str) -> set[str]:
-    """The planted characters that a text still holds."""
     return {one for one in OBEYED if not one.isprintable()} & set(text)
 
 

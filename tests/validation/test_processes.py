@@ -32,7 +32,6 @@ ONCE = "test -e {0} || {{ touch {0}; kill -9 $PPID; }}; echo done"
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Processes]:
-    """Two processes."""
     with Processes(2) as processes:
         yield processes
 
@@ -55,16 +54,12 @@ def ended(process: int) -> bool:
 
 
 def until(fact: Callable[[], bool]) -> None:
-    """Wait for a fact, with a limit."""
     wait = threading.Event()
     for _ in range(int(PATIENCE_S / POLL_S)):
         if fact():
             return
         wait.wait(POLL_S)
     raise AssertionError("waited in vain")
-
-
-# ---------------------------------------------------------------------------------------------------- processes
 
 
 def test_the_first_call_that_fails_is_told(two: Processes) -> None:
@@ -112,9 +107,6 @@ def test_processes_end_with_a_parent_that_is_killed() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == -signal.SIGKILL
     until(lambda: ended(int(done.stdout)))
-
-
-# ------------------------------------------------------------------------------------------ checks and figures
 
 
 def checked(trace: Trace, **more: Any) -> dict[str, Any]:

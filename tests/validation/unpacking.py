@@ -24,11 +24,9 @@ class Unpacker:
         self._place = 0
 
     def take(self, width: int) -> int:
-        """Return the next integer of that width."""
         return int(self.several(1, width)[0])
 
     def several(self, count: int, width: int) -> Array:
-        """Return the next integers of that width."""
         end = self._place + count * width
         bits = self._bits[self._place : end].reshape(count, width)
         self._place = end

@@ -17,8 +17,6 @@ FOUR = PROMPTS[:4]
 
 
 class Watched:
-    """A method that remembers each round's drafts and message."""
-
     def __init__(self, method: Method) -> None:
         self.rounds: list[tuple[list[Draft], Message]] = []
         self.outcomes: list[Outcome] = []

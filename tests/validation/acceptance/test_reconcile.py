@@ -18,7 +18,6 @@ K = 3
 
 
 def side(engine, alphas, *, requests=40, steps=25, length=K, name="", seed=1, **marks):
-    """Records of requests whose drafts are accepted with the given chances, and their summary."""
     rng, records = np.random.default_rng(seed), []
     for number in range(requests):
         alive = np.cumprod(rng.random((steps, length)) < np.asarray(alphas)[:length], axis=1)
@@ -138,7 +137,6 @@ def test_a_replay_of_every_text_is_between_the_bounds():
 
 
 def ends_of(record, length):
-    """The ends of a replay, with next to no statistical error."""
     count = 10**14
     table = {k: tuple(count * n for n in row) for k, row in record.counts().items()}
     many = AcceptanceRecord(

@@ -90,8 +90,6 @@ def audit_defect(defect: str, seed: int, draws: int) -> AuditReport:
     return audit_sampler(laws[0], sampler, draft=laws[1], **asked)
 
 
-# ------------------------------------------------------------------------------------------ the exact samplers
-
 SETTINGS = ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9), (0.0, 1.0))
 SETUP = Setup(Fitted(0.8, -0.05, 0.5, 0.5, 0.7, 0.5, 3), DRAFTS)
 LOSSY = ("small only", "U-HLM", "CU-HLM", "Rand-HLM", "printed acceptance", "DSSD certified")

@@ -38,7 +38,6 @@ def copies(times: int, shuffled: bool = False):
 
 
 def partly(draw, n, rng):
-    """Return draws of which three in ten are the same one."""
     same = draw(1, rng)
     return np.where(rng.random((n, 1)) < 0.3, same, draw(n, rng))
 

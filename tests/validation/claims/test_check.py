@@ -19,14 +19,6 @@ import hlmtheory
 from hlmtheory.claims import Instance, le
 from tests.scaled import scaled
 from validation.claims import check
-from validation.claims.check import (
-    MAX_DRAFT_LENGTH,
-    Results,
-    Tally,
-    check_trace,
-    instance_arrays,
-    load_results,
-)
 from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenarios
 from validation.errors import UserError
 from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
@@ -36,7 +28,6 @@ VOCABULARY = 50
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """600 positions in texts of 40 tokens, with the target near the draft."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("check") / "trace"
     with TraceWriter(path, VOCABULARY) as writer:
@@ -48,8 +39,8 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def results(trace: Trace) -> Results:
-    return check_trace(trace)
+def results(trace: Trace) -> check.Results:
+    return check.check_trace(trace)
 
 
 SOME = measured(hlmtheory.all_claims())
@@ -57,7 +48,7 @@ SOME |= {name: hlmtheory.all_claims()[name] for name in sorted(scenarios())[::20
 """What the trace decides, and one in 20 of the simulated claims, whose instances do not depend on trace or device."""
 
 
-def same(again: Results, results: Results) -> None:
+def same(again: check.Results, results: check.Results) -> None:
     assert again.tallies == {name: results.tallies[name] for name in SOME}
     assert again.summary == results.summary
 
@@ -69,7 +60,7 @@ ROUNDED = {
 """Claims that divide by probabilities as small as 1e-300: rounding decides at most one drawn instance in 20."""
 
 
-def test_what_is_true_holds_and_what_is_refuted_fails(results: Results) -> None:
+def test_what_is_true_holds_and_what_is_refuted_fails(results: check.Results) -> None:
     for name, claim in hlmtheory.all_claims().items():
         tally = results.tallies[name]
         if claim.refuted is None:
@@ -84,21 +75,21 @@ def test_what_is_true_holds_and_what_is_refuted_fails(results: Results) -> None:
 def test_a_false_claim_is_found(trace: Trace) -> None:
     claim = hlmtheory.all_claims()["truncation.certificate"]
     false = scaled(claim, 0.5)
-    tally = check_trace(trace, claims={claim.id: false}).tallies[claim.id]
+    tally = check.check_trace(trace, claims={claim.id: false}).tallies[claim.id]
     assert tally.outcome == "violated"
     assert tally.worst_slack < 0
 
 
 def test_instances_are_what_they_say(trace: Trace) -> None:
     chunk = next(trace.chunks(100))
-    arrays = instance_arrays(chunk, np.random.default_rng(1))
+    arrays = check.instance_arrays(chunk, np.random.default_rng(1))
     assert arrays["k"].min() >= 0
     assert arrays["k"].max() <= VOCABULARY
     assert (arrays["draft"][np.arange(100), arrays["token"]] > 0).all()
     expected = [
-        arrays["acceptance"][start : start + MAX_DRAFT_LENGTH]
-        for start in range(100 - MAX_DRAFT_LENGTH + 1)
-        if chunk.prompt_index[start] == chunk.prompt_index[start + MAX_DRAFT_LENGTH - 1]
+        arrays["acceptance"][start : start + check.MAX_DRAFT_LENGTH]
+        for start in range(100 - check.MAX_DRAFT_LENGTH + 1)
+        if chunk.prompt_index[start] == chunk.prompt_index[start + check.MAX_DRAFT_LENGTH - 1]
     ]
     np.testing.assert_array_equal(arrays["acceptances"], expected)
 
@@ -108,7 +99,7 @@ def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_ot
         logits = np.zeros((3, VOCABULARY))
         writer.append(logits, logits, np.zeros(3), np.zeros(3), np.arange(3))
     chosen = {name: hlmtheory.all_claims()[name] for name in ("verification.tokens", "verification.overlap")}
-    tallies = check_trace(open_trace(tmp_path / "short"), claims=chosen).tallies
+    tallies = check.check_trace(open_trace(tmp_path / "short"), claims=chosen).tallies
     assert tallies["verification.tokens"].outcome == "out of scope"
     assert tallies["verification.tokens"].never == "the trace has no 8 consecutive positions of one text"
     assert tallies["verification.overlap"].outcome == "holds"
@@ -119,19 +110,19 @@ def test_a_claim_no_trace_can_serve_is_named(trace: Trace) -> None:
     claim = hlmtheory.all_claims()["truncation.certificate"]
     strange = replace(claim, sides=lambda target, draft, k, bandwidth: le(bandwidth, k))
     with pytest.raises(UserError, match=r"offers no bandwidth for truncation\.certificate"):
-        check_trace(trace, claims={claim.id: strange})
+        check.check_trace(trace, claims={claim.id: strange})
 
 
-def test_results_survive_writing_and_reading(results: Results, tmp_path: Path) -> None:
-    results.tallies["none"] = Tally("none")
+def test_results_survive_writing_and_reading(results: check.Results, tmp_path: Path) -> None:
+    results.tallies["none"] = check.Tally("none")
     try:
         (tmp_path / "claims.json").write_text(results.to_json())
-        assert load_results(tmp_path / "claims.json") == results
+        assert check.load_results(tmp_path / "claims.json") == results
     finally:
         del results.tallies["none"]
 
 
-def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_workers_change_nothing(trace: Trace, results: check.Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
     monkeypatch.setattr(check, "CACHED_VALUES", 7 * VOCABULARY)
     slow = check._check_block
@@ -141,18 +132,15 @@ def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeyp
         return slow(chunk, *rest)
 
     monkeypatch.setattr(check, "_check_block", delayed)
-    same(check_trace(trace, claims=SOME), results)
+    same(check.check_trace(trace, claims=SOME), results)
 
 
 def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:
     assert [check.block_rows(size) for size in (50, 4096, 32_000, 152_000, 10**6)] == [256, 256, 128, 16, 16]
     assert check.workers_in_memory(10**6) <= check.workers_in_memory(4096)
     name = "verification.tokens"
-    found = check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})  # type: ignore[arg-type]
+    found = check.check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})  # type: ignore[arg-type]
     assert found.tallies[name].in_scope == 9 + 9 + 1
-
-
-# -------------------------------------------------------------------------------------------------- scenarios
 
 
 @pytest.fixture
@@ -171,19 +159,19 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_scenario_comes_before_the_trace(trace: Trace, simulated: str) -> None:
     names = (simulated, "verification.tokens")
     chosen = {name: hlmtheory.all_claims()[name] for name in names}
-    found = check_trace(trace, claims=chosen)
+    found = check.check_trace(trace, claims=chosen)
     assert [found.tallies[name].kind for name in names] == ["simulated", "measured"]
     assert found.tallies[simulated].instances == found.tallies[simulated].holds == 3 * 4
     assert found.positions == trace.positions
-    assert Results.from_json(found.to_json()) == found
-    assert check_trace(trace, claims=chosen).tallies == found.tallies
+    assert check.Results.from_json(found.to_json()) == found
+    assert check.check_trace(trace, claims=chosen).tallies == found.tallies
 
 
 def test_a_scenario_out_of_scope_is_named(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = hlmtheory.all_claims()["truncation.monotone"]
     monkeypatch.setattr(check, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
     with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; draw"):
-        check_trace(trace, claims={claim.id: claim})
+        check.check_trace(trace, claims={claim.id: claim})
 
 
 def test_every_claim_is_served_by_a_trace_or_drawn() -> None:

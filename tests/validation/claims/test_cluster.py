@@ -71,7 +71,6 @@ def until(done: Callable[[], Any]) -> Any:
 
 @contextmanager
 def dask(folder: Path, *words: str) -> Iterator[None]:
-    """Run ``dask`` on loopback until the block ends."""
     settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "TEST_ORDERS": str(folder)}
     settings |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1", "--no-dashboard"]
@@ -98,7 +97,6 @@ def worker(folder: Path, address: str) -> Iterator[None]:
 
 @contextmanager
 def killing(folder: Path) -> Iterator[None]:
-    """Kill the worker that takes the order, while it computes."""
     (folder / "stall").touch()
 
     def kill() -> None:
@@ -129,7 +127,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path, patient: None) -> Iterator[str]:
-    """A scheduler with two workers."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", port := random.SystemRandom().randrange(15_000, 32_000)))
     where = f"tcp://127.0.0.1:{port}"
@@ -144,7 +141,6 @@ def address(folder: Path, patient: None) -> Iterator[str]:
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
-    """320 positions in ten blocks; every finished part is stored."""
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(progress, "EVERY_S", 0.0)
     return stored(tmp_path / "trace")

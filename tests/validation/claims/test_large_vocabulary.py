@@ -77,7 +77,6 @@ def instances(size: int, kind: str, temperature: float) -> Iterator[dict[str, Ar
 
 
 def mutants(claim: Claim, verdict: Verdict) -> Iterator[Claim]:
-    """Yield the claim with a right side that misses what was measured by a relative 1e-6."""
     measured_ratio = float(verdict.lhs[0] / verdict.rhs[0])
     factors = (1 - 1e-6, 1 + 1e-6) if claim.relation is Relation.EQ else (measured_ratio * (1 - 1e-6),)
     for factor in factors:

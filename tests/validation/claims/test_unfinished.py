@@ -21,7 +21,6 @@ CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "dra
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
-    """320 positions, read 32 at a time."""
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(progress, "EVERY_S", 0.0)
     return stored(tmp_path / "trace")

@@ -14,7 +14,6 @@ from validation.claims import check
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small trace in the current folder, with a check of two claims and two figures."""
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "trace")
     rng = np.random.default_rng(0)

@@ -16,7 +16,6 @@ TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
 
 @pytest.fixture
 def answers(tmp_path):
-    """Three answers of vLLM, with the draft length of each step."""
     path = tmp_path / "answers.jsonl"
     one = {"num_spec_steps": 10, "num_accepted_draft_tokens": 8, "num_draft_tokens": 20}
     one["acceptance_histogram_by_draft_length"] = {"2": [5, 2, 3]}
@@ -25,7 +24,6 @@ def answers(tmp_path):
 
 
 def run(*words):
-    """The command's result."""
     return CliRunner().invoke(main, ["acceptance", *map(str, words)])
 
 

@@ -100,7 +100,6 @@ def no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with valid files, so that a case has one thing wrong."""
     folder = tmp_path_factory.mktemp("sweep")
     stored(folder / "trace")
     rows = np.random.default_rng(0).normal(size=(2, 20, 8)).astype(np.float32)
@@ -125,7 +124,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cases_of(name: str) -> list[tuple[str, list[str], tuple[str, bytes] | None]]:
-    """Return all cases of a command: label, words, and the file to replace with its content."""
     command = main.commands[name]
     lines = [LINES[name].split(), *(line.split() for line in MORE.get(name, ()))]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.is_flag]
@@ -143,8 +141,6 @@ def cases_of(name: str) -> list[tuple[str, list[str], tuple[str, bytes] | None]]
 
 @contextmanager
 def at_most(seconds: int) -> Iterator[None]:
-    """Interrupt what runs longer."""
-
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -158,7 +154,6 @@ def at_most(seconds: int) -> Iterator[None]:
 
 
 def code_of(words: list[str]) -> Any:
-    """Return the exit code of a command line, started as a user starts it."""
     with pytest.MonkeyPatch.context() as patch, at_most(SECONDS):
         patch.setattr(sys, "argv", ["hlm", *words])
         with pytest.raises(SystemExit) as end:
@@ -256,7 +251,6 @@ def test_a_manifest_of_another_form_is_refused(
 
 
 def sealed(trace: Path, name: str, content: bytes) -> None:
-    """Replace a file of a finished trace, and its size and checksum in the journal."""
     (trace / name).write_bytes(content)
     *lines, last = (trace / JOURNAL).read_bytes().splitlines(keepends=True)
     record = json.loads(last)

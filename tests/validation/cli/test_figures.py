@@ -20,7 +20,6 @@ NUMBERS = {"axes": [], "series": [{"name": "a", "x": [1, 2], "band": {"low": [0.
 
 
 def painted(numbers: dict[str, Any]) -> Any:
-    """Paint a line."""
     figure, (axes,) = canvas(COLUMN)
     axes.plot(numbers["series"][0]["x"])
     return figure
@@ -28,7 +27,6 @@ def painted(numbers: dict[str, Any]) -> Any:
 
 @pytest.fixture(autouse=True)
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paper with a simulated figure, one figure of a trace and two figures of texts."""
     monkeypatch.chdir(tmp_path)
     made = [
         Simulation(number="1", paint=painted, simulate=lambda seed: dict(NUMBERS), **ABOUT),
@@ -42,7 +40,6 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def figure(*words: str) -> Result:
-    """Run one command line."""
     return CliRunner().invoke(main, ["figure", *words])
 
 

@@ -14,13 +14,11 @@ from validation.cli.commands import main
 
 
 def run(*words: str) -> Result:
-    """Run one command line."""
     return CliRunner().invoke(main, list(words))
 
 
 @pytest.fixture(scope="module")
 def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, ...]]:
-    """The folder of a finished run, and the command."""
     base = tmp_path_factory.mktemp("run")
     (base / "prompts.txt").write_text("two and two\nwhat is <b>bold</b>\nthe best of times\n")
     words = ("validate", "--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "150")
@@ -93,7 +91,6 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
 
 
 def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
-    """Press Ctrl-C instead of a function's call, after that many calls."""
     from importlib import import_module
 
     module, _, name = place.rpartition(".")

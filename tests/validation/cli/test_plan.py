@@ -16,7 +16,6 @@ from validation.trace.reader import TraceWriter
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a trace, whose profile is kept after the first plan."""
     path = tmp_path_factory.mktemp("plan")
     stored(path / "trace")
     return path
@@ -24,13 +23,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def plan(folder, monkeypatch):
-    """Run the command in that folder."""
     monkeypatch.chdir(folder)
     return lambda *words: run("plan", "--trace", "trace", *words)
 
 
 def planned(result):
-    """The JSON object of a result, which must have succeeded."""
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -76,9 +73,6 @@ def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):
     assert best["tokens_per_s_mean"]["value"] == pytest.approx(0.75 * best["tokens_per_s_median"]["value"], rel=1e-6)
     (folder / "dead.csv").write_text("trace_id,time_s,throughput_mbps\na,0,0\na,1,0\n")
     one_sentence(plan("--link-csv", "dead.csv"), "over a dead link nothing arrives")
-
-
-# -------------------------------------------------------------------------------------------------- several users
 
 
 def test_users_share_a_band(plan, folder):
@@ -131,9 +125,6 @@ def test_users_wait_for_one_server(plan):
 def test_a_wrong_file_of_users(plan, folder, text, said):
     (folder / "wrong.csv").write_text(text)
     one_sentence(plan("--users", "wrong.csv"), said)
-
-
-# ------------------------------------------------------------------------------------------- limits and policies
 
 
 @pytest.mark.parametrize(
@@ -213,12 +204,8 @@ def test_nothing_sent_is_not_a_number(plan):
         assert min(min(option["top_k"]) for option in found["menu"]) >= 0.0
 
 
-# ------------------------------------------------------------------------------------------- an engine's counts
-
-
 @pytest.fixture
 def answers(tmp_path, monkeypatch):
-    """A folder with six answers of an engine, half of whose first drafts are accepted, and 0.6 of the second."""
     monkeypatch.chdir(tmp_path)
     one = {
         "num_spec_steps": 10,

@@ -29,7 +29,6 @@ main()
 
 
 def run(*words: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command in a separate process with its output in a pipe."""
     start = ["-c", code] if code else ["-m", "validation"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "40"}
     return subprocess.run([sys.executable, *start, *words], env=environment, capture_output=True, text=True)

@@ -15,7 +15,6 @@ from validation.models.two_tokenizers import common_share, load_two
 
 @pytest.fixture(scope="module")
 def models(save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]) -> tuple[Path, Path]:
-    """The folders of a draft of 280 tokens and a target of 300."""
     own = extended_tokenizer(vocabulary=280)
     return save_model(seed=1, hidden=8, vocabulary=280, tokenizer=own), save_model(seed=2, hidden=16)
 

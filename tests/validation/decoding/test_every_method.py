@@ -11,18 +11,7 @@ import pytest
 import torch
 
 from hlmtheory.channel import Rayleigh
-from tests.validation.tiny_texts import (
-    PROMPTS,
-    SAMPLED,
-    all_texts,
-    distance,
-    exact_law,
-    halves,
-    law_of,
-    nodes,
-    quarters,
-    table_pair,
-)
+from tests.validation import tiny_texts
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
@@ -55,9 +44,9 @@ def with_tails(rows: np.ndarray) -> np.ndarray:
     return np.where(count > 0, 0.92 * rows + 0.08 * none / np.maximum(count, 1), rows)
 
 
-ROWS: tuple[Any, ...] = (halves, quarters, SAMPLED, "0", 2)
-COARSE: tuple[Any, ...] = (any_rows, halves, {DRAFT: 2, ACCEPT: 2, REPLACE: 2}, "0", 2)
-SURE: tuple[Any, ...] = (any_rows, halves, {ACCEPT: 2, REPLACE: 2}, "0 1 2 0 1", 3)
+ROWS: tuple[Any, ...] = (tiny_texts.halves, tiny_texts.quarters, tiny_texts.SAMPLED, "0", 2)
+COARSE: tuple[Any, ...] = (any_rows, tiny_texts.halves, {DRAFT: 2, ACCEPT: 2, REPLACE: 2}, "0", 2)
+SURE: tuple[Any, ...] = (any_rows, tiny_texts.halves, {ACCEPT: 2, REPLACE: 2}, "0 1 2 0 1", 3)
 LATTICE: dict[str, Any] = {"resolution": 2, "budget_bits": 12.0}
 STEERED: dict[str, Any] = {"learning_rate": 0.2, "epsilon": 0.2, **LATTICE}
 EXACT: dict[str, tuple[str, Callable[[], Method], tuple[Any, ...]]] = {
@@ -89,7 +78,7 @@ EXACT: dict[str, tuple[str, Callable[[], Method], tuple[Any, ...]]] = {
             (
                 "SQS allocated",
                 lambda: AllocatedSqs(6.0, budget_bits=12.0),
-                (any_rows, halves, dict.fromkeys(SAMPLED, 12), "0", 1),
+                (any_rows, tiny_texts.halves, dict.fromkeys(tiny_texts.SAMPLED, 12), "0", 1),
             ),
         ]
     )
@@ -115,14 +104,14 @@ def test_every_text_has_the_probability_that_the_target_model_gives_it(
 ) -> None:
     _, make, (of_draft, of_target, cells, prompt, positions) = EXACT[case]
     rng = np.random.default_rng(6 if positions == 1 else 3 + len(ends))
-    draft, target = (kind(rng, nodes(3, positions)) for kind in (of_draft, of_target))
+    draft, target = (kind(rng, tiny_texts.nodes(3, positions)) for kind in (of_draft, of_target))
     told = draft if of_draft is any_rows or top_p == 1 else with_tails(draft)
-    pair = table_pair(told, with_tails(target) if top_p < 1 else target, end_tokens=ends, prompt=prompt)
-    law = law_of(all_texts(pair, make(), positions, cells, prompt=prompt, top_p=top_p))
-    assert distance(law, exact_law(target, positions, ends)) < 1e-12
-    assert distance(law, exact_law(draft, positions, ends)) > 0.05  # so the test can fail
+    pair = tiny_texts.table_pair(told, with_tails(target) if top_p < 1 else target, end_tokens=ends, prompt=prompt)
+    law = tiny_texts.law_of(tiny_texts.all_texts(pair, make(), positions, cells, prompt=prompt, top_p=top_p))
+    assert tiny_texts.distance(law, tiny_texts.exact_law(target, positions, ends)) < 1e-12
+    assert tiny_texts.distance(law, tiny_texts.exact_law(draft, positions, ends)) > 0.05  # so the test can fail
     if top_p < 1:
-        assert distance(law, exact_law(with_tails(target), positions, ends)) > 0.03
+        assert tiny_texts.distance(law, tiny_texts.exact_law(with_tails(target), positions, ends)) > 0.03
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -132,7 +121,7 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair: Pair, name: str,
     given: dict[str, Any] = {"new_tokens": 8, "seed": 4, "link": link, "times": PAPER_TIMES} | settings
     rows, alone = (
         decode(pair, some, method, batch=batch, risk=not method.tree_nodes, **given)
-        for some, batch in ((PROMPTS, 3), (PROMPTS[::-1], 1))
+        for some, batch in ((tiny_texts.PROMPTS, 3), (tiny_texts.PROMPTS[::-1], 1))
     )
     for row, one in zip(rows, alone[::-1], strict=True):
         assert (row.prompt, row.tokens, row.ended) == (one.prompt, one.tokens, one.ended)
@@ -147,10 +136,10 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair: Pair, name: str,
         assert row.total("target_s") == pytest.approx(PAPER_TIMES[1] * len(row.rounds))
         assert [r.position for r in row.rounds] == sorted({r.position for r in row.rounds})
     if not settings:
-        again = decode(pair, PROMPTS, method, **(given | {"seed": 5}))
+        again = decode(pair, tiny_texts.PROMPTS, method, **(given | {"seed": 5}))
         assert [row.tokens for row in again] != [row.tokens for row in rows]
     if "temperature" in settings and name not in LOSSY - {n for n in LOSSY if "printed" in n or "DSSD" in n}:
-        expected = decode(pair, PROMPTS, TargetOnly(), **given)
+        expected = decode(pair, tiny_texts.PROMPTS, TargetOnly(), **given)
         assert [row.tokens for row in rows] == [row.tokens for row in expected]
 
 
@@ -158,7 +147,10 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair: Pair, name: str,
 def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair: Pair, name: str) -> None:
     method = LARGE[name](SETUP)
     found = [
-        [[one.drafted for one in row.rounds] for row in decode(pair, PROMPTS, method, new_tokens=9, link=link)]
+        [
+            [one.drafted for one in row.rounds]
+            for row in decode(pair, tiny_texts.PROMPTS, method, new_tokens=9, link=link)
+        ]
         for link in (FadingLink("fast", 1e9, 1.0), FadingLink("slow", 1e2, 1.0))
     ]
     if name == "flexspec exact":
@@ -169,14 +161,16 @@ def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_lin
 
 def any_pair(vocabulary: int = 3, **options: Any) -> Pair:
     rng = np.random.default_rng(4)
-    return table_pair(*(rng.dirichlet(np.ones(vocabulary), nodes(vocabulary, 5)) for _ in range(2)), **options)
+    return tiny_texts.table_pair(
+        *(rng.dirichlet(np.ones(vocabulary), tiny_texts.nodes(vocabulary, 5)) for _ in range(2)), **options
+    )
 
 
 @pytest.mark.parametrize("name", TINY)
 def test_every_method_may_write_nothing_end_at_once_and_fill_the_context(name: str) -> None:
     method, asked = TINY[name](SETUP), [Prompt(each, "1 2 1", "test") for each in "abc"]
-    always = np.tile([0.0, 0.0, 1.0], (nodes(3, 5), 1))
-    ended = table_pair(always, always, end_tokens=(2,), prompt="1 2 1", context=4096)
+    always = np.tile([0.0, 0.0, 1.0], (tiny_texts.nodes(3, 5), 1))
+    ended = tiny_texts.table_pair(always, always, end_tokens=(2,), prompt="1 2 1", context=4096)
     for row in decode(ended, asked, method, new_tokens=4, risk=not method.tree_nodes):
         assert (row.tokens, row.ended) == ([2], True)
         assert sum(row.total(word) for word in ("accepted", "resampled", "bonus", "skipped")) == 1

@@ -28,18 +28,7 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from hlmtheory.policy.device_parts import drawn, numbers_for
-from tests.validation.tiny_texts import (
-    PROMPTS,
-    SAMPLED,
-    all_texts,
-    distance,
-    exact_law,
-    halves,
-    law_of,
-    nodes,
-    quarters,
-    table_pair,
-)
+from tests.validation import tiny_texts
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
@@ -171,7 +160,7 @@ def models(request: pytest.FixtureRequest, pair: Pair) -> Pair:
 
 @pytest.mark.parametrize("number", range(len(POLICIES)))
 def test_a_device_and_a_server_write_the_method_s_texts(number: int, models: Pair) -> None:
-    policy, prompts = POLICIES[number], PROMPTS[:2]
+    policy, prompts = POLICIES[number], tiny_texts.PROMPTS[:2]
     settings: dict[str, Any] = {"new_tokens": 12, "temperature": policy.temperature, "seed": 3}
     records = decode(models, prompts, Planned(policy), batch=2, **settings)
     for prompt, record in zip(prompts, records, strict=True):
@@ -185,7 +174,7 @@ def test_a_device_and_a_server_write_the_method_s_texts(number: int, models: Pai
 def test_the_policies_above_skip_send_accept_and_reject(pair: Pair) -> None:
     same = replace(pair, target=pair.draft)
     records = [
-        decode(models, PROMPTS[:2], Planned(policy), new_tokens=12, temperature=policy.temperature, seed=3)
+        decode(models, tiny_texts.PROMPTS[:2], Planned(policy), new_tokens=12, temperature=policy.temperature, seed=3)
         for policy in POLICIES[:8]
         for models in (pair, same)
     ]
@@ -199,16 +188,18 @@ def test_the_policies_above_skip_send_accept_and_reject(pair: Pair) -> None:
 @pytest.mark.parametrize("length", [1, 2])
 def test_without_skipping_every_text_has_the_target_s_probability(messages: Any, length: int) -> None:
     rng = np.random.default_rng(length)
-    q, p = halves(rng, nodes(3, 2)), quarters(rng, nodes(3, 2))
+    q, p = tiny_texts.halves(rng, tiny_texts.nodes(3, 2)), tiny_texts.quarters(rng, tiny_texts.nodes(3, 2))
     method = Planned(DevicePolicy(3, 1.0, threshold_rule(length, None), messages))
-    law = law_of(all_texts(table_pair(q, p), method, 2, SAMPLED))
-    assert distance(law, exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
+    law = tiny_texts.law_of(tiny_texts.all_texts(tiny_texts.table_pair(q, p), method, 2, tiny_texts.SAMPLED))
+    assert tiny_texts.distance(law, tiny_texts.exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair: Pair) -> None:
     policy = DevicePolicy(V, 1.0, threshold_rule(1, None), StreamedTokens(), bonus=False)
     run: dict[str, Any] = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
-    planned, alone = (decode(pair, PROMPTS[:3], one, **run) for one in (Planned(policy), SharedSeedStreamed()))
+    planned, alone = (
+        decode(pair, tiny_texts.PROMPTS[:3], one, **run) for one in (Planned(policy), SharedSeedStreamed())
+    )
     assert [one.tokens for one in planned] == [one.tokens for one in alone]
     assert [[turn.drafted for turn in one.rounds] for one in planned] == [
         [t.drafted for t in one.rounds] for one in alone
@@ -241,7 +232,7 @@ def test_another_run_than_the_planned_one_is_refused(
     policy: DevicePolicy, settings: dict[str, Any], words: str, pair: Pair
 ) -> None:
     with pytest.raises(UserError, match=words):
-        decode(pair, PROMPTS[:1], Planned(policy), new_tokens=3, **settings)
+        decode(pair, tiny_texts.PROMPTS[:1], Planned(policy), new_tokens=3, **settings)
 
 
 def test_a_policy_s_file(tmp_path: Path, pair: Pair) -> None:

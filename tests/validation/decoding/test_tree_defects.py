@@ -33,12 +33,10 @@ def positions_for(defect: str) -> int:
 
 
 def prompt_for(defect: str) -> str:
-    """Return a prompt whose n-grams fill the pool, if the method has one."""
     return "0 1 2 0 1" if defect in CERTAIN else "0"
 
 
 def toy() -> tuple[np.ndarray, np.ndarray]:
-    """Return tables of a draft and a target model that agree in part."""
     rng = np.random.default_rng(4)
     target = rng.dirichlet(np.full(3, 0.8), nodes(3, LONGEST + 1))
     return 0.8 * rng.dirichlet(np.full(3, 0.8), len(target)) + 0.2 * target, target

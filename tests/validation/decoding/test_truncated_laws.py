@@ -47,9 +47,6 @@ def tables() -> tuple[np.ndarray, np.ndarray]:
     return draft, target
 
 
-# ------------------------------------------------------------------------------------------------- what is shipped
-
-
 def asked(method: CuHlm, q: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     rows = torch.from_numpy(np.tile(q, (V, 1)))
     none = np.zeros(V, dtype=np.int64)
@@ -125,9 +122,6 @@ def law_and_risk(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> tuple[
     return law, means[0], means[1]
 
 
-# ------------------------------------------------------------------------------------------------- the paper's, by hand
-
-
 def cut(q: np.ndarray, k: int, levels: int | None, draft: int | None = None) -> np.ndarray:
     order = np.argsort(-q, kind="stable")
     row = np.full(V, np.nan)
@@ -183,8 +177,6 @@ def shipped(kind: str, threshold: float) -> CuHlm:
         return CuHlmCertified(threshold, bias_tolerance=BIAS)
     return CuHlmOnline(threshold, **ONLINE) if kind == "online" else CuHlmOffline(threshold, OFFLINE, draws=None)
 
-
-# ------------------------------------------------------------------------------------------------- the tests
 
 KINDS = ("certified", "online", "offline")
 THRESHOLDS = (-1.0, 0.45)

@@ -14,20 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.validation import tiny_texts
 from tests.validation.models.test_adapters import edit, made, save_base  # noqa: F401
-from tests.validation.tiny_texts import (
-    SAMPLED,
-    TableModel,
-    all_texts,
-    distance,
-    exact_law,
-    halves,
-    law_of,
-    node,
-    nodes,
-    quarters,
-    table_pair,
-)
 from validation.collection import prompts
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt
@@ -43,7 +31,7 @@ Law = dict[tuple[int, ...], float]
 POSITIONS, VOCABULARY = 3, 3
 
 
-class VersionTable(TableModel):
+class VersionTable(tiny_texts.TableModel):
     def __init__(self, table: np.ndarray, prompt_length: int, version: int) -> None:
         super().__init__(table, prompt_length)
         self.version = version
@@ -58,14 +46,14 @@ class VersionTable(TableModel):
 
 def tables(seed: int, positions: int = POSITIONS) -> tuple[np.ndarray, list[np.ndarray]]:
     rng = np.random.default_rng(seed)
-    count = nodes(VOCABULARY, positions)
-    return halves(rng, count), [quarters(rng, count) for _ in range(2)]
+    count = tiny_texts.nodes(VOCABULARY, positions)
+    return tiny_texts.halves(rng, count), [tiny_texts.quarters(rng, count) for _ in range(2)]
 
 
 def server(
     draft: np.ndarray, versions: list[np.ndarray], switches: list[tuple[int, str]], *, prompt: str = "0", **options: Any
 ) -> Pair:
-    pair = table_pair(draft, versions[0], prompt=prompt)
+    pair = tiny_texts.table_pair(draft, versions[0], prompt=prompt)
     length = len(prompt.split())
     models = {f"v{i}": VersionTable(table, length, i) for i, table in enumerate(versions)}
     target: Any = VersionedTarget(models, switches, **options)
@@ -87,13 +75,13 @@ def mixture(
                 for words in itertools.product(range(VOCABULARY), repeat=kept):
                     chance, place = mass, text
                     for word in words:
-                        row = node(*place, vocabulary=VOCABULARY)
+                        row = tiny_texts.node(*place, vocabulary=VOCABULARY)
                         chance *= min(draft[row, word], p_all[row, word])
                         place = (*place, word)
                     if kept == left:
                         after[place, rounds + 1] = after.get((place, rounds + 1), 0.0) + chance
                         continue
-                    row = node(*place, vocabulary=VOCABULARY)
+                    row = tiny_texts.node(*place, vocabulary=VOCABULARY)
                     ends = p_all[row] if kept == length else np.maximum(p_all[row] - draft[row], 0.0)
                     for token, part in enumerate(ends):
                         key = (*place, token), rounds + 1
@@ -110,7 +98,7 @@ def mixture(
 def by_position(versions: list[np.ndarray], version_at: Callable[[int], int]) -> np.ndarray:
     found = versions[0].copy()
     for place in range(POSITIONS):
-        rows = slice(nodes(VOCABULARY, place), nodes(VOCABULARY, place + 1))
+        rows = slice(tiny_texts.nodes(VOCABULARY, place), tiny_texts.nodes(VOCABULARY, place + 1))
         found[rows] = versions[version_at(place)][rows]
     return found
 
@@ -132,12 +120,12 @@ def test_by_round_the_law_is_the_mixture_of_the_rounds(schedule: str, most: int,
     switches = SCHEDULES[schedule]
     draft, versions = tables(most)
     pair = server(draft, versions, switches, pin="round", caches=caches)
-    found = law_of(all_texts(pair, FixedLength(most), POSITIONS, SAMPLED))
+    found = tiny_texts.law_of(tiny_texts.all_texts(pair, FixedLength(most), POSITIONS, tiny_texts.SAMPLED))
     expected = mixture(draft, versions, lambda rounds, place: current(switches, rounds), most, POSITIONS)
     assert sum(expected.values()) == pytest.approx(1.0, abs=1e-12)
-    assert distance(found, expected) == pytest.approx(0.0, abs=1e-12)
+    assert tiny_texts.distance(found, expected) == pytest.approx(0.0, abs=1e-12)
     for version in versions:
-        assert distance(found, exact_law(version, POSITIONS)) > 0.05
+        assert tiny_texts.distance(found, tiny_texts.exact_law(version, POSITIONS)) > 0.05
 
 
 @pytest.mark.parametrize("caches", CACHES)
@@ -147,8 +135,10 @@ def test_by_text_each_text_is_of_the_version_at_its_begin(caches: str) -> None:
         pair = server(
             draft, versions, [(0, "v0"), (1, "v1"), (3, "v0")], pin="text", caches=caches, begins=lambda _, b=begin: b
         )
-        found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
-        assert distance(found, exact_law(versions[version], POSITIONS)) == pytest.approx(0.0, abs=1e-12)
+        found = tiny_texts.law_of(tiny_texts.all_texts(pair, FixedLength(2), POSITIONS, tiny_texts.SAMPLED))
+        assert tiny_texts.distance(found, tiny_texts.exact_law(versions[version], POSITIONS)) == pytest.approx(
+            0.0, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("caches", CACHES)
@@ -158,9 +148,9 @@ def test_by_text_each_text_is_of_the_version_at_its_begin(caches: str) -> None:
 def test_by_position_the_law_is_that_of_the_version_of_each_place(switches: list[tuple[int, str]], caches: str) -> None:
     draft, versions = tables(4)
     pair = server(draft, versions, switches, pin="position", caches=caches)
-    found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
+    found = tiny_texts.law_of(tiny_texts.all_texts(pair, FixedLength(2), POSITIONS, tiny_texts.SAMPLED))
     table = by_position(versions, lambda place: current(switches, place))
-    assert distance(found, exact_law(table, POSITIONS)) == pytest.approx(0.0, abs=1e-12)
+    assert tiny_texts.distance(found, tiny_texts.exact_law(table, POSITIONS)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_server_says_which_version_served_each_round() -> None:
@@ -184,9 +174,11 @@ def misread(versions: list[np.ndarray]) -> Law:
     law: Law = {}
     for text in itertools.product(range(VOCABULARY), repeat=POSITIONS):
         first, second, third = text
-        wrong = node((first + 1) % VOCABULARY, second, vocabulary=VOCABULARY)
+        wrong = tiny_texts.node((first + 1) % VOCABULARY, second, vocabulary=VOCABULARY)
         law[text] = float(
-            versions[0][0, first] * versions[0][node(first, vocabulary=VOCABULARY), second] * versions[1][wrong, third]
+            versions[0][0, first]
+            * versions[0][tiny_texts.node(first, vocabulary=VOCABULARY), second]
+            * versions[1][wrong, third]
         )
     return law
 
@@ -199,10 +191,10 @@ def test_a_cache_of_the_old_version_changes_the_law(stale: bool, monkeypatch: py
     if stale:
         monkeypatch.setattr(loop._Loop, "versioned_class", StaleVersionCache)
     pair = server(draft, versions, switches, pin="position", caches="rebuilt")
-    found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
-    expected = misread(versions) if stale else exact_law(right, POSITIONS)
-    assert distance(found, expected) == pytest.approx(0.0, abs=1e-12)
-    assert (distance(found, exact_law(right, POSITIONS)) > 0.05) is stale
+    found = tiny_texts.law_of(tiny_texts.all_texts(pair, FixedLength(2), POSITIONS, tiny_texts.SAMPLED))
+    expected = misread(versions) if stale else tiny_texts.exact_law(right, POSITIONS)
+    assert tiny_texts.distance(found, expected) == pytest.approx(0.0, abs=1e-12)
+    assert (tiny_texts.distance(found, tiny_texts.exact_law(right, POSITIONS)) > 0.05) is stale
 
 
 @pytest.mark.parametrize("caches", CACHES)

@@ -18,21 +18,9 @@ from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CuHlmOffline
+from validation.link import wire
 from validation.link.engine import ServedText
 from validation.link.formats import REFUSED, Terms
-from validation.link.wire import (
-    OPEN,
-    PROTOCOL,
-    Greeting,
-    Opening,
-    Pipe,
-    answer_body,
-    answer_of,
-    greeting_of,
-    opening_of,
-    round_body,
-    to_json,
-)
 
 V, CONTEXT, NONCE = 3, 64, "00" * 16
 Check = Callable[[bytes], object]
@@ -45,12 +33,11 @@ def methods() -> list[Method]:
     return [FixedLength(3), BlockVerification(3), SharedSeed(3), *more, *planned]
 
 
-def opening(method: Method) -> Opening:
-    return Opening("t", "q", [Terms.of(method).plain()], "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
+def opening(method: Method) -> wire.Opening:
+    return wire.Opening("t", "q", [Terms.of(method).plain()], "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
 
 
 def honest_rounds(method: Method) -> list[bytes]:
-    """Return bodies of valid rounds, as the in-process loop sends them."""
     from validation.collection.prompts import Prompt
     from validation.decoding.loop import decode
 
@@ -60,7 +47,7 @@ def honest_rounds(method: Method) -> list[bytes]:
 
     def kept(drafts: Any) -> Any:
         made = message(drafts)
-        sent.append(round_body([0] * int(rng.integers(2)), made.payload, V))
+        sent.append(wire.round_body([0] * int(rng.integers(2)), made.payload, V))
         return made
 
     method.message = kept  # type: ignore[method-assign]
@@ -76,32 +63,36 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
     opened = []
     for method in methods():
         first, terms = opening(method), Terms.of(method)
-        opened.append(to_json(first))
+        opened.append(wire.to_json(first))
         text = ServedText(pair, replace(first, text=[]), terms)
         found.append((f"round: {method.name}", text.received, honest_rounds(method)))
     several = [one for one in methods() if isinstance(one, Planned)]
     first = replace(opening(several[0]), terms=[Terms.of(one).plain() for one in several])
-    opened.append(to_json(first))
+    opened.append(wire.to_json(first))
     text = ServedText(pair, replace(first, text=[]), *map(Terms.of, several))
     named = [bytes([number]) + body for number, one in enumerate(several) for body in honest_rounds(one)]
     found.append(("round: one of several messages", text.received, named))
 
     def read(data: bytes) -> object:
-        first = opening_of(data, V, CONTEXT)
+        first = wire.opening_of(data, V, CONTEXT)
         return ServedText(pair, first, *Terms.each_from_plain(first.terms, V))
 
     found.append(("opening", read, opened))
-    sealed = [Pipe(NONCE, key, server=False).seal(OPEN, opened[0]) for key in (None, b"k" * 16)]
-    found.append(("sealed", lambda data: Pipe(NONCE, b"k" * 16, server=True).unseal(data, 1000), sealed))
-    greeting = to_json(Greeting(PROTOCOL, NONCE, V, "t", {"target": "p"}, [], CONTEXT, False))
-    found.append(("greeting", greeting_of, [greeting]))
+    sealed = [wire.Pipe(NONCE, key, server=False).seal(wire.OPEN, opened[0]) for key in (None, b"k" * 16)]
+    found.append(("sealed", lambda data: wire.Pipe(NONCE, b"k" * 16, server=True).unseal(data, 1000), sealed))
+    greeting = wire.to_json(wire.Greeting(wire.PROTOCOL, NONCE, V, "t", {"target": "p"}, [], CONTEXT, False))
+    found.append(("greeting", wire.greeting_of, [greeting]))
     rows = quarters(rng, 2)
     import torch
 
-    answers = [answer_body(1, 3, 2, V), answer_body(3, 3, -1, V), answer_body(0, 3, -1, V, torch.from_numpy(rows[0]))]
-    found.append(("answer", lambda data: answer_of(data, 3, V), answers))
-    cut = [answers[0], *(answer_body(0, 3, -1, V, cut_answer(row, 1, 0.1)) for row in rows)]
-    found.append(("certified answer", lambda data: answer_of(data, 3, V, cut=True), cut))
+    answers = [
+        wire.answer_body(1, 3, 2, V),
+        wire.answer_body(3, 3, -1, V),
+        wire.answer_body(0, 3, -1, V, torch.from_numpy(rows[0])),
+    ]
+    found.append(("answer", lambda data: wire.answer_of(data, 3, V), answers))
+    cut = [answers[0], *(wire.answer_body(0, 3, -1, V, cut_answer(row, 1, 0.1)) for row in rows)]
+    found.append(("certified answer", lambda data: wire.answer_of(data, 3, V, cut=True), cut))
     return found
 
 

@@ -52,7 +52,6 @@ def until(condition: Callable[[], object]) -> None:
 def looped(
     pair: Pair, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any
 ) -> GenerationRecord:
-    """Return the in-process loop's text."""
     return decode(pair, [Prompt(name, "0", "")], method, new_tokens=new_tokens, **{"seed": 2} | options)[0]
 
 
@@ -64,8 +63,6 @@ def write(device: Device, method: Method, name: str = "a", new_tokens: int = POS
 
 
 class InThread:
-    """A server or a relay that runs in a thread of its own."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, one: Server | Relay, *serving: Any) -> None:
         self.loop, self.one = loop, one
         self.thread = threading.Thread(target=self._run, args=serving, daemon=True)

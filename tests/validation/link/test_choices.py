@@ -125,7 +125,6 @@ DRAFT, FIXED, HEAD = 0.003, 0.03, 20
 
 
 def played(choice: MessageChoice, rate: float, rounds: int, seed: int = 0) -> list[Chosen]:
-    """Play rounds over a link of this rate, which is measured in 60 ms; return what was chosen."""
     rng, found = np.random.default_rng(seed), []
     for _ in range(rounds):
         if choice.wants_link():

@@ -134,7 +134,6 @@ TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} 
 
 @pytest.fixture
 def words(address: str, tmp_path: Path) -> list[str]:
-    """A device whose tokenizer has a chat template, two prompts, and four new tokens."""
     draft = tmp_path / "small"
     shutil.copytree(LARGE.parent / "small", draft)
     (draft / "chat_template.jinja").write_text(TEMPLATE)

@@ -102,7 +102,6 @@ def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> N
 
 
 def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
-    """Return the tokens that the in-process loop writes behind a text."""
     session = session_of(pair, [0], "a", 2, 1.0, 1.0, POSITIONS)
     loop = OneText(session, method, [0], GenerationRecord("", "a", "none", 2, 1.0, 1.0))
     loop.resume(text)
@@ -181,7 +180,6 @@ def there_and_back(running: Running) -> Callable[[list[int]], None]:
 
 
 def expected(versions: Pair, method: Method, name: str, found: LinkRecord, pin: str) -> list[int]:
-    """Return the in-process text with the switches of a record, at its rounds or its tokens."""
     switches = found.writers
     if pin == "round":
         begins = [one.position + one.skipped for one in found.rounds]

@@ -60,7 +60,6 @@ def door(pair: Pair) -> Iterator[SimpleNamespace]:
 
 
 def expected(pair: Pair, count: int, seed: int) -> str:
-    """Return the loop's text behind the prompt."""
     (record,) = decode(pair, [Prompt(NAME, PROMPT, "")], SharedSeed(3), new_tokens=count, seed=seed)
     return str(pair.tokenizer.decode(record.tokens, skip_special_tokens=True))
 

@@ -29,23 +29,12 @@ from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, pack
 from validation.link import device as device_module
 from validation.link import engine as engine_module
+from validation.link import wire
 from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine, ReceivedRound, ServedText
 from validation.link.formats import SERVER_WRITES, Terms
 from validation.link.passes import Limits
 from validation.link.remote import ServerAwayError
-from validation.link.wire import (
-    LEAST_TEMPERATURE,
-    OPEN,
-    PROTOCOL,
-    ROUND,
-    Greeting,
-    Opening,
-    Pipe,
-    greeting_of,
-    round_body,
-    to_json,
-)
 from validation.models.pair import Pair
 
 
@@ -54,7 +43,7 @@ def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair: Pair, way: str)
     within, over = way == "is silent within a text", threading.Event()
     limits = Limits(idle_s=0.1) if within else Limits(opening_s=0.3)
     with Running(pair, limits=limits) as server, connect(server.address) as peer:
-        pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
+        pipe = wire.Pipe(wire.greeting_of(peer.recv(5)).nonce, None, server=False)
 
         def send() -> None:
             with suppress(ConnectionClosed):  # fragments of one frame that never ends
@@ -62,7 +51,7 @@ def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair: Pair, way: str)
 
         sending = threading.Thread(target=send, daemon=True)
         if within:
-            peer.send(pipe.seal(OPEN, to_json(opening(SharedSeed(3)))))
+            peer.send(pipe.seal(wire.OPEN, wire.to_json(opening(SharedSeed(3)))))
             peer.recv(5)
         if way == "is too slow":
             sending.start()
@@ -93,9 +82,9 @@ def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: 
     with Running(pair, limits=Limits(idle_s=0.3)) as server, connect(server.address) as peer:
         port = peer.socket.getsockname()[1]
         monkeypatch.setattr(ServerConnection, "send", stuck)
-        pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
+        pipe = wire.Pipe(wire.greeting_of(peer.recv(5)).nonce, None, server=False)
         written = replace(opening(SharedSeed(3)), terms=[SERVER_WRITES.plain()])
-        peer.send(pipe.seal(OPEN, to_json(written)))
+        peer.send(pipe.seal(wire.OPEN, wire.to_json(written)))
         with device_of(pair, server.address) as device:
             write(device, SharedSeed(3))
         until(lambda: server.server.metrics.value("hlm_refused_total", reason="Silent") >= 1)
@@ -108,14 +97,14 @@ def mute_server(*, reads: bool = True) -> Iterator[tuple[str, list[int]]]:
 
     def greet(peer: Any) -> None:
         connections.append(1)
-        peer.send(to_json(Greeting(PROTOCOL, "00" * 16, 3, "t", {"target": "p"}, [], 64, False)))
-        pipe = Pipe("00" * 16, None, server=True)
+        peer.send(wire.to_json(wire.Greeting(wire.PROTOCOL, "00" * 16, 3, "t", {"target": "p"}, [], 64, False)))
+        pipe = wire.Pipe("00" * 16, None, server=True)
         if not reads:
             over.wait(20)
             return
         for number, data in enumerate(peer):
-            if number == 0 and pipe.unseal(data, 10_000)[0] == OPEN:
-                peer.send(pipe.seal(OPEN, b"target"))
+            if number == 0 and pipe.unseal(data, 10_000)[0] == wire.OPEN:
+                peer.send(pipe.seal(wire.OPEN, b"target"))
 
     with serve(greet, "127.0.0.1", 0, max_queue=1, max_size=2**25, close_timeout=0.2) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -193,9 +182,9 @@ def rows(*drafts: tuple[int, list[float]]) -> bytes:
 
 HOSTILE: list[tuple[Method, dict[str, Any], bytes]] = [
     *((SharedSeed(3), {"temperature": each}, tokens(0, 2, 1)) for each in (5e-324, 1e-300, 1e-38, 1e-7, 10**400, 999)),
-    (SharedSeed(3), {"temperature": LEAST_TEMPERATURE}, tokens(0, 2, 1)),
+    (SharedSeed(3), {"temperature": wire.LEAST_TEMPERATURE}, tokens(0, 2, 1)),
     (FixedLength(3), {"temperature": 0}, tokens(2, 2, 2)),
-    (FixedLength(3), {"temperature": LEAST_TEMPERATURE}, rows((0, [1.0, 0.0, 0.0]), (2, [1 - TINY, 0.0, TINY]))),
+    (FixedLength(3), {"temperature": wire.LEAST_TEMPERATURE}, rows((0, [1.0, 0.0, 0.0]), (2, [1 - TINY, 0.0, TINY]))),
     (FixedLength(3), {"top_p": 5e-324}, rows((1, [0.0005, 0.9995, 0.0005]))),
     (BlockVerification(3), {"top_p": 1e-17}, rows((0, [TINY, 1.0, 0.0]), (0, [TINY, 0.0, 1.0]))),
     (BlockVerification(64), {"temperature": 1e-6}, rows(*[(2, [0.0, 0.0, 1.0])] * 8)),
@@ -216,25 +205,24 @@ HOSTILE: list[tuple[Method, dict[str, Any], bytes]] = [
 
 
 def attack(address: str, which: tuple[Method, dict[str, Any], bytes], said: list[str]) -> None:
-    """Open a text and send one round again and again, until the server ends the connection or the text."""
     method, changed, message = which
     with connect(address) as socket, suppress(ConnectionClosed, TimeoutError):
-        pipe = Pipe(greeting_of(socket.recv(5)).nonce, None, server=False)
-        frame = pipe.seal(OPEN, to_json(replace(opening(method), **changed)))
+        pipe = wire.Pipe(wire.greeting_of(socket.recv(5)).nonce, None, server=False)
+        frame = pipe.seal(wire.OPEN, wire.to_json(replace(opening(method), **changed)))
         for _ in range(ROUNDS + 1):
             socket.send(frame)
             if isinstance(answer := socket.recv(20), str):
                 said.append(answer)
                 return
-            frame = pipe.seal(ROUND, round_body([], message, V))
+            frame = pipe.seal(wire.ROUND, wire.round_body([], message, V))
 
 
 def garble(address: str, said: list[str]) -> None:
     rng = np.random.default_rng(3)
     for _ in range(4):
         with connect(address) as socket:
-            frame = Pipe(greeting_of(socket.recv(5)).nonce, None, server=False).seal(
-                OPEN, to_json(opening(SharedSeed(3)))
+            frame = wire.Pipe(wire.greeting_of(socket.recv(5)).nonce, None, server=False).seal(
+                wire.OPEN, wire.to_json(opening(SharedSeed(3)))
             )
             socket.send(mutated(frame, [frame], rng) + b"\0")
             said.append(str(socket.recv(5)))
@@ -265,9 +253,8 @@ def test_hostile_openings_drafts_and_frames_change_no_other_text(pair: Pair) -> 
 
 
 def passed(pair: Pair, *names: str) -> dict[str, Any]:
-    """Return the answers of one pass over a round of each text."""
     terms = Terms.of(SharedSeed(3))
-    given = [Opening("t", "q", [terms.plain()], name, 1, 1.0, 1.0, 12, [0], [], "s") for name in names]
+    given = [wire.Opening("t", "q", [terms.plain()], name, 1, 1.0, 1.0, 12, [0], [], "s") for name in names]
     rounds = [ReceivedRound([], [Draft(0), Draft(1)]) for _ in names]
     return dict(zip(names, Engine(pair).run([ServedText(pair, one, terms) for one in given], rounds), strict=True))
 

@@ -76,17 +76,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own(made: Path, tmp_path: Path) -> Callable[[str], Path]:
-    """Return a function that copies the folder of a version, with its base model beside it."""
-
     def copy(name: str) -> Path:
         for one in ("large", name):
             shutil.copytree(made / one, tmp_path / one, dirs_exist_ok=True)
         return tmp_path / name
 
     return copy
-
-
-# ------------------------------------------------------------------------------------------------- what is merged
 
 
 @pytest.mark.parametrize(
@@ -133,9 +128,6 @@ def test_the_base_model_may_be_given(own: Callable[[str], Path], tmp_path: Path)
     assert found.target.num_parameters() == found.draft.num_parameters()
     with pytest.raises(UserError, match=r"is no adapter's folder; leave it out"):
         load_pair(draft=folder, target=tmp_path / "elsewhere", base=tmp_path / "elsewhere")
-
-
-# ------------------------------------------------------------------------------------------------- the refusals
 
 
 def refused(made: Path, target: Path, *said: str, draft: str = "aligned", more: tuple[str | Path, ...] = ()) -> None:
@@ -219,9 +211,6 @@ def test_an_adapter_on_an_adapter_is_refused(made: Path, own: Callable[[str], Pa
     folder = own("math")
     edit(folder / "adapter_config.json", base_model_name_or_path="../math")
     refused(made, folder, "is an adapter itself; give a whole model")
-
-
-# ------------------------------------------------------------------------------------------- the anchor, the draft
 
 
 def test_a_version_below_the_anchor_keeps_the_draft(made: Path) -> None:

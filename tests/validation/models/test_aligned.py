@@ -33,7 +33,6 @@ def toy_base(seed: int = 1) -> Any:
 
 
 def toy_tokenizer(folder: Path) -> Any:
-    """Write a tokenizer of 40 words into a folder, and return it."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -53,9 +52,6 @@ def pair_folder(tmp_path: Path) -> Path:
     draft = build_aligned(base, **SHAPES["entry"])
     save_aligned(draft, tmp_path / "aligned", base="../large", mark=fingerprint(base, tokenizer))
     return tmp_path
-
-
-# ---------------------------------------------------------------------------------------------- the model
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -111,9 +107,6 @@ def test_a_draft_larger_than_its_base_model_is_refused(shape, said):
         build_aligned(toy_base(), **shape)
 
 
-# ---------------------------------------------------------------------------------------------- the fingerprint
-
-
 def changed(name: str) -> Any:
     base = toy_base()
     with torch.no_grad():
@@ -145,9 +138,6 @@ def test_the_fingerprint_is_of_the_vocabulary_and_the_settings_but_not_of_the_dt
     assert fingerprint(base, tokenizer) != mark
     tokenizer.add_tokens(["w99"])
     assert fingerprint(toy_base(), tokenizer) != mark
-
-
-# ---------------------------------------------------------------------------------------------- the folder
 
 
 def test_a_folder_holds_the_drafts_own_weights_and_loads_whole(pair_folder):

@@ -8,24 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.validation.models.test_pair import refused
 from validation.errors import UserError
 from validation.models import devices
-from validation.models.pair import load_pair
 from validation.models.sources import ModelSource
-
-
-def refused(message: str, **arguments: Any) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        load_pair(**arguments)
-    assert "\n" not in str(caught.value)
-
-
-# ---------------------------------------------------------------------------------------------- devices, sharding
 
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that makes torch see GPUs with the given free bytes."""
     import torch
 
     def see(*free: float) -> None:
@@ -44,9 +34,6 @@ def test_names_of_devices(gpus: Callable[..., None]) -> None:
     assert str(devices.choose_device("auto")) == "cuda:1"
     assert str(devices.choose_device("cuda:1")) == "cuda:1"
     refused("No such device 'cuda:2': torch sees 2 GPUs; use 'cpu' instead", device="cuda:2")
-
-
-# -------------------------------------------------------------------------------------------------------- memory
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])

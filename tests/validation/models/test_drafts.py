@@ -55,9 +55,6 @@ def pack(model: Any) -> dict[str, torch.Tensor]:
     return found
 
 
-# ---------------------------------------------------------------------------------------------- 4 bits
-
-
 def test_four_bits_keep_each_weight_within_half_a_step():
     model = tied()
     stored = pack(model)
@@ -95,9 +92,6 @@ def test_a_folder_in_4_bits_loads_as_its_dequantised_model(place, folders, share
         assert torch.equal(loaded(IDS).logits, model(IDS).logits)
     assert (loaded.lm_head.weight is loaded.model.embed_tokens.weight) is shares_head
     assert ModelSource(str(folder)).load_model("bfloat16").dtype == torch.bfloat16
-
-
-# ---------------------------------------------------------------------------------------------- folders
 
 
 def test_the_wheels_model_is_a_target_by_its_name(place, folders, monkeypatch):

@@ -131,9 +131,6 @@ def test_rope_factors_are_applied(folders, save_model, tmp_path):
         load_pair(draft=wrong, target=folder)
 
 
-# ---------------------------------------------------------------------------------------------------- bad input
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -85,8 +85,6 @@ def test_other_weight_formats(copied: Path) -> None:
 
 
 class _Marks:
-    """An object that writes a file when it is unpickled."""
-
     def __init__(self, file: Path) -> None:
         self.file = file
 
@@ -209,9 +207,6 @@ def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) 
     (copied / "evil.py").write_text(f"open({str(trace)!r}, 'w')")
     refused("needs code of its own, which is never run", draft=copied, target=folders[1])
     assert not trace.exists()
-
-
-# ------------------------------------------------------------------------------------------------------ the hub
 
 
 @pytest.mark.parametrize(

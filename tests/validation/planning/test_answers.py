@@ -26,7 +26,6 @@ SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=
 
 
 def row_of(planner, family, setting=SLOW_DOWN):
-    """Return the row of a policy in a setting."""
     aim = aim_of(planner, setting)
     return next((described(planner, aim, one) for one in aim.rows if one.family == family), None)
 

@@ -26,7 +26,6 @@ def made(request, tmp_path_factory):
 
 
 def settings(count, seed=0):
-    """Return settings over five decades of rates."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         link = constant_link(10 ** rng.uniform(3.5, 8.5), 10 ** rng.uniform(-3, -0.5), 10 ** rng.uniform(4, 8))

@@ -11,7 +11,6 @@ from validation.planning.rounds import COUNTS
 
 
 def option():
-    """Return an option of two texts, with other counts in each column."""
     counts = np.arange(1.0, 2 * len(COUNTS) + 1).reshape(2, -1)
     none = np.zeros(2)
     return Option(OURS, "K = 3", counts, 3, -np.inf, none, none, (1.0, 1.0), 0)

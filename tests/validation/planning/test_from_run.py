@@ -32,7 +32,6 @@ def round_of(accepted: int, *, drafted: int = 4, opened: bool = False, **more: A
 
 
 def write(path: Path, rounds: list[dict[str, Any]], texts: int = 2, **changed: Any) -> Path:
-    """Write a record whose numbers are known."""
     recorder = Recorder(path, RUN | changed)
     for frames, up, down in ((1, 10, 6), (16, 131, 127), (128, 131, 127)):
         seconds = TRIP + 8 * (up * frames + down) / RATE

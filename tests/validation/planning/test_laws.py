@@ -35,7 +35,6 @@ def constant(tmp_path_factory):
 
 
 def acceptances():
-    """The acceptance of a draft under each law."""
     q, p = probabilities(DRAFT_LOGITS[None])[0], probabilities(TARGET_LOGITS[None])[0]
     return {"greedy": p[q.argmax()], "rejection": np.minimum(q, p).sum(), "match": q @ p}
 

@@ -37,7 +37,6 @@ def profile(folder):
 
 @pytest.fixture(scope="module")
 def plain(profile):
-    """The options of ours and of rivals without padding, by family and label."""
     return {(one.family, one.label): one for one in options(profile, {}) if one.family != CU_HLM}
 
 

@@ -19,7 +19,6 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\u2028
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
-    """The object of ``hlm plan --json``, and the page that the same command wrote."""
     folder = tmp_path_factory.mktemp("page")
     stored(folder / "trace")
     result = run("plan", "--trace", folder / "trace", "--page", folder / "sub" / "plan.html", "--json")
@@ -29,8 +28,6 @@ def plan(tmp_path_factory):
 
 
 class Elements(HTMLParser):
-    """Elements with their attributes, and the text in each script and style."""
-
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[tuple[str, dict[str, str | None]]] = []

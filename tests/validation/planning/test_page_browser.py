@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import replace
 from functools import cache
 
@@ -15,20 +13,7 @@ from validation.planning.page import write_page
 from validation.planning.request import Request
 from validation.planning.result import make
 
-sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("there is no chromium: apt install chromium, or set CHROMIUM", allow_module_level=True)
-
 BASE = Request(rate_bps=8e6, fading="rayleigh", round_trip_s=0.025, draft_s=0.008, verify_s=0.04)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +25,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(folder):
-    """Return all that ``hlm plan --json`` says at a request; the trace is measured once."""
-
     @cache
     def of(request: Request):
         planner, about = planner_of_trace(folder / "trace", request.setting(), cache=folder / "cache")
@@ -51,26 +34,13 @@ def whole(folder):
 
 
 @pytest.fixture
-def opened(browser, folder, whole):
-    """Open the page of a request; in the end nothing was asked of a network and no error was printed."""
-    contexts, wrong = [], []
-
+def opened(show, folder, whole):
     def of(request: Request = BASE, **view):
-        page_file = write_page(folder / "plan.html", whole(request))
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **view})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        context.on("request", lambda asked: wrong.append(asked.url) if asked.url != page_file.as_uri() else None)
-        page.goto(page_file.as_uri())
+        page = show(write_page(folder / "plan.html", whole(request)), **view)
         page.wait_for_selector("#map .point")
         return page
 
-    yield of
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return of
 
 
 def test_a_slower_link_slows_the_rows(opened, whole):

@@ -43,7 +43,6 @@ SETTINGS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trace, whose profile is kept after the first plan, and a recorded link."""
     path = tmp_path_factory.mktemp("script")
     stored(path / "trace", noise=0.5)
     rates = (4, 0, 0.5, 9, 12, 3, 8, 2)

@@ -33,7 +33,6 @@ def profile(trace):
 
 
 def rows(trace, text):
-    """q, p, u and the tokens of a text."""
     part = slice(text * LENGTH, (text + 1) * LENGTH)
     logits = np.asarray(trace.arrays["draft_logits"][part])
     q, p = probabilities(logits), probabilities(trace.arrays["target_logits"][part])
@@ -100,11 +99,7 @@ def test_a_plan_by_block_is_a_policy_by_block(tmp_path):
     assert policy_of(option, made, VOCABULARY, None).block
 
 
-# ------------------------------------------------------------------------------------------------ the shared seed
-
-
 def races(p, q, count, seed=0):
-    """Return the winners of q's and of p's race, by exponential numbers of numpy."""
     times = np.random.default_rng(seed).exponential(size=(count, len(q)))
     with np.errstate(divide="ignore"):
         return (times / q).argmin(axis=1), (times / p).argmin(axis=1)

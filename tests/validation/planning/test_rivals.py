@@ -34,11 +34,7 @@ def made(folder):
 
 
 def under(made: Planner, **changed) -> Planner:
-    """Return the planner of the same options in another setting."""
     return Planner(made.options, replace(SETTING, **changed), made.split, made.line, made.model)
-
-
-# -------------------------------------------------------------------------------------------------- c-sqs's drafts
 
 
 def test_c_sqs_is_charged_the_drafts_that_it_sends_and_no_other(made):
@@ -67,9 +63,6 @@ def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
         weight = np.prod([a if coin else 1 - a for a, coin in zip(accepted, coins, strict=True)])
         total += weight * played(accepted, bits, 5, expected, coins)
     np.testing.assert_allclose(counts, total, rtol=1e-12)
-
-
-# ------------------------------------------------------------------------------------- a server with its own draft
 
 
 def test_the_counts_of_a_server_with_its_own_draft(made):

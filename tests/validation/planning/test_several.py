@@ -56,7 +56,6 @@ def test_rounds_of_trees_against_a_recursion():
 
     @cache
     def rest(place: int) -> tuple[float, float]:
-        """Return expected passes and read tokens from a place on."""
         if place >= length:
             return 0.0, 0.0
         total, alive = np.array([1.0, read[place]]), 1.0

@@ -27,7 +27,6 @@ def planned(folder, *words):
 
 
 def alike(once, thrice):
-    """Assert the same plain values, up to rounding."""
     assert once.keys() == thrice.keys()
     for name, value in once.items():
         if isinstance(value, dict):

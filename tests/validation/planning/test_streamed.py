@@ -34,7 +34,6 @@ def events(good, draft_s, verify_s, half_s, air_s):
 
 
 def of(alpha, length):
-    """Return the row's evidence for one text with these acceptances."""
     found = expected_streaks(alpha, length)[None]
     return Streamed(found, np.array([length]), 96.0, 16.0, found.sum(axis=1)[:, None])
 

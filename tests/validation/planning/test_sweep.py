@@ -44,7 +44,6 @@ C = {name: column for column, name in enumerate(COUNTS)}
 
 
 def builtin(path: Path) -> None:
-    """Write a trace of the built-in pair: 40 texts of its own prompts."""
     pair = load_pair("builtin", device="cpu")
     collect(pair, builtin_prompts(limit=40), path, positions=40 * 16, new_tokens=16, batch=40)
 
@@ -74,7 +73,6 @@ def pairs(tmp_path_factory):
 
 
 def drawn(rng) -> Setting:
-    """Return a setting over the whole range of links, times, limits and objectives."""
     rate, trip = 10 ** rng.uniform(4, 9), float(rng.choice([0.0, 10 ** rng.uniform(-3, 0)]))
     down = [None, 10 ** rng.uniform(4, 9)][rng.integers(2)]
     link = constant_link(rate, trip, down)
@@ -122,7 +120,6 @@ class Oracle:
         self.kept = self._kept()
 
     def seconds(self, n, rate):
-        """Seconds of a token at a rate, part by part."""
         s, total = self.s, np.zeros(len(n))
         total += n[:, C["drafts"]] * s.draft_s + n[:, C["exchanges"]] * s.link.round_trip_s
         total += self.server(n, 1) + n[:, C["up_bits"]] / rate + n[:, C["down_bits"]] / s.link.down_bps
@@ -188,7 +185,6 @@ class Oracle:
 
 
 def near(text: str, value: float) -> bool:
-    """Whether a number of three digits says a value."""
     return abs(float(text) - value) <= 0.0051 * value + 1e-12
 
 

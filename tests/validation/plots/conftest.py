@@ -31,7 +31,6 @@ def write_trace(
     prompts: int = 5,
     **pair: Any,
 ) -> Trace:
-    """Return a trace in texts of one length; the rows are random unless they are given."""
     rng = np.random.default_rng(0)
     if draft is None:
         draft = rng.normal(0, 1, (positions, vocabulary)) * rng.gamma(2, 1.5, (positions, 1))
@@ -46,13 +45,11 @@ def write_trace(
 
 @pytest.fixture(scope="module")
 def make_trace(tmp_path_factory: pytest.TempPathFactory) -> Maker:
-    """Return :func:`write_trace` with a folder of its own for each trace."""
     return lambda *sizes, **given: write_trace(tmp_path_factory.mktemp("traces"), *sizes, **given)
 
 
 @pytest.fixture(scope="module")
 def trace(make_trace: Maker) -> Trace:
-    """Five texts of twelve tokens over 50 entries."""
     return make_trace()
 
 

@@ -27,7 +27,6 @@ def test_no_stored_share_is_above_the_error() -> None:
 
 @pytest.fixture(scope="module")
 def trace(make_trace: Maker) -> Trace:
-    """Two texts of a pair that often agrees."""
     rng = np.random.default_rng(0)
     draft = rng.normal(0, 3, (400, 12))
     return make_trace(draft=draft, target=draft + rng.normal(0, 0.3, draft.shape), texts=2)

@@ -19,7 +19,6 @@ def trace(make_trace: Maker) -> Trace:
 
 
 def rows_of(trace: Trace) -> np.ndarray:
-    """The draft distributions, as the sample reads them."""
     return np.asarray(probabilities(trace.arrays["draft_logits"][:]))
 
 

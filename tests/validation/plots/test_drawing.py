@@ -30,7 +30,6 @@ EDGE = 1.0  # pixels
 
 
 def painted(sidecar: Path) -> Canvas:
-    """Return a figure painted from the numbers of its sidecar, laid out at its printed size."""
     numbers = json.loads(sidecar.read_text(encoding="utf-8"))
     with house_style():
         paint = BY_STEM[sidecar.stem].paint
@@ -42,7 +41,6 @@ def painted(sidecar: Path) -> Canvas:
 
 
 def grey(color: Any) -> int:
-    """Return the level of grey of a colour by its luma."""
     red, green, blue = to_rgb(color)
     return round(GREYS * (0.299 * red + 0.587 * green + 0.114 * blue))
 

@@ -16,7 +16,6 @@ from validation.trace.reader import Trace, TraceWriter, open_trace
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Three texts of 9, 5 and 12 positions over 30 tokens."""
     folder = tmp_path_factory.mktemp("trace")
     rng = np.random.default_rng(3)
     lengths = (9, 5, 12)
@@ -29,7 +28,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 def in_order(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted rows and their tails."""
     q = -np.sort(-rows, axis=-1)
     q /= q.sum(axis=-1, keepdims=True)
     return q, np.stack([[row[k:].sum() for k in range(1, len(row) + 1)] for row in q])

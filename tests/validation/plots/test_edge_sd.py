@@ -20,7 +20,6 @@ FEW = {"runs": 3, "base": SMALL}
 
 
 def numbers_of(number: str) -> dict[str, Any]:
-    """Return the numbers of one figure at the small settings."""
     if number[0] == "9":
         return simulate_bandwidth("abc".index(number[1]), 1, shared_by=(3, 6), **FEW)
     shown = IN_FIG_7 if number[0] == "7" else IN_FIG_8
@@ -29,7 +28,6 @@ def numbers_of(number: str) -> dict[str, Any]:
 
 
 def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return the mean latencies by scheme."""
     return {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one["scheme"] != "printed"}
 
 

@@ -42,7 +42,6 @@ BY_STEM = {one.stem: one for one in EXHIBITS.values()}
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Any:
-    """Simulations of few users, runs and blocks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fading_mean, "SAMPLES", 1_000)
         patch.setattr(codec_bits, "POSITIONS", 3)
@@ -52,13 +51,11 @@ def small() -> Any:
 
 @pytest.fixture(scope="module")
 def trace(make_trace: Maker) -> Trace:
-    """Twenty texts of three tokens over 50 entries."""
     return make_trace(texts=20, prompts=20)
 
 
 @pytest.fixture(scope="module")
 def studies(pair: Pair) -> dict[str, Decoded]:
-    """Both studies on two prompts of the tiny pair, one with a reference answer."""
     return {name: study(name, pair) for name in ("hlm", "design")}
 
 
@@ -75,7 +72,6 @@ def drawn(
 
 
 def check(one: Exhibit, paths: Sequence[Path]) -> dict[str, Any]:
-    """Assert what holds for every exhibit, and return the sidecar."""
     about: dict[str, Any] = json.loads(paths[0].read_text(encoding="utf-8"))
     assert [path.suffix for path in paths] == ([".json", ".svg"] if one.paint else [".json"])
     assert {key: about[key] for key in ("figure", "kind", "title", "seed", "commit", "hlmtheory")} == {
@@ -108,7 +104,6 @@ def check(one: Exhibit, paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def check_panels(figure: Canvas) -> None:
-    """Assert that something with a value is drawn in each panel."""
     for axes in figure.axes:
         lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()]
         assert any(np.isfinite(line).any() for line in lines) or axes.patches or axes.collections
@@ -139,7 +134,6 @@ def test_a_figure_without_a_model_keeps_the_contract(one: Simulation, tmp_path: 
 
 
 def small_simulation(one: Simulation) -> Simulation:
-    """Return a figure of edge-sd with two runs of few users."""
     base = edge_sd.Load(users=5, longest_input=64, longest_output=24)
     sizes: dict[str, Any] = {"runs": 2, "base": base}
     if one.number == "6":
@@ -164,7 +158,6 @@ def test_a_figure_of_texts_keeps_the_contract(one: Decoding, studies: dict[str, 
 
 @pytest.fixture(scope="module")
 def limits(make_trace: Maker) -> list[Trace]:
-    """One position, one model twice, and rows that are certain."""
     same = np.random.default_rng(1).normal(0, 1, (10, 20)).astype(np.float16)
     certain = np.full((10, 30), -60_000.0)
     certain[:, 3] = 60_000.0

@@ -23,7 +23,6 @@ NEW_TOKENS, DEPTH = 14, 8
 
 
 def tables(seed: int) -> Pair:
-    """A draft model that agrees with the target model at most prefixes."""
     rng = np.random.default_rng(seed)
     target = rng.dirichlet(np.full(3, 0.6), nodes(3, DEPTH))
     return table_pair(0.7 * target + 0.3 * rng.dirichlet(np.full(3, 0.6), len(target)), target)

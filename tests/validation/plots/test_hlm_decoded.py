@@ -35,8 +35,6 @@ LIMITS, SIZES = (0, 0.6, 0.8, 0.9, 1), (1, 30, 4096)
 
 @pytest.fixture(scope="module")
 def bare(pair: Pair) -> dict[str, Decoded]:
-    """Both studies, without scores."""
-
     kept = {"large only", *(f"U-HLM, u_th = {limit:g}" for limit in LIMITS)}
     kept |= {f"CU-HLM offline (k = {k})" for k in SIZES}
     return {name: decoded_study(name, pair, PROMPTS, kept.__contains__, 8) for name in ("hlm", "design")}
@@ -44,12 +42,10 @@ def bare(pair: Pair) -> dict[str, Decoded]:
 
 @pytest.fixture(scope="module")
 def studies(bare: dict[str, Decoded]) -> dict[str, Decoded]:
-    """The studies with scores; one prompt set has reference answers."""
     return {name: scored(found) for name, found in bare.items()}
 
 
 def scored(decoded: Decoded) -> Decoded:
-    """The study with scores that depend on the text."""
     rng = np.random.default_rng(5)
     scores = {}
     for row in decoded.records:
@@ -61,23 +57,19 @@ def scored(decoded: Decoded) -> Decoded:
 
 
 def only(decoded: Decoded, *kept: str) -> Decoded:
-    """Some of the methods."""
     rows = [row for row in decoded.records if row.method in kept]
     return replace(decoded, records=rows, about={**decoded.about, "methods": list(kept)})
 
 
 def named(decoded: Decoded, pair: str) -> Decoded:
-    """Return the study under another pair's name."""
     return replace(decoded, about={**decoded.about, "pair": {**decoded.about["pair"], "name": pair}})
 
 
 def rows_of(decoded: Decoded, method: str) -> list[GenerationRecord]:
-    """Return the records of one method."""
     return decoded.by_method[method, "none"]
 
 
 def measure(number: str, *studies: Decoded, paper: str = CU, seed: int = 1) -> dict[str, Any]:
-    """Return the numbers of one figure."""
     one = EXHIBITS[paper, number]
     assert isinstance(one, Decoding)
     return one.measure(studies, seed)

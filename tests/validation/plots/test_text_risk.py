@@ -35,7 +35,6 @@ def make(folder: Path, *, texts: int = 40, prompts: int = 40, own: bool = True, 
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Forty texts of forty prompts."""
     return make(tmp_path_factory.mktemp("traces"))
 
 

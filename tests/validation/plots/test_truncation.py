@@ -19,23 +19,19 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 @pytest.fixture(scope="module")
 def sample(trace: Trace) -> Sample:
-    """The sample of all positions."""
     return sample_of(trace, 1)
 
 
 @pytest.fixture(scope="module")
 def rows(trace: Trace) -> Rows:
-    """q and p."""
     return tuple(probabilities(trace.arrays[name][:]) for name in ("draft_logits", "target_logits"))
 
 
 def measured(key: tuple[str, str], trace: Trace) -> dict[str, Any]:
-    """The numbers of one figure."""
     return FIGURES[key].measure(trace, 1)
 
 
 def coarse(rng: np.random.Generator, size: int) -> np.ndarray:
-    """A row with ties and zeros."""
     weights = rng.integers(0, 4, size) * rng.integers(1, 4, size)
     weights[rng.integers(size)] += 1
     return weights / weights.sum()

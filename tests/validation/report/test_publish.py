@@ -35,13 +35,11 @@ def copy(tmp_path: Path) -> Path:
 
 
 def outcomes(root: Path) -> dict[str, str]:
-    """The outcome of each claim in figures/claims.csv."""
     with (root / "figures" / "claims.csv").open(encoding="utf-8", newline="") as file:
         return {row["Claim"]: row["Outcome"] for row in csv.DictReader(file)}
 
 
 def changed(root: Path, part: str, name: str, **values: object) -> None:
-    """Change a part of the record of the built-in pair."""
     path = root / "figures" / "claims.json"
     record = json.loads(path.read_text(encoding="utf-8"))
     where = record["results"]["tallies"][name] if part == "tallies" else record[part]
@@ -81,7 +79,6 @@ def test_a_change_by_hand_is_noticed(copy: Path, file: str, old: str, new: str, 
 
 @pytest.fixture
 def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run with the published results but other stamps, as on another day."""
     run = tmp_path / "run"
     ignored = shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "smollm2")
     shutil.copytree(copy / "figures", run / "figures", ignore=ignored)
@@ -101,7 +98,6 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The content of every published file."""
     pages = [folder / "paper_repro.md", folder / PLACE]
     return {str(path): path.read_bytes() for path in [*pages, *folder.glob("figures/**/*.*")]}
 

@@ -64,7 +64,6 @@ def results(trace: Trace) -> Results:
 
 @pytest.fixture(scope="module")
 def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The text of the whole report."""
     folder = tmp_path_factory.mktemp("report")
     figures = [draw(one, trace, folder / "figures", command="hlm figure", seed=1)[0] for one in SHOWN]
     command = f"hlm validate --prompts '{EVIL}'"
@@ -74,8 +73,6 @@ def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactor
 
 
 class Elements(HTMLParser):
-    """A parser that collects every start tag with its attributes, and the text outside of style."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.found: list[tuple[str, dict[str, str | None]]] = []
@@ -152,7 +149,6 @@ def test_nothing_is_loaded_from_elsewhere(page: str):
 
 
 def with_tally(results: Results, **changes: Any) -> Results:
-    """Return the results with one claim's tally changed."""
     tally = replace(results.tallies["truncation.tvd_sharp"], **changes)
     return replace(results, tallies={**results.tallies, tally.claim: tally})
 
@@ -191,7 +187,6 @@ def test_what_to_send_is_counted_in_bits(results: Results, tmp_path: Path):
 
 
 def cells(results: Results, name: str) -> list[str]:
-    """The cells of a claim, as in figures/claims.csv."""
     return plain_cells(table_row(CLAIMS[name], results.tallies.get(name)))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,6 @@ import pytest
 from validation.claims.check import Results
 from validation.plots import FIGURES
 from validation.report.html import write_report
-
-sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("there is no chromium: apt install chromium, or set CHROMIUM", allow_module_level=True)
 
 SHELF = Path(__file__).resolve().parents[3] / "figures"
 HOSTILE = "</title><script>window.ran=1</script><img src=x onerror=window.ran=1>\"'&" + "w" * 3000
@@ -51,7 +44,6 @@ def report(folder: Path, **names: str) -> Path:
 
 
 def hostile(sidecar: Path, folder: Path, name: str) -> Path:
-    """Return the sidecar of a figure whose texts are all a hostile name."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     table = {"title": name, "heads": [name, name], "rows": [[name, name]]}
     about |= {
@@ -69,37 +61,13 @@ def hostile(sidecar: Path, folder: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with sync.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report(tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture
-def opened(browser, file):
-    """Open a report; in the end nothing was asked of a network and no error was printed."""
-    contexts, wrong = [], []
-
-    def of(path: Path = file, **view):
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **view})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        context.on("request", lambda asked: wrong.append(asked.url) if asked.url != path.as_uri() else None)
-        page.goto(path.as_uri())
-        return page
-
-    yield of
-    for context in contexts:
-        context.close()
-    assert wrong == []
+def opened(show, file):
+    return lambda path=file, **view: show(path, **view)
 
 
 TELEPHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}

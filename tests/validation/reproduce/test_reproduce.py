@@ -17,14 +17,11 @@ from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
 
 
 def chain(folder: Path, *, code: str = "1") -> list[Task]:
-    """Two tasks: the second reads what the first makes."""
     first, second = folder / "first", folder / "second"
     return [Task("a", ("a",), (folder / "given",), (first,), code), Task("b", ("b",), (first,), (second,), code)]
 
 
 def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], None]:
-    """A runner that writes the outputs of a task, from the content of its inputs."""
-
     def run(task: Task) -> None:
         ran.append(task.name)
         if task.name in fails:

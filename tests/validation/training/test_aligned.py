@@ -41,9 +41,6 @@ def toy_documents() -> list[np.ndarray]:
     return [np.append(0, rng.integers(1, 40, size=n)) for n in rng.integers(10, 60, size=30)]
 
 
-# ---------------------------------------------------------------------------------------------- the losses
-
-
 @pytest.mark.parametrize("course", [TOY, PRINTED])
 def test_the_whole_loss_weighs_both(course):
     course = replace(course, feature_weight=0.25, divergence_weight=3.0, temperature=2.0)
@@ -59,9 +56,6 @@ def test_the_whole_loss_weighs_both(course):
     p, q = (np.exp(z / 2) / np.exp(z / 2).sum(-1, keepdims=True) for z in logits)
     expected = 3.0 * 4.0 * (p * np.log(p / q)).sum(-1).mean() + 0.25 * distance.square().sum(-1).mean().item()
     assert found.item() == pytest.approx(expected, rel=1e-3)
-
-
-# ---------------------------------------------------------------------------------------------- the training
 
 
 @pytest.mark.parametrize("course", [TOY, PRINTED, OWN_HEAD])
@@ -83,9 +77,6 @@ def test_training_lowers_the_loss_and_leaves_the_frozen_parts_bit_for_bit(course
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed == after.keys() - frozen.keys()
     assert all(torch.equal(weights, teacher[name]) for name, weights in base.state_dict().items())
-
-
-# ---------------------------------------------------------------------------------------------- the command
 
 
 def test_the_command_trains_a_draft_that_loads_beside_its_base_model(data, tmp_path, monkeypatch):

@@ -60,9 +60,6 @@ def documents() -> list[np.ndarray]:
     return [np.append(0, rng.integers(1, 40, size=n)) for n in rng.integers(10, 60, size=30)]
 
 
-# ---------------------------------------------------------------------------------------------- the divergence
-
-
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_the_divergence_is_the_mean_over_rows(temperature):
     rng = np.random.default_rng(2)
@@ -86,9 +83,6 @@ def test_distillation_lowers_the_divergence_and_raises_the_acceptance(documents,
     assert after[0] < 0.8 * before[0]
     assert after[1] > 1.1 * before[1]
     assert all(torch.equal(weights, kept[name]) for name, weights in teacher.state_dict().items())
-
-
-# ---------------------------------------------------------------------------------------------- the loop
 
 
 class Killed(Exception):
@@ -130,12 +124,6 @@ def test_a_checkpoint_of_another_recipe_is_refused(documents, tmp_path):
     fit(fresh(SMALL, 1), replace(SMALL, epochs=0.1), documents, tmp_path / "a.pt")
     with pytest.raises(UserError, match=r"a\.pt is a checkpoint of another recipe; remove it"):
         fit(fresh(SMALL, 1), SMALL, documents, tmp_path / "a.pt")
-
-
-# ---------------------------------------------------------------------------------------------- held out
-
-
-# ---------------------------------------------------------------------------------------------- the command
 
 
 def write(path: Path, records: list[dict[str, str]]) -> None:

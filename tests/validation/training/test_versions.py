@@ -79,9 +79,6 @@ def test_too_little_text_and_a_folder_without_weights_are_refused(base_folder, d
         load_version(tmp_path, base_folder)
 
 
-# ---------------------------------------------------------------------------------------------- texts
-
-
 def test_code_blocks_are_the_indented_literals():
     text = (
         "See::\n\n  def f():\n      return 1\n\n  f()\n\nAnd::\n\n  one\n\n.. code-block:: python\n\n   a\n   b\n   c\n"

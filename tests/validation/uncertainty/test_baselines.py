@@ -53,9 +53,6 @@ def probability(model: Any, ids: list[int], at: int, token: int) -> float:
     return float(probabilities(logits(model, ids[:at])[0, -1].numpy())[token])
 
 
-# -------------------------------------------------------------------------------------------------- MC dropout
-
-
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
 def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..., Path]) -> None:
     import torch
@@ -100,9 +97,6 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
     expected = [1 - probability(sharp.draft, *place) for place in zip(ids, at, likely, strict=True)]
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
-
-
-# -------------------------------------------------------------------------------------------------- a trace
 
 
 def test_the_measure_of_a_trace(trace: Trace, pair: Pair) -> None:

@@ -20,6 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests import run as tests_run
 from validation.cli.commands import main as command_line
 from validation.models import smollm2
 
@@ -190,6 +191,9 @@ def test_what_is_no_environment_of_a_new_python_is_refused_and_kept(hlm, root, t
     assert sorted(tmp_path.rglob("*")) == before
 
 
+DONE = subprocess.CompletedProcess((), 0)
+
+
 def test_the_installation_imports_two_packages_and_nothing_else_of_the_folder():
     """Otherwise Python would run a sitecustomize.py of the folder at every start, also with -I."""
     with (ROOT / "pyproject.toml").open("rb") as file:
@@ -320,3 +324,28 @@ def test_a_command_runs_in_the_users_folder(hlm, root, monkeypatch):
     python = str(hlm.python_of(root / ".venv"))
     words = ["-P", "-m", "validation", "validate", "--prompts", "my file.txt"]
     assert ended.value.code == (python, [python, *words], os.getcwd())
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ([], [("dev", None, ["--dist=worksteal"])]),
+        (["tests/test_hlm.py", "-x"], [("dev", None, ["tests/test_hlm.py", "-x"])]),
+        (["--deep", "-x"], [("deep", "1", ["-x"])]),
+        (["--deep"], [("few", "1", ["--cov-fail-under=95", "tests/theory"]), ("deep", "1", ["--dist=worksteal"])]),
+    ],
+)
+def test_the_long_tests_and_coverage_are_for_deep(root, monkeypatch, words, runs):
+    made = []
+
+    def run(command, *, cwd, env, check):
+        made.append((env.get("HYPOTHESIS_PROFILE", "dev"), env.get("DEEP"), command))
+        assert cwd == root
+        return DONE
+
+    monkeypatch.setattr(tests_run.subprocess, "run", run)
+    for name in ("CI", "HYPOTHESIS_PROFILE", "DEEP"):
+        monkeypatch.delenv(name, raising=False)
+    assert tests_run.main(words, root) == 0
+    assert [one[:2] for one in made] == [one[:2] for one in runs]
+    assert all(set(one[2]) <= set(command) for one, (*_, command) in zip(runs, made, strict=True))

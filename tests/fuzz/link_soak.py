@@ -1,10 +1,8 @@
 """Let four devices write texts over one server for some minutes; its memory may not grow.
 
 ``python -m tests.fuzz.link_soak SECONDS`` in the repository's root starts `hlm serve` and four `hlm device` as
-processes of their own, on the built-in pair. A device that ends is started again. The time begins with the first round,
-and its first fifth warms up.
-It prints the server's largest memory in each fifth, and fails if it grew by more than 5%, or if a text differs from the
-in-process loop's.
+processes of their own, on the built-in pair; a device that ends is started again. It fails if the server's largest
+memory grew by more than 5% over its first fifth of the time, or if a text differs from the in-process loop's.
 """
 
 from __future__ import annotations

@@ -4,19 +4,10 @@
     python tests/mutation/run.py results.json --package validation --mutants 150
     python tests/mutation/run.py results.json --survivors
 
-Needs the extras ``validation`` and ``test`` and the package cosmic-ray, which finds the places and makes the mutants.
-A sample of the mutants is tested, spread over all modules. Three kinds are left out: claims and the instances that they
-draw, which are tests themselves; type annotations, which are never evaluated; and mutants that nearly always crash and
-so prove little (arithmetic turned into an operation on bits, a comparison turned into ``is``). There is one mutant for
-each place.
-
-The tests are run once with coverage, which says what tests reach each line and how long each takes (kept beside the
-results). The first command then runs, for each mutant, the tests that reach its line, the quickest of each kind first.
-Where one fails, the tests up to it run on the unchanged code too, within the same limits: a mutant is caught only if
-they pass there. The second command runs, for each mutant that was not caught, the files of all these tests and those
-named after its module. The code on disk is not changed: each mutant exists only in a forked process. Results are
-written after each mutant, and the same command continues an interrupted run. README.md in this folder names the
-survivors.
+A sample of cosmic-ray's mutants, spread over all modules, one for each place; no claims, type annotations, or mutants
+that nearly always crash. The tests that reach a mutant's line run on it, the quickest of each kind first; it is caught
+if one fails that passes on the unchanged code within the same limits. ``--survivors`` runs all files of these tests on
+the others. Mutants exist in forked processes alone. The same command continues an interrupted run. See README.md.
 """
 
 from __future__ import annotations
@@ -138,31 +129,14 @@ def mutated_code(mutant: dict[str, Any]) -> str:
 
 
 class Reach:
-    """Which tests reach a line of a package, from one run of them under coverage.
-
-    Parameters
-    ----------
-    folder
-        Where coverage's data and the tests' times are kept; they are made if they are not there.
-    package
-        The package that is mutated.
-    jobs
-        Processes that run the tests.
-    """
+    """Which tests reach a line of a package, from one run of them under coverage."""
 
     def __init__(self, folder: Path, package: str, jobs: int) -> None:
         self.data, self.times = folder / "coverage", folder / "times.xml"
         if not self.times.exists():
             folder.mkdir(exist_ok=True)
-            words = [
-                "-q",
-                "-n",
-                str(jobs),
-                "--dist=worksteal",
-                f"--cov={package}",
-                "--cov-context=test",
-                "--cov-report=",
-            ]
+            words = ["-q", "-n", str(jobs), "--dist=worksteal"]
+            words += [f"--cov={package}", "--cov-context=test", "--cov-report="]
             ignored = [f"--ignore=tests/theory/test_{name}.py" for name in UNTRACED]
             tests = THEORY if package == "hlmtheory" else [f"tests/validation/{name}" for name in FOLDERS]
             settings = {**os.environ, "HYPOTHESIS_PROFILE": "few", "COVERAGE_FILE": str(self.data)}

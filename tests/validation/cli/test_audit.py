@@ -12,10 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from tests.validation.command_line import run
-from validation.cli.commands import main
 
 V, D = 3, 2
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def audit(*options: str):
-    return CliRunner().invoke(main, ["audit", "--table", "toy.npz", "--depth", "2", *options])
+    return run("audit", "--table", "toy.npz", "--depth", "2", *options)
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 import hlmtheory
+from tests.validation.command_line import run
 from validation.claims.instances import scenarios
-from validation.cli.commands import main
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words))
 
 
 @pytest.fixture(scope="module")

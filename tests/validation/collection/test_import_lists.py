@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from hlmtheory import all_claims
 from hlmtheory.verification import acceptance_rate, softmax
+from tests.validation.command_line import run
 from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.claims.check import check_trace
-from validation.cli.commands import main
 from validation.collection.import_lists import import_lists
 from validation.collection.processing import Processing, parse_processing
 from validation.errors import UserError
@@ -51,10 +50,6 @@ def answers(path: Path, p: np.ndarray, k: int, *, logits: bool = False) -> Path:
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     return answers(tmp_path / "q.jsonl", rows(1, noise=0.7), 15), answers(tmp_path / "p.jsonl", rows(1), 12)
-
-
-def run(*words: Any) -> Any:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def imported(tmp_path: Path, files: tuple[Path, Path], *words: Any) -> Any:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from hlmtheory.truncation import certified_size
 from hlmtheory.verification import acceptance_rate, softmax
+from tests.validation.command_line import run
 from tests.validation.stopping import damage
-from validation.cli.commands import main
 from validation.collection.answers import open_answers
 from validation.collection.intervals import PROMISES, intervals
 from validation.collection.processing import Processing
@@ -218,12 +217,12 @@ def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, engine):
 def test_the_command(tmp_path):
     files = [stored(tmp_path / name, nested(rows(seed), 8)) for name, seed in (("q.json", 2), ("p.json", 1))]
     words = ["top-k", "--draft", str(files[0]), "--target", str(files[1]), "--vocabulary", str(V)]
-    shown = CliRunner().invoke(main, words)
+    shown = run(*words)
     assert shown.exit_code == 0, shown.output
     assert "6 positions of 1 texts, V = 40; at each, 8 probabilities" in shown.output
-    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    found = json.loads(run(*words, "--json").stdout)
     assert f"{found['acceptance'][0]:.4f} to {found['acceptance'][1]:.4f}" in shown.output
-    assert CliRunner().invoke(main, [*words[:-1], "3"]).exit_code == 2
+    assert run(*words[:-1], "3").exit_code == 2
 
 
 def certain(*lists: list[float]) -> Any:
@@ -251,7 +250,7 @@ def test_positions_count_from_the_answer_on(tmp_path, form):
 
     def asked(chat: str, *words: str) -> Any:
         files = "--draft", str(paths[chat, "q"]), "--target", str(paths[chat, "p"])
-        return CliRunner().invoke(main, ["top-k", *files, "--vocabulary", str(V), "--json", *words])
+        return run("top-k", *files, "--vocabulary", str(V), "--json", *words)
 
     header = ",".join(map(str, TEXT[1:3]))
     assert json.loads(asked("told").stdout)["places"] == 3  # the first of seven tokens has no list

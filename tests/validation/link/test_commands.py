@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
+from tests.validation.command_line import run
 from tests.validation.link.served import LONGEST_S, Running, serving, until
-from validation.cli.commands import main
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import builtin_prompts
@@ -44,7 +43,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 def device(address: str, *words: str) -> tuple[int, str]:
     few = ["--server", address, "--texts", "1", "--new-tokens", "4", "--patience", "20s", "--json"]
-    done = CliRunner().invoke(main, ["device", *few, *words])
+    done = run("device", *few, *words)
     return done.exit_code, done.output
 
 
@@ -124,7 +123,7 @@ def test_a_version_with_another_tokenizer_is_refused(second: Path, tmp_path: Pat
     first, last = list(vocabulary)[-2:]
     vocabulary[first], vocabulary[last] = vocabulary[last], vocabulary[first]
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    done = CliRunner().invoke(main, ["serve", "--listen", "127.0.0.1:0", "--version", f"v2={folder}"])
+    done = run("serve", "--listen", "127.0.0.1:0", "--version", f"v2={folder}")
     assert done.exit_code == 2, done.output
     assert "has another tokenizer" in done.output
 
@@ -143,7 +142,7 @@ def words(address: str, tmp_path: Path) -> list[str]:
 
 
 def texts_of(words: list[str]) -> list[list[int]]:
-    done = CliRunner().invoke(main, [*words, "--json"])
+    done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     return [one["tokens"] for one in json.loads(done.stdout)["texts"]]
 
@@ -152,13 +151,13 @@ def test_prompts_are_turns_if_they_are_asked_for(words: list[str], tmp_path: Pat
     out, prompts = tmp_path / "texts.jsonl", tmp_path / "prompts.txt"
     turns = texts_of([*words, "--chat"])
     out.unlink()
-    plain = CliRunner().invoke(main, words)
+    plain = run(*words)
     assert plain.stderr.count(PLAIN) == 1
     stored = out.read_text()
     again = texts_of(words)  # they are there
     assert out.read_text() == stored
     prompts.write_text("One.\nThree.\n")
-    other = CliRunner().invoke(main, words)
+    other = run(*words)
     assert other.exit_code == 2
     assert "other models, prompts or settings" in other.output
     out.unlink()
@@ -170,7 +169,7 @@ def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(address: str) 
     numbers = {"threshold": 0.6, "slope": 0.5, "intercept": -0.1, "distortion_tolerance": 0.2}
     given = [word for number, value in numbers.items() for word in ("--set", f"{number}={value}")]
     line = ["device", "--server", address, "--texts", "1", "--new-tokens", "8", "--json", "--method", "CU-HLM online"]
-    done = CliRunner().invoke(main, [*line, *given])
+    done = run(*line, *given)
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout)["texts"]
     (expected,) = decode(load_pair("builtin"), builtin_prompts(limit=1), CuHlmOnline(**numbers), new_tokens=8, seed=1)
@@ -199,7 +198,7 @@ def test_tokens_of_the_draft_alone_are_named(
         given += ["--alone"] if alone == "the option" else []
         planned = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(4), SeededTokens(), alone=alone == "the policy")
         given += ["--policy", str(write_policy(planned, tmp_path / "policy.json"))]
-        done = CliRunner().invoke(main, given)
+        done = run(*given)
     if not alone:  # neither the option nor the policy
         assert done.exit_code == 2
         return

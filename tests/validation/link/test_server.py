@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from tests.validation.command_line import run
 from tests.validation.link.hostile import cases, mutated, tried
 from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, until, write
-from validation.cli.commands import main
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.errors import UserError
@@ -102,7 +101,7 @@ def test_a_mutated_frame_is_valid_or_refused_by_name(case: tuple[str, Any, list[
 
 @pytest.mark.parametrize("line", ["serve --listen 0.0.0.0:7070", "link --listen 0.0.0.0:7071"])
 def test_an_address_that_others_reach_needs_a_key(line: str) -> None:
-    done = CliRunner().invoke(main, line.split())
+    done = run(*line.split())
     assert done.exit_code == 2
     assert "which other machines reach" in done.output
 
@@ -260,7 +259,7 @@ def test_the_way_is_tried_without_a_model(
     with serving(monkeypatch, "--key", str(tmp_path / "key")) as server:
         monkeypatch.setattr(pair_module, "load_single", pytest.fail)
         line = ["device", "--try", "--server", f"ws://127.0.0.1:{server.address[1]}", "--json"]
-        done = CliRunner().invoke(main, [*line, *(["--key", str(tmp_path / "own")] if key else [])])
+        done = run(*line, *(["--key", str(tmp_path / "own")] if key else []))
     assert done.exit_code == (2 if said else 0), done.output
     assert said in done.output
     if not said:

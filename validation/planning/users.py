@@ -112,7 +112,9 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     weights = np.array([user.weight for user in users])
     value = float(weights @ (np.log(served.rates) if fair else served.rates))
     plain = _plain(best, served, users, codecs, server)
-    bound = max(float(plan.upper_bound), value + TIE * abs(value))  # sums in another order differ
+    bound = float(plan.upper_bound)
+    if bound < value <= bound + TIE * abs(value):
+        bound = value  # sums in another order differ
     gap = bound - value if fair else bound / value - 1.0
     return shared, {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
 

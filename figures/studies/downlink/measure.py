@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from figures.studies.kit import SHELF, store
+from figures.studies.kit import SHELF, given, store
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
@@ -47,6 +47,7 @@ def counts(records: list[GenerationRecord]) -> dict[str, Any]:
 
 def main() -> None:
     """Decode with every scheme and store the counts."""
+    given(__doc__)
     pair, prompts = load_pair("builtin"), builtin_prompts()[::EVERY]
     rows = []
     for method in methods():

@@ -351,8 +351,9 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
     say(
         console,
         f"{len(shared['users'])} users{more} of ours: {shared['total_tokens_per_s']:.4g} tokens/s together on "
-        f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. No drafts of "
-        f"devices, shares and order of service are better by more than {off} (proved in the model of mean rounds). "
+        f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. Without waits, "
+        f"no drafts of devices, shares or order of service are better than this plan by more than {off} (proved in the "
+        f"model of mean rounds). "
         f"The server is busy {server['utilisation']:.0%} of the time, and a pass waits for "
         f"{server['waits_for_rounds']} rounds of at most {server['batch']} (--server-batch).",
     )

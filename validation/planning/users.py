@@ -19,7 +19,7 @@ from hlmtheory.policy import BandUser, ServedPlan, SharedServer, lower_hulls, pl
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import OURS, SERVER, Option
-from validation.planning.plan import TIE, Planner
+from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate
 from validation.planning.rounds import COUNTS
@@ -109,12 +109,8 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
         planner.options = [*planner.options, made]
         shared.own[id(made)] = each
         shared.shares.append(np.maximum(best.shares, 1e-9))
-    weights = np.array([user.weight for user in users])
-    value = float(weights @ (np.log(served.rates) if fair else served.rates))
     plain = _plain(best, served, users, codecs, server)
-    bound = float(plan.upper_bound)
-    if bound < value <= bound + TIE * abs(value):
-        bound = value  # sums in another order differ
+    value, bound = float(best.value), float(plan.upper_bound)  # both in the model of mean rounds, before any waits
     gap = bound - value if fair else bound / value - 1.0
     return shared, {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.validation.command_line import one_sentence, run
@@ -25,11 +26,11 @@ COMMANDS = {
     "validate": ("validate", "--trace", "trace", "--out", "{}"),
     "figure": ("figure", "cu-hlm", "6", "--trace", "trace", "--out", "{}"),
     "simulation": ("figure", "flexspec", "2", "--out", "{}"),
-    "import": ("import", "--draft", "logits.npz:draft", "--target", "logits.npz:target", "--out", "{}"),
+    "import": ("import", "--draft", "logits.npy", "--target", "logits.npy", "--out", "{}"),
     "trace of figure": ("figure", "cu-hlm", "6", "--trace", "{}"),
     "prompts": ("validate", "--prompts", "{}"),
     "small": ("validate", "--draft", "{}", "--target", "{}"),
-    "draft": ("import", "--draft", "{}", "--target", "logits.npz:target", "--out", "new"),
+    "draft": ("import", "--draft", "{}", "--target", "logits.npy", "--out", "new"),
     "run": ("decode", "hlm", "--run", "{}"),
     "repro": ("repro", "--run", "{}"),
     "pair": ("validate", "--pair", "{}"),
@@ -44,6 +45,7 @@ def test_a_place_that_cannot_be_is_one_sentence(trace: Path, command: str, place
 
 @pytest.mark.parametrize("command", ["validate", "figure", "simulation", "import"])
 def test_a_file_where_the_folder_goes_is_named_and_kept(trace: Path, command: str) -> None:
+    np.save("logits.npy", np.zeros((2, 3)))
     one_sentence(run(*(word.format("file") for word in COMMANDS[command])), "file")
     assert Path("file").read_text() == "mine"
 

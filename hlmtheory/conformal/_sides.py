@@ -228,7 +228,7 @@ def accepted_mean_printed(
 
 
 def _accepted_count(drafts: Array, accepted: Array) -> Array:
-    """Return the number of accepted positions, or 1 if there are none."""
+    """Return the number of accepted positions, at least 1."""
     xp, _, done = _batches(drafts, accepted)
     count = xp.sum(done, axis=-1)
     return xp.where(count > 0, count, 1)

@@ -40,7 +40,7 @@ class Sendable:
 
     policy: DevicePolicy
     places: tuple[frozenset[Entry], ...]  # coded rows of each place of a message, the last also of later ones
-    tokens: int  # the most tokens of a quantised row; 0 if there are none
+    tokens: int  # the most tokens of a quantised row; 0 without quantised rows
     drafts: int  # the most drafts of a message; 0 if every first draft is skipped
     longest: int  # the most bytes of a message
 

@@ -1,4 +1,4 @@
-"""The risk of a set of texts: what the losses of some prompts, in [0, 1], say about the next one, for every n."""
+"""Risk of the next prompt: its bound from the losses, in [0, 1], of n calibration prompts."""
 
 from __future__ import annotations
 

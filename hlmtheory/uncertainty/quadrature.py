@@ -1,4 +1,4 @@
-"""Means of softmax(z/θ) over θ ~ U[0, θmax] by 40 softmax passes.
+"""Means of softmax(z/θ) for a uniform temperature θ in [0, θmax], by quadrature with 40 softmax passes.
 
 With h_v = (max z - z_v)/θmax and φ = θ/θmax the integrand is e^{-h_d/φ} / Σ_v e^{-h_v/φ}, flat as φ → 0. Gauss nodes
 are on x with φ = x³: bends at small φ, which have little weight, get few nodes.

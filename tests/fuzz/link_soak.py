@@ -2,7 +2,7 @@
 
 ``python -m tests.fuzz.link_soak SECONDS`` in the repository's root starts `hlm serve` and four `hlm device` as
 processes of their own, on the built-in pair; a device that ends is started again. It fails if the server's largest
-memory grew by more than 5% over its first fifth of the time, or if a text differs from the in-process loop's.
+memory grew by more than 5% after the first fifth of the run, or if a text differs from the in-process loop's.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class ListedText:
     answer: int | None = 0
 
     def from_answer(self, after: tuple[int, ...]) -> ListedText:
-        """Return the positions of the answer alone; it begins after the last of some token ids, if they are given."""
+        """Return the positions of the answer alone. Given token ids, the answer begins after the last of them."""
         begin = self.answer
         if after:
             last = len(self.text_tokens) - len(after)

@@ -7,13 +7,13 @@ import numpy as np
 
 from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError, numbers
 from hlmtheory._quantities import checked as policy_checked
-from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
+from hlmtheory._quantities import open_unit, whole_from_one
 from hlmtheory._sides import Values, host_side
 from hlmtheory.batching import search
 from hlmtheory.channel import Rician as policy_Rician
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
 from hlmtheory.channel.latency import COUNT as channel_COUNT
-from hlmtheory.channel.leak import CLASSES, ROUNDS, rounds_leak
+from hlmtheory.channel.leak import rounds_leak
 from hlmtheory.channel.leak_sides import (
     best_mean,
     competes,
@@ -101,23 +101,11 @@ from hlmtheory.serving.goodput_sides import (
 from hlmtheory.serving.pipeline import recurrence, stage_pair
 from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
 from hlmtheory.shared_seed import streamed_rate
+from hlmtheory.theorems.field import RANK, SURE_OR_NOT, side
 from hlmtheory.verification import expected_tokens
 
 DEFENCE = Source("wei2024spills", "padding of packets; the cost is ours")
 TEXT = ("length_law", "target_chain")
-side = partial(
-    host_side,
-    {
-        **dict.fromkeys(("length_law", "target_chain"), SIMPLEX),
-        "kept": UNIT_INTERVAL,
-        "draft_length": ROUNDS["draft_length"],
-        "sizes": not_negative("give sizes of messages"),
-        "weights": positive("give how often each size is sent"),
-        "classes": CLASSES,
-        "tops": None,
-    },
-    {"target_chain": 2, **dict.fromkeys(("length_law", "kept", "sizes", "weights", "tops"), 1)},
-)
 COINS = {"kept": [0.5, 0.5], "draft_length": 1}
 ROUND = ("kept", "draft_length")
 FOUR = {"sizes": [10.0, 12.0, 40.0, 90.0], "weights": [5.0, 5.0, 5.0, 1.0], "classes": 2}
@@ -147,10 +135,6 @@ DOMAINS = {
     "accepted": COUNT,
     "errors": open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05"),
 }
-RANK = {
-    **dict.fromkeys(("length_law", "context_law", "acceptances", "accepted", "errors"), 1),
-    **dict.fromkeys(("context_lengths", "context_acceptances", "joint_law"), 2),
-}
 DRAFT_LENGTH_side = partial(host_side, DOMAINS, RANK)
 test = partial(DRAFT_LENGTH_side, test=True)
 ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
@@ -179,14 +163,6 @@ SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the d
 POLICY_RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
 POLICY_side = partial(host_side, USER_DOMAINS, POLICY_RANK)
 ITS_DEVICE = {"draft_s": 0.1, "other_s": 0.0}
-SURE_OR_NOT = {
-    "context_law": [0.5, 0.5],
-    "context_acceptances": [[1.0] * 10, [0.0] * 10],
-    "context_lengths": [[0.0] * 10 + [1.0], [1.0] + [0.0] * 10],
-    "server_draft_s": 0.1,
-    "pass_s": 1.0,
-    "token_s": 0.0,
-}
 """Half of the rounds accept all drafts, half none. Who knows it drafts 10 or none: 12 tokens in 3 s."""
 QUEUE = (*OWN, "draft_length", "away_s", "users")
 LOADS = (*OWN, "acceptances", "batch")

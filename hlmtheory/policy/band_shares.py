@@ -118,14 +118,15 @@ def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
     size = len(values[0])
     best = np.zeros(size + 1)  # by the cells that may be used
     choices = []
-    for value in values:
+    for user, value in enumerate(values):
         below = np.concatenate([np.full(size + first, -math.inf), best])
-        table = sliding_window_view(below, size)[1 : size + 2, ::-1] + value  # row c, cell i: best[c - i - first]
+        table = sliding_window_view(below, size)[1 : size + 2, ::-1]  # row c, cell i: best[c - i - first]
+        table = table[-1:] + value if user == len(values) - 1 else table + value  # the last user takes what is left
         choices.append(np.argmax(table, axis=1))
-        best = table[np.arange(size + 1), choices[-1]]
+        best = table[np.arange(len(table)), choices[-1]]
     left, cells = size, []
     for choice in reversed(choices):
-        cells.append(int(choice[left]) + first)
+        cells.append(int(choice[min(left, len(choice) - 1)]) + first)
         left -= cells[-1]
     return np.asarray(cells[::-1], dtype=np.float64), float(best[-1])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from contextlib import suppress
+from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from mpmath import mp
 from hlmtheory import codec, lossless, policy
 from hlmtheory._domains import DomainError
 from hlmtheory.lossless.ceiling import _of_likeliest
+from hlmtheory.policy import band
 
 from .oracles import over_its_sum
 from .test_bounds_exactly import CASES, F, number, rows, unit
@@ -108,11 +111,21 @@ def planned(rng):
 
 
 def shared(rng, server=None):
-    """Two users at shares in eighths; with a server, rates that are cut so that it serves them."""
+    """Two users at shares in eighths; with a server, rates that are cut so that it serves them.
+
+    The curves have points at powers of two, so that the bound is tight at shares of 1/2, 1/4 and 1/8 of equal links.
+    """
     users, utility = [user(rng, 1) for _ in range(2)], str(rng.choice(["linear", "log"]))
+    if rng.random() < 0.5:
+        (hulls, costs, alpha), *rest = users[1]
+        slow = users[0][0][1].seconds_per_bit
+        users[1] = (hulls, replace(costs, seconds_per_bit=slow), alpha), *rest
     weights = wide(rng, -1, 1, 2).tolist()
     given = [policy.BandUser(*a, utility_weight=w, **g) for (a, g, _), w in zip(users, weights, strict=True)]
-    plan = policy.plan_served(given, server, utility=utility) if server else policy.plan_users(given, utility=utility)
+    with patch.object(band, "_RATIO", 2.0):
+        plan = (
+            policy.plan_served(given, server, utility=utility) if server else policy.plan_users(given, utility=utility)
+        )
     a, b, c = (F(server.pass_s), F(server.token_s), server.batch) if server else (F(0), F(0), 1)
     worth, best = (lambda x: mp.log(number(x))) if utility == "log" else number, -mp.inf
 

@@ -69,8 +69,8 @@ class Lines(NamedTuple):
         slope = np.minimum(np.diff(level) / np.diff(curve.z), 0.0)
         level = level[:-1] + slope * (z[:-1] - curve.z[:-1])
         some = curve.z[1:] > curve.slow
-        lines = (level, slope * curve.slow, curve.slow / z[1:], curve.slow / z[:-1])
-        return cls(*(numbers[some] for numbers in lines), none=none)
+        small, large = (curve.slow / edge[some] for edge in (z[1:], z[:-1]))
+        return cls(level[some], slope[some] * curve.slow, small, large, none)
 
     def best_share(self, price: float) -> tuple[float, float]:
         """The largest utility less ν w over the shares: on each line at w = √(-slope/ν)."""

@@ -15,6 +15,7 @@ import numpy as np
 from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods import quantized
+from validation.decoding.seconds import Times
 from validation.estimates import Estimate
 from validation.plots.c_sqs.texts import (
     DRAFT_BITS,
@@ -24,7 +25,6 @@ from validation.plots.c_sqs.texts import (
     THRESHOLDS,
     Cell,
     Texts,
-    Times,
     Values,
     texts,
 )

@@ -16,6 +16,7 @@ from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, surr
 from validation.decoding.intervals import DEFAULT_RESAMPLES, draw_texts, estimate
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
 from validation.decoding.methods.registry import info_of
+from validation.decoding.seconds import Times, seconds
 from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
 from validation.estimates import CONFIDENCE, Estimate
@@ -50,9 +51,10 @@ class Texts:
     def seconds(
         self, network: str, *, draft_s: float = FLEXSPEC_DRAFT_S, cloud_s: float = CLOUD_S, delay_s: float | None = None
     ) -> Column:
-        delay = DELAYS_S[network] if delay_s is None else delay_s
-        sent = 8.0 * (self.bytes + self.down_bytes) / RATES_BPS[network]
-        return delay * self.rounds + draft_s * self.draft_passes + cloud_s * self.target_passes + sent
+        delay, rate = DELAYS_S[network] if delay_s is None else delay_s, RATES_BPS[network]
+        counts = {"drafts": self.draft_passes, "passes": self.target_passes, "exchanges": self.rounds}
+        counts |= {"up_bits": 8.0 * self.bytes, "down_bits": 8.0 * self.down_bytes}
+        return seconds(counts, Times(draft_s, cloud_s, round_trip_s=delay, up_bps=rate, down_bps=rate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,21 +272,21 @@ class Case:
         return found
 
 
-Times = Callable[[Texts], NDArray[np.float64]]
+Clock = Callable[[Texts], NDArray[np.float64]]
 """Maps texts to their seconds."""
 
 
-def over(network: str, **times: Any) -> Times:
+def over(network: str, **times: Any) -> Clock:
     """Return the seconds over a network; ``times`` replace those of the tables."""
     return partial(Texts.seconds, network=network, **times)
 
 
-def milliseconds(texts: Texts, times: Times) -> float:
+def milliseconds(texts: Texts, times: Clock) -> float:
     """Return ms per token."""
     return float(1e3 * times(texts).sum() / texts.tokens.sum())
 
 
-def speed_up(texts: Texts, cloud: Texts, times: Times, seed: int) -> Estimate:
+def speed_up(texts: Texts, cloud: Texts, times: Clock, seed: int) -> Estimate:
     """Return tokens per second over those of Cloud-Only on the same prompts, with its interval."""
     return quotient((times(cloud), cloud.tokens), (times(texts), texts.tokens), seed)
 

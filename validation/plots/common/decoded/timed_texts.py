@@ -16,6 +16,8 @@ from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import BANDWIDTH_HZ, fading_links
+from validation.decoding.seconds import Times
+from validation.decoding.seconds import seconds as seconds_of
 from validation.decoding.studies import Decoded
 from validation.estimates import CONFIDENCE, Estimate
 
@@ -143,10 +145,9 @@ def speeds(
     bandwidth_hz: float = BANDWIDTH_HZ,
 ) -> dict[str, BootstrapDraws]:
     """Return tokens per second over each link, by the metrics of ``WORDS``."""
-    draft_s, target_s = times
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
     counts = counts_of(chosen, len(texts.tokens))
-    models = texts.draft_passes * draft_s + texts.target_passes * target_s
+    models = seconds_of({"drafts": texts.draft_passes, "passes": texts.target_passes}, Times(*times))
     found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
     for snr_db in average_snr_db:
         link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz)

@@ -135,19 +135,7 @@ def skip_mismatch(target: Array, draft: Array, skip: Array) -> Array:
     t_v = P(a = b = v) ≤ min(p_v, q_v), so this is at least Σ_v s_v (q_v - p_v)⁺, the charge with rejection sampling,
     which is no bound here: behind a token that is not kept comes the server's, not the residual.
 
-    Parameters
-    ----------
-    target, draft, skip : array, shape (..., V)
-        p, q, and s_v in [0, 1].
-
-    Returns
-    -------
-    array, shape (...)
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or a probability of skipping is outside [0, 1].
+    p, q and ``skip``, with s_v in [0, 1], have shape (..., V); other values raise a ValueError.
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     p, q, s = xp.broadcast_arrays(p, q, skip_probabilities(xp, skip, q))

@@ -73,19 +73,7 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
     law_v = q_v min(1, p_v/q̂_v) + r̂_v Σ_i q_i (1 - p_i/q̂_i)⁺. With drafts from q̂ the law would be p, so TV(law, p) ≤
     TV(q, q̂): the same guarantee without sending q_d. A draft with q̂_d = 0 is accepted.
 
-    Parameters
-    ----------
-    target, draft, decoded : array, shape (..., V)
-        Distributions p, q and q̂.
-
-    Returns
-    -------
-    array, shape (..., V)
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution.
+    The rows have shape (..., V); one that is no distribution raises a ValueError.
     """
     xp, kind, p, q, decoded = distributions(target=target, draft=draft, decoded=decoded)
     return in_kind(xp, _decoded_law(xp, p, q, decoded), kind)

@@ -31,20 +31,7 @@ def acceptance_after_update(acceptance: Array, distance: Array) -> Interval:
 
     Clipped to [0, 1] and rounded outward; both ends are attained. Each version's own texts are not covered.
 
-    Parameters
-    ----------
-    acceptance, distance : array, shape (...)
-        α(0) and TV(p_0, p_v), in [0, 1].
-
-    Returns
-    -------
-    Interval
-        Of shape (...).
-
-    Raises
-    ------
-    ValueError
-        If a value is outside [0, 1].
+    ``acceptance`` α(0) and ``distance`` have shape (...); a value outside [0, 1] raises a ValueError.
     """
     xp, rate, moved = arrays(acceptance=acceptance, distance=distance)
     kind = widest(xp, UNIT_INTERVAL.check(xp, "acceptance", rate), UNIT_INTERVAL.check(xp, "distance", moved))

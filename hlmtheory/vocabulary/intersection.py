@@ -12,21 +12,7 @@ from hlmtheory._simplex import distributions, normalised
 def common_acceptance(target: Array, draft: Array, support: Array) -> Array:
     """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)); 0 where q has no mass on A.
 
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    support : bool array, shape (..., V)
-        A.
-
-    Returns
-    -------
-    array, shape (...)
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or the support is not of bools.
+    p, q and ``support``, True on A, have shape (..., V); a row that is no distribution raises a ValueError.
     """
     xp, target, draft, support = arrays(target=target, draft=draft, support=support)
     xp, kind, p, _ = distributions(target=target, draft=draft)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from truncation._search.pairs import SortedPair
-from truncation.reconstruction import resampling_distortion, tvd_bound_sharp
-from truncation.sizes import exact_size
 
 from hlmtheory import truncation, verification
+from hlmtheory.truncation._search.pairs import SortedPair
+from hlmtheory.truncation.reconstruction import resampling_distortion, tvd_bound_sharp
+from hlmtheory.truncation.sizes import exact_size
 from validation.plots import FIGURES
 from validation.plots.common.truncation.sample import SHOWN, SKIP_BELOW, THETA, Sample, sample_of
 from validation.trace.reader import Trace, probabilities

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.serving import fit_passes
+from hlmtheory.serving.goodput import fit_passes
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
 

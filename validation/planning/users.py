@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import BandUser, ServedPlan, SharedServer, lower_hulls, plan_served
+from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
+from hlmtheory.policy.served import ServedPlan
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
 from validation.planning.bound import Model

@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from tests.validation.audit.test_repeats import drawn
 from validation.audit import NOT_KEPT, ModelLaw, Processors, TableLaw, audit_sampler
 from validation.audit.mechanisms import local_likelihoods
 from validation.audit.naming import EXCLUDED, Naming
@@ -78,7 +79,7 @@ def small_model(seed):
     torch.manual_seed(seed)
     size = {"vocab_size": V, "n_embd": 16, "n_layer": 1, "n_head": 1, "n_positions": 16}
     model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0)).eval()
-    model.lm_head.weight = torch.nn.Parameter(3.0 * torch.randn(V, 16))
+    model.lm_head.weight = torch.nn.Parameter(0.4 * torch.randn(V, 16))
     return model
 
 
@@ -89,24 +90,6 @@ def rows_behind_every_text(law):
         last = np.zeros((len(texts), 1), dtype=np.int64)
         rows.append(law.next_rows(0, np.concatenate([texts, last], axis=1))[:, -1])
     return np.concatenate(rows)
-
-
-@pytest.mark.parametrize("bonus_too", [False, True])
-def test_a_penalty_that_is_left_out_is_named(bonus_too):
-    """A repetition penalty needs logits and the text, so its law is a model's."""
-    models = [small_model(seed) for seed in (1, 2)]
-    law, draft = (
-        ModelLaw(model, [[1, 2]], Processors(repetition_penalty=3.0, rounding=1e-5), end_tokens=()) for model in models
-    )
-    verified = rows_behind_every_text(ModelLaw(models[0], [[1, 2]], end_tokens=()))
-    drawn, bonus = rows_behind_every_text(draft), verified if bonus_too else rows_behind_every_text(law)
-
-    def sample(prompts, n, seed):
-        return [rounds("", of(drawn), of(verified), n, seed, bonus=of(bonus))]
-
-    report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft)
-    assert report.verdict == NOT_KEPT
-    assert [fit.name for fit in report.mechanisms][:1] == ["penalty_dropped"]
 
 
 FAULTS = ("draft_unverified", "first_draft_unverified", "rejected_draft_kept", "verified_by_argmax")
@@ -139,31 +122,32 @@ def test_a_fault_of_the_rounds_is_named_and_a_sound_sampler_is_not(fault):
     assert [fit.name for fit in report.mechanisms or ()][:1] == [fault] * bool(fault)
 
 
-@pytest.mark.parametrize("with_draft", [False, True])
+@pytest.mark.parametrize(("with_draft", "bonus_too"), [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize(
-    "setting",
+    ("setting", "name"),
     [
-        {"temperature": 0.6},
-        {"temperature": 0.0},
-        {"top_k": 2},
-        {"top_p": 0.7},
-        {"presence_penalty": 2.0},
-        {"min_tokens": 2},
-        {"logit_bias": ((1, 2.0),)},
+        ({"temperature": 0.4}, "temperature_dropped"),
+        ({"top_k": 2}, "top_k_dropped"),
+        ({"top_p": 0.6}, "top_p_dropped"),
+        ({"repetition_penalty": 3.0}, "penalty_dropped"),
+        ({"presence_penalty": 2.0}, "penalty_dropped"),
+        ({"min_tokens": 2}, "min_tokens_dropped"),
+        ({"logit_bias": ((1, 2.0),)}, "bias_dropped"),
     ],
 )
-def test_a_setting_that_the_engine_ignores_is_named(setting, with_draft):
-    """Without a draft model too, where the engine draws every token without the setting."""
-    rows = tables(12)
-    laws = [TableLaw(one, [[0]], (3,), Processors(**setting)) for one in rows]
+def test_a_setting_that_the_engine_ignores_is_named(setting, name, with_draft, bonus_too):
+    """In verification, or for all tokens; then without a draft model too."""
+    models, given = [small_model(seed) for seed in (1, 2)], Processors(rounding=1e-5, **setting)
+    law, draft = (ModelLaw(model, [[1, 2]], given, end_tokens=(3,)) for model in models)
+    verified = rows_behind_every_text(ModelLaw(models[0], [[1, 2]], end_tokens=(3,)))
+    q, bonus = rows_behind_every_text(draft), verified if bonus_too else rows_behind_every_text(law)
 
     def sample(prompts, n, seed):
-        found = rounds("", of(laws[1].table[0]), of(rows[0]), n, seed)
-        return [[text[: text.index(3) + 1] if 3 in text else text for text in found]]
+        texts = rounds("", of(q), of(verified), n, seed, bonus=of(bonus))
+        return [[text[: text.index(3) + 1] if 3 in text else text for text in texts]]
 
-    report = audit_sampler(laws[0], sample, draws=20_000, depth=D, draft=laws[1] if with_draft else None)
-    (key,) = setting
-    name = {"presence_penalty": "penalty_dropped", "logit_bias": "bias_dropped"}.get(key, f"{key}_dropped")
+    report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft if with_draft else None)
+    assert report.verdict == NOT_KEPT
     assert [fit.name for fit in report.mechanisms][:1] == [name]
 
 
@@ -182,13 +166,7 @@ def test_a_defect_that_is_not_in_the_list_is_given_no_name(seed):
     )
 
     def late_temperature(prompts, n, seed):
-        rng, node = np.random.default_rng(seed), np.zeros(n, dtype=int)
-        found = np.empty((n, D), dtype=int)
-        for t in range(D):
-            below = late.table[0][node].cumsum(-1) < rng.random((n, 1))
-            found[:, t] = np.minimum(below.sum(-1), V - 1)
-            node = node * V + found[:, t] + 1
-        return [found]
+        return [drawn(late.table[0], D, n, np.random.default_rng(seed))]
 
     for sample, processors in ((stale, Processors()), (late_temperature, made)):
         laws = [TableLaw(one, processors=processors) for one in (rows, other)]

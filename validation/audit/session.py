@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smallest_found
+from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find
+from hlmtheory.lossless.power import smallest_found
 from validation.audit.laws import Law, extended_rows
 from validation.audit.naming import MOST_SCORED, Naming
 from validation.audit.partition import Partition

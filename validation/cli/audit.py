@@ -33,19 +33,8 @@ if TYPE_CHECKING:
     from validation.audit.report import AuditReport
     from validation.audit.session import Audit
 
-SETTINGS = {
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "min_tokens": 0,
-    "logit_bias": (),
-}
-"""The settings of a law, with the values that change nothing."""
-CUTS = ("top_k", "top_p", "min_p")
+SETTINGS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+SETTINGS += ("presence_penalty", "frequency_penalty", "min_tokens", "logit_bias")
 SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
 LAWS = "--target or --table"
 EXAMPLES = """\b
@@ -97,9 +86,7 @@ _processors = together(
 
 
 @click.command(epilog=EXAMPLES)
-@option(
-    "--sampler", "Your function, as module:function or FILE.py:function; or a server, vllm:http://… or llama:http://…"
-)
+@option("--sampler", "Your module:function or FILE.py:function, or a server: vllm:http://… or llama:http://…")
 @option("--draws-from", "A file of draws, JSON lines.", FILE)
 @option("--compare", "Two files of greedy texts: where they part, and whether --rounding explains it.", FILE, nargs=2)
 @option("--generate", "transformers' generate on --target, with the options below.", is_flag=True)
@@ -129,10 +116,7 @@ _processors = together(
 @option("--accept-cells", "Exit with 0 also if no difference is found in the cells, which is no proof.", is_flag=True)
 @option("--seed", None, SEED, default=1)
 @option(
-    "--call-seconds",
-    "Longest time of one call of --sampler, or of one request.",
-    click.FloatRange(min=0, min_open=True),
-    default=3600,
+    "--call-seconds", "Longest time of one call of --sampler.", click.FloatRange(min=0, min_open=True), default=3600
 )
 @option("--device", "auto, cpu, cuda, cuda:1, ...", default="cpu")
 @quiet_option
@@ -203,8 +187,7 @@ def _compare(options: dict[str, Any], console: Console) -> None:
     notes, rounding = _foreign_rows(options), FLOAT32 if options["rounding"] is None else options["rounding"]
     with waiting(console, "comparing"):
         model, _ = load_model(options["target"], options["device"])
-        penalties = {name: one for name, one in _settings(options).items() if name not in ("temperature", *CUTS)}
-        processors = Processors(**penalties, order=options["order"] or "transformers")
+        processors = Processors(**_settings(options))  # the biases and penalties count
         found = partings(ModelLaw(model, prompts, processors), pairs)
     explained, needed = sum(one.needed <= rounding for one in found), max((one.needed for one in found), default=0.0)
     console.print(f"{len(pairs):,} pairs of texts, of {len(prompts):,} prompts in both files: {len(found):,} part.")
@@ -367,8 +350,10 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
 
 
 def _refuse(options: dict[str, Any], who: str, *names: str) -> None:
+    from validation.audit.laws import Processors
+
     for name in names:
-        if options[name] != SETTINGS[name]:
+        if options[name] != getattr(Processors(), name):
             raise UserError(f"{who} no {name}; leave out --{name.replace('_', '-')}.")
 
 

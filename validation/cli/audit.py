@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from validation.audit.report import AuditReport
     from validation.audit.session import Audit
 
-SETTINGS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+SETTINGS: tuple[str, ...] = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 SETTINGS += ("presence_penalty", "frequency_penalty", "min_tokens", "logit_bias")
 SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
 LAWS = "--target or --table"

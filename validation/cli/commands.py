@@ -177,7 +177,7 @@ def figure(
     Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
     whole paper, figures without their inputs are listed with the command that makes these inputs (exit code 3).
     """
-    from validation.cli.figures import Drawing, read_formats
+    from validation.cli.figures import Drawing, read_formats, show_numbers
     from validation.plots import Simulation, find_exhibits
 
     console = open_console(quiet=quiet)
@@ -194,6 +194,8 @@ def figure(
             continue
         for file in written:
             console.print(str(file))
+        if number is not None:
+            show_numbers(console, written[0])
     drawn = len(exhibits) - sum(map(len, missing.values()))
     if missing and not drawn:
         raise UserError(" ".join(missing))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional
+from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional, read_seconds
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut
 from validation.errors import UserError
 
@@ -49,6 +49,7 @@ def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
             num_accepted_draft_tokens=read_field(where, {names[0]: accepted}, names[0]),
             completion_tokens=read_optional(where, meta, "completion_tokens"),
             acceptance_histogram=found,
+            seconds_per_token=read_seconds(meta, rate="decode_throughput"),
         )
     ]
 
@@ -57,17 +58,22 @@ def _configured(drafted: int | None, steps: int) -> int | None:
     return drafted // steps if drafted and steps and drafted % steps == 0 else None
 
 
+def tensorrt_request(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return TensorRT-LLM's counts of one answer: of its first choice, or of its performance metrics."""
+    choices, metrics = content.get("choices"), content.get("request_perf_metrics")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    for table in (first, metrics, content):
+        found = table.get("speculative_decoding") if isinstance(table, Mapping) else None
+        if isinstance(found, Mapping) and "total_accepted_draft_tokens" in found:
+            return found
+    return None
+
+
 def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
     """Return the sum over the iterations of TensorRT-LLM's statistics, or the record of one request."""
     if isinstance(content, Mapping):
-        metrics = content.get("request_perf_metrics")
-        if isinstance(metrics, Mapping):
-            found = metrics.get("speculative_decoding") or {}
-            raise UserError(
-                f"{path} has {found.get('total_accepted_draft_tokens')} accepted of "
-                f"{found.get('total_draft_tokens')} drafts of a request, but not its number of steps; give the "
-                "statistics of the iterations."
-            )
+        if (found := tensorrt_request(content)) is not None:
+            return [_tensorrt_request(path, content, found)]
         content = [content]
     totals: Counter[str] = Counter()
     for number, iteration in enumerate(content):
@@ -84,6 +90,31 @@ def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
             num_accepted_draft_tokens=totals["numAcceptedTokens"],
         )
     ]
+
+
+def _tensorrt_request(path: str, content: Mapping[str, Any], found: Mapping[str, Any]) -> AcceptanceRecord:
+    histogram = found.get("acceptance_histogram")
+    usage = content.get("usage")
+    tokens = read_optional(path, usage if isinstance(usage, Mapping) else {}, "completion_tokens")
+    accepted = read_field(path, found, "total_accepted_draft_tokens")
+    steps = read_optional(path, found, "num_spec_steps")
+    if steps is None and histogram is not None:
+        steps = sum(read_counts(path, "acceptance_histogram", histogram))
+    if steps is None:
+        raise UserError(
+            f"{path} has {accepted:,} accepted of {found.get('total_draft_tokens')} drafts of a request, but not its "
+            "number of steps; give answers of a newer version (num_spec_steps), or the statistics of the iterations."
+        )
+    return AcceptanceRecord(
+        engine="tensorrt-llm",
+        source=path,
+        num_spec_steps=steps,
+        num_draft_tokens=read_optional(path, found, "total_draft_tokens"),
+        num_accepted_draft_tokens=accepted,
+        num_spec_tokens=read_optional(path, found, "num_spec_tokens"),
+        completion_tokens=tokens,
+        acceptance_histogram=None if histogram is None else read_histogram(path, "acceptance_histogram", histogram),
+    )
 
 
 def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord | LeftOut]:
@@ -107,6 +138,7 @@ def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
             num_draft_tokens=read_field(where, timings, "draft_n"),
             num_accepted_draft_tokens=accepted,
             completion_tokens=predicted,
+            seconds_per_token=read_seconds(timings, milliseconds="predicted_ms", count=predicted),
         )
     ]
 

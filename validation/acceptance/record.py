@@ -68,9 +68,12 @@ class AcceptanceRecord:
     per_step_drafted: tuple[int, ...] | None = None
     draft_sampling: str | None = None  # "greedy": the most probable token; "sampled": drawn from q
     verification: str | None = None  # a key of VERIFICATIONS, or an engine's own name of its rule
+    seconds_per_token: float | None = None  # of the generation, as the engine or the benchmark timed it
     copied: bool = False  # whether the drafts are known to be copied from the text, as n-grams are
 
     def __post_init__(self) -> None:
+        if self.seconds_per_token is not None and not 0 < self.seconds_per_token < math.inf:
+            raise UserError(f"{self.source}: a token took {self.seconds_per_token!r} s; a time above 0 is needed.")
         for name, value in self._counts():
             if value < 0:
                 raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
@@ -174,9 +177,11 @@ class AcceptanceRecord:
 
     @property
     def histogram(self) -> Mapping[int, int] | None:
-        """Return the steps by number of accepted drafts, from the counts by position if need be; None if unknown."""
-        if self.acceptance_histogram is not None or self.accepted_per_position is None:
+        """Return the steps by number of accepted drafts, from finer counts if need be; None if unknown."""
+        if self.acceptance_histogram is not None:
             return self.acceptance_histogram
+        if self.accepted_per_position is None:
+            return next((table for _, table in self._tables()), None)
         ends = (self.num_spec_steps, *self.accepted_per_position, 0)
         return {i: ends[i] - ends[i + 1] for i in range(len(ends) - 1)}
 
@@ -284,7 +289,7 @@ class AcceptanceRecord:
         }
         found |= derived
         del found["accepted_per_position"], found["by_draft_length"]
-        own = ("acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied")
+        own = "acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied", "seconds_per_token"
         return {name: value for name, value in found.items() if value is not None or name not in own}
 
 
@@ -296,7 +301,14 @@ class LeftOut:
     reason: str
 
 
-Read = AcceptanceRecord | LeftOut
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a reader says of its file: how counts were made of it, and what of it is not certain."""
+
+    text: str
+
+
+Read = AcceptanceRecord | LeftOut | Note
 """What a reader finds of one answer or file."""
 NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
 """Why an answer without a step is left out."""

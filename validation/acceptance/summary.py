@@ -120,6 +120,7 @@ class Summary:
     best_if_copied: int | None = None  # the same if the drafts are copied from the text
     best_at_most: int | None = None  # the same by the largest acceptance that the counts allow
     alone_per_second: float | None = None
+    perfect: float | None = None  # largest speed over that without drafts, if every draft were accepted
     schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
     crossover: Crossover | None = None
     draft_sampling: str | None = None
@@ -290,10 +291,12 @@ def _choices(
     in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
 ) -> dict[str, Any]:
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
+    perfect = _rates(np.arange(2.0, len(in_use) + 2.0), times)
     return {
         "best": _best(in_use, times),
         "best_if_copied": other,
-        "alone_per_second": float(_rates(in_use, times)[0]),
+        "alone_per_second": float(perfect[0]),
+        "perfect": float(perfect[1:].max() / perfect[0]),
         "schedule": schedule(in_use, times, largest_batch),
     }
 

@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
+from validation.acceptance.settings import ENGINES
+from validation.cli.acceptance_views import (
+    flags_of,
+    show_means,
+    show_sweep,
+    show_written,
+    sweep_of,
+    synthetic_of,
+)
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
@@ -93,6 +102,20 @@ _LARGEST_BATCH = 65536
     "A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
     PLACE,
 )
+@option(
+    "--sweep",
+    "Rank the files by the time of a token. A file may be given as LABEL=FILE: files of one label are repeats, and "
+    "LABEL= alone is a run without drafts.",
+    is_flag=True,
+)
+@option("--step-ms", "With --sweep: the time of a step of each file, with commas.", metavar="MS,MS,...")
+@option("--tokens-per-s", "With --sweep: the measured tokens per second of each file, with commas.", metavar="N,N,...")
+@option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
+@option(
+    "--synthetic",
+    "Print the acceptance that this engine's simulator takes, as measured here, and what each form loses.",
+    click.Choice(ENGINES),
+)
 @json_option
 def acceptance(
     files: tuple[str, ...],
@@ -114,13 +137,19 @@ def acceptance(
     sglang: Path | None,
     others: tuple[str, ...],
     laws: Place | None,
+    sweep: bool,
+    step_ms: str | None,
+    tokens_per_s: str | None,
+    settings: str | None,
+    synthetic: str | None,
     as_json: bool,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
-    FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
-    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
-    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
+    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first), get_metrics, answers
+    and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and /prometheus/metrics;
+    llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's JSONL; or mean lengths
+    without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from the content.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
     rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
@@ -128,10 +157,12 @@ def acceptance(
     models gives.
     """
     from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.means import read_means
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
     from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
+    from validation.acceptance.sanity import sanity
     from validation.acceptance.summary import speculative_config, summarise
 
     fitted = None if passes is None else read_passes(passes)
@@ -143,6 +174,17 @@ def acceptance(
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
+    if sweep:
+        marks = _of_side(drafts, 0), _of_side(verification, 0)
+        swept, sane = sweep_of(files, step_ms, tokens_per_s, draft_length, times, marks, confidence)
+        return show_sweep(console, swept, sane, as_json)
+    if step_ms is not None or tokens_per_s is not None:
+        raise UserError("--step-ms and --tokens-per-s are the times of the files of a sweep; give --sweep with them.")
+    means = [one for one in map(read_means, files) if one is not None]
+    if means:
+        if len(means) < len(files):
+            raise UserError(f"{means[0].source} has means without counts; give it without files of counts.")
+        return show_means(console, means, draft_length, times, synthetic, as_json)
     read = read_acceptance(*files)
     found = _of_one_engine(read.records, only)
     second = _of_one_engine(read_acceptance(*others).records, None) if others else []
@@ -162,7 +204,7 @@ def acceptance(
     length = acceptance_length(found, summary, confidence)
     planned = nextn_of(summary, length)
     first = Side(found, summary, assumed[0])
-    compared, by_law = None, None
+    compared, by_law, other = None, None, None
     if second:
         other = summarise(second, assumed_length=assumed[1], confidence=confidence)
         compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
@@ -179,10 +221,17 @@ def acceptance(
     if records is not None:
         with naming(records):
             write_records(found, records)
+    sane = [*read.notes, *sanity(found, summary)]
+    if other is not None:
+        sane += [f"B: {said}" for said in sanity(second, other)]
+    say(console, *(f"Sanity: {said}" for said in sane))
     for said in [] if fitted is None else fitted.sentences():
         say(console, said)
     _show(console, summary)
     _show_planned(console, summary, length, planned)
+    written: dict[str, list[Any]] = {} if settings is None else {"settings": flags_of(summary, settings)}
+    written |= {} if synthetic is None else {"synthetic": synthetic_of(found, summary, synthetic, assumed[0])}
+    show_written(console, written)
     if compared is not None:
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
@@ -194,6 +243,7 @@ def acceptance(
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
+        more |= {"sanity": sane, **written}
         print_json(summary.as_json() | more)
 
 
@@ -371,6 +421,8 @@ def _advice(summary: Summary) -> str:
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
         said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
+        if summary.perfect is not None:
+            said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
     else:
         said = f"Best draft length for these times: {summary.best} ({alone})."
     if summary.best_at_most not in (None, summary.best):

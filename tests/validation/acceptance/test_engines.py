@@ -99,7 +99,30 @@ AIPERF = {
     "metadata": {},
     "spec_decode_acceptance": REQUEST | {"engine": "vllm", "acceptance_histogram": {"0": 39, "1": 1, "3": 3}},
 }
+VLLM_LOG = (  # as vLLM 0.32 writes it
+    "(APIServer pid=911) INFO 08-05 09:12:07 [metrics.py:100] SpecDecoding metrics: Mean acceptance length: 2.91, "
+    "Accepted throughput: 0.72 tokens/s, Drafted throughput: 2.64 tokens/s, Accepted: 44 tokens, Drafted: 161 tokens, "
+    "Per-position acceptance rate: 0.739, 0.478, 0.261, 0.174, 0.130, 0.087, 0.043, Avg Draft acceptance rate: 27.3%\n"
+)
+LLAMA_STATISTICS = (  # at verbosity 4
+    "0.34.089.513 I spec common_specu: statistics        draft-mtp: #calls(b,g,a) =    1    200    200, #gen drafts = "
+    "   200, #acc drafts =   170, #gen tokens =    399, #acc tokens =   311, #mean acc len = 2.55, #acc rate/pos = "
+    "(0.850, 0.705), dur(b,g,a) = 0.004, 1011.730, 0.465 ms\n"
+)
+TENSORRT_CHOICE = {"acceptance_rate": 0.5, "total_accepted_draft_tokens": 30, "total_draft_tokens": 60}
+TENSORRT_CHOICE |= {"num_spec_steps": 20, "acceptance_histogram": [8, 0, 6, 6], "num_spec_tokens": 3}
+TENSORRT_ANSWER = {"usage": {"completion_tokens": 50}, "choices": [{"speculative_decoding": TENSORRT_CHOICE}]}
+TENSORRT_SCRAPE = "".join(
+    f'trtllm_spec_decode_{name}_tokens_total{{token_position="{place}",worker="{worker}"}} {count}\n'
+    for name, counts in (("drafted", (10, 10, 10)), ("accepted", (8, 4, 2)))
+    for worker in (0, 1)
+    for place, count in enumerate(counts)
+)
 CASES = {
+    "vllm.log": (VLLM_LOG, ("vllm", 23, 44, 161, None)),
+    "statistics.log": (LLAMA_STATISTICS, ("llama.cpp", 200, 311, 399, None)),
+    "choice.json": (TENSORRT_ANSWER, ("tensorrt-llm", 20, 30, 60, {0: 8, 2: 6, 3: 6})),
+    "prometheus.txt": (TENSORRT_SCRAPE, ("tensorrt-llm", 20, 28, 60, None)),
     # content, (engine, steps, accepted, drafts, histogram)
     "vllm.json": (VLLM, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
     "bench.json": (BENCH, ("vllm", 5, 9, 14, None)),

@@ -15,11 +15,9 @@ from typing import Any
 
 from validation.acceptance.counts import read_word
 from validation.acceptance.json_files import parse, read_lines, read_text
-from validation.acceptance.logs import LLAMA_STATISTICS, VLLM_LOG, llama_statistics, vllm_log
+from validation.acceptance.logs import LLAMA_LOG, LLAMA_STATISTICS, VLLM_LOG, llama_log, llama_statistics, vllm_log
 from validation.acceptance.means import read_means
 from validation.acceptance.other_engines import (
-    LLAMA_LOG,
-    llama_log,
     llama_timings,
     sglang,
     sglang_meta,

@@ -16,7 +16,7 @@ import numpy as np
 from validation.acceptance.planners import Estimate, acceptance_length, mean_over
 from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
 from validation.acceptance.summary import FEWEST_CLUSTERS, Summary
-from validation.acceptance.sweep import not_compared, run_of
+from validation.acceptance.sweep import not_compared, point_of
 from validation.errors import UserError
 
 CONVENTIONS = {
@@ -192,7 +192,7 @@ def overlap(first: Estimate | None, second: Estimate | None) -> bool | None:
 
 def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]], rows: Sequence[Row]) -> list[str]:
     said = [_as_printed(sides, tables)]
-    runs = [run_of(x, side.records, assumed_length=side.assumed_length) for x, side in zip("AB", sides, strict=True)]
+    runs = [point_of(x, side.records, assumed_length=side.assumed_length) for x, side in zip("AB", sides, strict=True)]
     said += not_compared(runs)
     timed = [(1e3 * run.seconds, 1e3 * run.seconds * run.tokens) for run in runs if run.seconds is not None]
     if len(timed) == 2:

@@ -15,13 +15,32 @@ if TYPE_CHECKING:
 LEAST_EXPECTED = 5.0
 """Smallest expected count of a group in a test of homogeneity."""
 RARE = 1e-3
-"""A probability below which groups are said to differ."""
-UNLIKE = 0.05
-"""An acceptance below which a draft model does not resemble its target."""
-APART = 0.05
-"""A relative distance of two means that is said."""
-WIDE = 0.1
-"""Half the width of an interval of an acceptance that shows little."""
+"""A probability below which groups are said to differ, and a run of rejections to be no chance."""
+UNLIKE, APART, WIDE = 0.05, 0.05, 0.1
+"""Acceptance of a draft that does not resemble its target; distance of two means that is said; half of an interval
+that shows little."""
+
+
+def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = False) -> list[str]:
+    """Return what must be known before a number of the summary is read; briefly, without what merely holds."""
+    tables = [(record.histogram, record.num_spec_steps) for record in records]
+    firsts = [(steps - table.get(0, 0), steps) for table, steps in tables if table is not None]
+    said = [] if brief else [*_identities(records), *_rates(records, summary)]
+    said += [*_impossible(summary), *differing("requests", firsts if len(firsts) == len(records) else [])]
+    each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
+    mean, pooled = float(np.mean(each)), summary.mean_acceptance_length
+    if abs(mean / pooled - 1.0) > APART:
+        said.append(
+            f"requests of many steps accept {'fewer' if mean > pooled else 'more'} drafts: the mean over requests is "
+            f"{mean:.3f} tokens a step, over steps {pooled:.3f}, which is what speed follows."
+        )
+    if summary.depths and (half := (summary.depths[0].high - summary.depths[0].low) / 2.0) > WIDE:
+        needed = int(np.ceil(summary.steps * (half / WIDE) ** 2 / 100.0)) * 100
+        said.append(
+            f"{summary.steps:,} steps show little: a first draft is accepted {summary.depths[0].low:.2f} to "
+            f"{summary.depths[0].high:.2f} of the time; ±{WIDE:g} takes about {needed:,} steps."
+        )
+    return said
 
 
 def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
@@ -30,93 +49,62 @@ def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
     First drafts of different steps are compared, since drafts of one step hang together. Groups too small for the
     chi-square test are added to one.
     """
-    table = np.array([(accepted, steps - accepted) for accepted, steps in groups if steps], dtype=np.float64)
+    table = np.array([(accepted, steps - accepted) for accepted, steps in groups], dtype=np.float64).reshape(-1, 2)
     if len(table) < 2 or not table.sum(axis=0).all():
         return []
     from scipy.stats import chi2_contingency
 
     rare = table.sum(axis=0).min() / table.sum()
     small = table.sum(axis=1) * rare < LEAST_EXPECTED
-    rest = table[small].sum(axis=0)
-    table = np.vstack([table[~small], *([rest] if rest.sum() * rare >= LEAST_EXPECTED else [])])
-    if len(table) < 2:
-        return []
-    found = chi2_contingency(table, correction=False)
-    if found.pvalue >= RARE:
+    rest = table[small].sum(axis=0, keepdims=True)
+    table = np.concatenate([table[~small], rest[rest.sum(axis=1) * rare >= LEAST_EXPECTED]])
+    if len(table) < 2 or (chance := float(chi2_contingency(table, correction=False).pvalue)) >= RARE:
         return []
     low, high = np.quantile(table[:, 0] / table.sum(axis=1), (0.1, 0.9))
     return [
         f"the {what} are a mixture: first drafts are accepted {low:.0%} to {high:.0%} of the time (10% and 90% of the "
-        f"{what}), p = {found.pvalue:.0e} if all were alike. One rate is of none of them: read them by kind."
+        f"{what}), p = {chance:.0e} if all were alike. One rate is of none of them: read them by kind."
     ]
-
-
-def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = False) -> list[str]:
-    """Return what must be known before a number of the summary is read; briefly, without what merely holds."""
-    groups = [(_first(record), record.num_spec_steps) for record in records]
-    firsts = [(first, steps) for first, steps in groups if first is not None]
-    return [
-        *([] if brief else [*_identities(records), *_positions(records, summary)]),
-        *_impossible(summary),
-        *differing("requests", firsts if len(firsts) == len(records) else []),
-        *_two_means(records, summary),
-        *_too_little(summary),
-    ]
-
-
-def _first(record: AcceptanceRecord) -> int | None:
-    """Return the steps that accepted their first draft."""
-    return None if record.histogram is None else record.num_spec_steps - record.histogram.get(0, 0)
 
 
 def _identities(records: Sequence[AcceptanceRecord]) -> list[str]:
-    said = []
-    derived = [record for record in records if record.engine == "llama.cpp" and record.completion_tokens]
-    extra = [
-        record.completion_tokens - record.num_spec_steps - record.num_accepted_draft_tokens
-        for record in records
-        if record.completion_tokens and record not in derived
-    ]
-    if derived:
+    said, checked = [], [r for r in records if r.completion_tokens and r.engine != "llama.cpp"]
+    extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in checked]
+    if any(record.completion_tokens and record.engine == "llama.cpp" for record in records):
         said.append(
-            f"steps of {len(derived):,} answers are derived, tokens - accepted drafts - 1 (the prompt's pass emits the "
-            "first token): no count of the file confirms them, and steps without drafts are among them."
+            "steps are derived, tokens - accepted drafts - 1 (the prompt's pass emits the first token): no count "
+            "confirms them, and steps without drafts are among them."
         )
     if extra:
-        holds, more = sum(x in (0, 1) for x in extra), [x for x in extra if x > 1]
-        text = (
-            f"tokens = steps + accepted drafts, + 1 of the prompt's pass: holds in {holds:,} of {len(extra):,} answers"
-        )
+        holds, more, fewer = (sum(map(test, extra)) for test in ((0, 1).__contains__, (1).__lt__, (0).__gt__))
+        text = f"tokens = steps + accepted drafts (+ 1 of the prompt's pass) in {holds:,} of {len(extra):,} answers"
         if more:
-            text += f"; {len(more):,} have {sum(more):,} tokens more, of steps that drafted nothing"
-        if fewer := [x for x in extra if x < 0]:
-            longest = max((record.longest or 0 for record in records), default=0)
-            why = "the last step was cut" if -min(fewer) <= max(longest, 1) else "steps or drafts are counted wrongly"
-            text += f"; {len(fewer):,} have up to {-min(fewer):,} fewer: {why}"
+            text += f"; {more:,} have {sum(x for x in extra if x > 1):,} tokens more, of steps that drafted nothing"
+        if fewer:
+            cut = -min(extra) <= max(record.longest or 1 for record in records)
+            why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
+            text += f"; {fewer:,} have up to {-min(extra):,} fewer: {why}"
         said.append(f"{text}.")
-    drafted = [(r.num_draft_tokens, (r.longest or 0) * r.num_spec_steps) for r in records]
-    if all(made is not None and full for made, full in drafted):
-        lacking = sum(full - (made or 0) for made, full in drafted)
-        total = sum(full for _, full in drafted)
-        fixed = "holds" if not lacking else f"{lacking:,} of {total:,} are lacking, so some steps drafted fewer"
+    full = [(record.longest or 0) * record.num_spec_steps for record in records]
+    made = [record.num_draft_tokens for record in records]
+    if all(full) and None not in made:
+        lacking = sum(full) - sum(filter(None, made))
+        fixed = f"{lacking:,} of {sum(full):,} are lacking, so some steps drafted fewer" if lacking else "holds"
         said.append(f"drafts = K x steps: {fixed}.")
     return said
 
 
-def _positions(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
-    """Return what rates by position are, and what the rate of all drafts is."""
-    drafted = [record.num_draft_tokens for record in records]
-    said, total = [], sum(filter(None, drafted))
-    each = total / summary.steps
-    if None not in drafted and each > 1.5 and summary.accepted:
-        rate = summary.accepted / total
+def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
+    """Return what the rate of all drafts is, and what rates by position are."""
+    drafted, each = [record.num_draft_tokens for record in records], summary.accepted / summary.steps
+    total, said, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
+    if None not in drafted and total > 1.5 * summary.steps and summary.accepted:
         said.append(
-            f"{rate:.1%} of all drafts is {summary.accepted / summary.steps:.2f} accepted of {each:.3g} a step. It "
-            "falls with the draft length for any draft model; it is not the acceptance of a draft."
+            f"{summary.accepted / total:.1%} of all drafts is {each:.2f} accepted of {total / summary.steps:.3g} a "
+            "step; it falls with the draft length for any draft model."
         )
-    places = [record.accepted_per_position for record in records]
-    if len(places) == 1 and places[0] is not None and len(places[0]) > 1 and places[0][0]:
-        said += readings([count / summary.steps for count in places[0]], summary.accepted / summary.steps)
+    if len(records) == 1 and places is not None and len(places) > 1 and places[0]:
+        said += readings([count / summary.steps for count in places], each)
     return said
 
 
@@ -128,75 +116,38 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
     open, and the first d are all accepted with a probability between Fréchet's bounds, max(0, Σ − d + 1) and the least.
     """
     values = np.asarray(rates, dtype=np.float64)
-    depths = np.arange(1, len(values) + 1)
-    survival, conditional = float(values.sum()), float(np.cumprod(values).sum())
-    low = float(np.maximum(np.cumsum(values) - depths + 1.0, 0.0).sum())
+    low = float(np.maximum(np.cumsum(values) - np.arange(len(values)), 0.0).sum())
     high = float(np.minimum.accumulate(values).sum())
-    listed = " ".join(f"{value:.3f}" for value in values[:8]) + (" ..." if len(values) > 8 else "")
-    other = f"{conditional:.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
+    listed = f"rates by position ({' '.join(f'{value:.3f}' for value in values[:8])}{' ...' * (len(values) > 8)})"
+    other = f"{np.cumprod(values).sum():.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
     if accepted is not None:
-        return [f"rates by position ({listed}) are survival: their sum is {accepted:.2f} accepted a step, not {other}."]
+        return [f"{listed} are survival: their sum is {accepted:.2f} accepted a step, not {other}."]
     if (np.diff(values) > 0).any():
-        return [f"rates by position ({listed}) rise, so they are not survival; accepted drafts a step: {other}."]
+        return [f"{listed} rise, so they are not survival; accepted drafts a step: {other}."]
     return [
-        f"rates by position ({listed}) do not say what they are; accepted drafts a step: {survival:.2f} as survival "
-        f"(shares of all steps, as vLLM and specdec_bench's joint rates), {other}. Counts decide: accepted over steps."
+        f"{listed} do not say what they are; accepted drafts a step: {values.sum():.2f} as survival (shares of all "
+        f"steps, as vLLM's), {other}. Counts decide: accepted drafts over steps."
     ]
 
 
 def _impossible(summary: Summary) -> list[str]:
-    steps, said = summary.steps, []
-    if summary.accepted == 0:
-        most = 1.0 - 0.05 ** (1.0 / steps)
-        if most < UNLIKE:
-            said.append(
-                f"impossible for a draft model that resembles its target: 0 accepted in {steps:,} steps, below "
-                f"{most:.1%} at 95%, at any temperature. Look for other drafts than those verified, another tokenizer "
-                "or template, or a verification that rejects."
-            )
-        return said
-    depths = summary.depths if summary.identified else ()
-    if depths and all(depth.accepted == depth.examined for depth in depths) and depths[0].examined >= 50:
+    steps, said, depths = summary.steps, list[str](), summary.depths if summary.identified else ()
+    if summary.accepted == 0 and (most := 1.0 - 0.05 ** (1.0 / steps)) < UNLIKE:
         said.append(
-            f"all drafts of {steps:,} steps were accepted: the draft is the target itself, or nothing is verified."
+            f"impossible for a draft model that resembles its target, at any temperature: 0 accepted in {steps:,} "
+            f"steps, below {most:.1%} at 95%. Look for drafts that are not those verified, or another tokenizer."
         )
+    if depths and all(depth.accepted == depth.examined for depth in depths) and 0.05 ** (1.0 / steps) > 1.0 - UNLIKE:
+        said.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")
     for before, depth in pairwise(depths):
         if depth.accepted == 0 and (1.0 - before.low) ** depth.examined < RARE:
             said.append(
                 f"a cliff, not a decay: of {depth.examined:,} drafts at depth {depth.depth} none was accepted, after "
-                f"{before.acceptance:.0%} at depth {before.depth}. A limit or a defect ends drafts there; a fitted "
-                "rate does not describe it."
+                f"{before.acceptance:.0%} at depth {before.depth}: a limit or a defect ends drafts there."
             )
         if depth.low > before.high:
             said.append(
                 f"acceptance rises from {before.acceptance:.0%} at depth {before.depth} to {depth.acceptance:.0%} at "
-                f"depth {depth.depth}: steps are a mixture of easy and hard places (or drafts copy), and one rate is "
-                "of neither."
+                f"depth {depth.depth}: steps are a mixture of easy and hard places (or drafts copy)."
             )
     return said
-
-
-def _two_means(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
-    each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
-    mean = float(np.mean(each))
-    if len(each) < 2 or abs(mean / summary.mean_acceptance_length - 1.0) < APART:
-        return []
-    longer = "fewer" if mean > summary.mean_acceptance_length else "more"
-    return [
-        f"the mean over requests is {mean:.3f} tokens a step, over steps {summary.mean_acceptance_length:.3f}: "
-        f"requests of many steps accept {longer}. Speed follows the second."
-    ]
-
-
-def _too_little(summary: Summary) -> list[str]:
-    if not summary.depths:
-        return []
-    first = summary.depths[0]
-    half = (first.high - first.low) / 2.0
-    if half <= WIDE:
-        return []
-    needed = int(np.ceil(summary.steps * (half / WIDE) ** 2 / 100.0)) * 100
-    return [
-        f"{summary.steps:,} steps show little: a first draft's acceptance is between {first.low:.2f} and "
-        f"{first.high:.2f}; ±{WIDE:g} takes about {needed:,} steps."
-    ]

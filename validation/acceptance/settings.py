@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validation.acceptance.record import AcceptanceRecord
 from validation.errors import UserError
@@ -20,33 +19,26 @@ from validation.errors import UserError
 ENGINES = ("vllm", "sglang", "llama.cpp", "tensorrt-llm")
 ANSWERS, TOKENS = 8, 60
 """Answers of a batch, and tokens of each, whose slowest one is compared."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """A setting of a simulator, and the law of a step under it."""
-
-    setting: str
-    law: tuple[float, ...]  # of the accepted drafts of a step
-    loss: str
-
-    @property
-    def variance(self) -> float:
-        """Return the variance of the tokens of a step."""
-        return variance(self.law)
+BY_RATE = "each step has the measured law; that answers differ, and steps hang together, is lost"
+_MEAN = "only the mean is kept, with the least variance"
+BY_MEAN = {
+    "vllm": _MEAN,
+    "sglang": f"{_MEAN}; one draw serves the whole batch, so its answers end together",
+    "llama.cpp": "only the mean is kept, with one rate at every depth",
+    "tensorrt-llm": f"{_MEAN} (older versions: a whole number); it is AL - 1, where the other engines take AL",
+}
+"""What a mean loses at each engine."""
 
 
 def variance(law: Sequence[float]) -> float:
-    """Return the variance of the accepted drafts of a step."""
+    """Return the variance of the accepted drafts of a step, whose probabilities are a law."""
     counts = np.arange(len(law))
-    mean = counts @ np.asarray(law)
-    return float(counts**2 @ np.asarray(law) - mean**2)
+    return float(counts**2 @ np.asarray(law) - (counts @ np.asarray(law)) ** 2)
 
 
 def slowest(law: Sequence[float], answers: int = ANSWERS, tokens: int = TOKENS) -> float:
     """Return the expected steps of the slowest of some answers, whose steps are independent."""
-    left: NDArray[np.float64] = np.eye(1, tokens)[0]
-    expected = 0.0
+    left, expected = np.eye(1, tokens)[0], 0.0
     while (unfinished := float(left.sum())) > 1e-12:
         expected += 1.0 - (1.0 - unfinished) ** answers
         after = np.zeros(tokens)
@@ -56,7 +48,7 @@ def slowest(law: Sequence[float], answers: int = ANSWERS, tokens: int = TOKENS) 
     return expected
 
 
-def measured_law(records: Sequence[AcceptanceRecord], length: int) -> tuple[float, ...] | None:
+def measured_law(records: Sequence[AcceptanceRecord], length: int) -> list[float] | None:
     """Return the law of the accepted drafts of a step; None if a record has totals only."""
     counts = np.zeros(length + 1)
     for record in records:
@@ -64,83 +56,69 @@ def measured_law(records: Sequence[AcceptanceRecord], length: int) -> tuple[floa
             return None
         for accepted, steps in record.histogram.items():
             counts[accepted] += steps
-    return tuple((counts / counts.sum()).tolist())
+    return [float(share) for share in counts / counts.sum()]
 
 
-def two_point(accepted: float, length: int) -> tuple[float, ...]:
-    """Return the law of the two whole numbers around a mean: the least variance that a mean allows."""
-    law = np.zeros(length + 1)
-    whole = min(int(accepted), length - 1)
-    law[whole], law[whole + 1] = 1.0 - (accepted - whole), accepted - whole
-    return tuple(law.tolist())
-
-
-def constant_rate(accepted: float, length: int) -> tuple[float, ...]:
-    """Return the law of drafts that are each accepted with one probability."""
-    from scipy.optimize import brentq
-
+def law_of_mean(engine: str, accepted: float, length: int) -> list[float]:
+    """Return the law that an engine makes of a mean: one rate at each depth, or the two whole numbers around it."""
     depths = np.arange(1, length + 1)
-    rate = 1.0 if accepted >= length else float(brentq(lambda p: float(np.sum(p**depths)) - accepted, 0.0, 1.0))
-    ends = np.concatenate([[1.0], rate**depths, [0.0]])
-    return tuple((ends[:-1] - ends[1:]).tolist())
+    if engine != "llama.cpp":
+        survival = np.clip(accepted - depths + 1.0, 0.0, 1.0)
+    elif accepted >= length:
+        survival = np.ones(length)
+    else:
+        from scipy.optimize import brentq
+
+        survival = brentq(lambda rate: float(np.sum(rate**depths)) - accepted, 0.0, 1.0) ** depths
+    return [float(share) for share in -np.diff([1.0, *survival, 0.0])]
 
 
-def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | None) -> list[Form]:
-    """Return the settings of an engine's simulator for a mean number of accepted drafts, or for their law."""
+def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | None) -> list[dict[str, Any]]:
+    """Return the settings of an engine's simulator, by rates if a law is known and by mean, with what each keeps."""
     if not 0.0 <= accepted <= length:
         raise UserError(f"{accepted:g} accepted drafts of {length} a step; between 0 and {length} are possible.")
-    mean = f"{1.0 + accepted:.4g}"
-    rates = [] if law is None else [round(float(sum(law[depth:])), 4) for depth in range(1, length + 1)]
-    said = {
-        "one": "Only the mean is kept: the least variance",
-        "law": "Each step has the measured law; that answers differ, and steps hang together, is lost",
+    mean = float(f"{1.0 + accepted:.4g}")
+    rates = None if law is None else [round(float(sum(law[depth:])), 4) for depth in range(1, length + 1)]
+    base = {"num_speculative_tokens": length, "rejection_sample_method": "synthetic"}
+    written = {
+        "vllm": (
+            f"--speculative-config '{json.dumps(base | {'synthetic_acceptance_rates': rates})}'",
+            f"--speculative-config '{json.dumps(base | {'synthetic_acceptance_length': mean})}'",
+        ),
+        "llama.cpp": (
+            f"--spec-draft-n-max {length} --spec-synth-rates {','.join(map(str, rates or ()))}",
+            f"--spec-draft-n-max {length} --spec-synth-len {mean:g}",
+        ),
+        "sglang": (
+            None,
+            f"SGLANG_SIMULATE_ACC_LEN={mean:g} SGLANG_SIMULATE_ACC_METHOD=match-expected "
+            "SGLANG_SIMULATE_ACC_TOKEN_MODE=real-draft-token",
+        ),
+        "tensorrt-llm": (None, f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={accepted:.4g}"),
     }
-    if engine == "vllm":
-        base = {"num_speculative_tokens": length, "rejection_sample_method": "synthetic"}
-        by_rate = [json.dumps(base | {"synthetic_acceptance_rates": rates})] if rates else []
-        by_mean = json.dumps(base | {"synthetic_acceptance_length": float(mean)})
-        by_rate = [f"--speculative-config '{setting}'" for setting in by_rate]
-        by_mean = f"--speculative-config '{by_mean}'"
-    elif engine == "llama.cpp":
-        by_rate = [f"--spec-draft-n-max {length} --spec-synth-rates {','.join(map(str, rates))}"] if rates else []
-        by_mean = f"--spec-draft-n-max {length} --spec-synth-len {mean}"
-        said["one"] = "Only the mean is kept: one rate at every depth"
-    elif engine == "sglang":
-        by_rate = []
-        by_mean = (
-            f"SGLANG_SIMULATE_ACC_LEN={mean} SGLANG_SIMULATE_ACC_METHOD=match-expected "
-            "SGLANG_SIMULATE_ACC_TOKEN_MODE=real-draft-token"
-        )
-        said["one"] += ", and one draw serves the whole batch, so its answers end together"
-    else:
-        by_rate = []
-        by_mean = f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={accepted:.4g}"
-        said["one"] += ". It takes AL - 1, the accepted drafts alone; the other engines take AL"
-    one = constant_rate(accepted, length) if engine == "llama.cpp" else two_point(accepted, length)
+    by_rate, by_mean = written[engine]
+    forms = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
+    forms.append((by_mean, BY_MEAN[engine], law_of_mean(engine, accepted, length)))
+    own = {} if law is None else {"measured_variance": variance(law), "measured_slowest": slowest(law)}
     return [
-        *(Form(setting=setting, law=tuple(law or ()), loss=said["law"]) for setting in by_rate),
-        Form(setting=by_mean, law=one, loss=said["one"]),
+        {"setting": setting, "loss": loss, "variance": variance(kept), "slowest": slowest(kept)} | own
+        for setting, loss, kept in forms
     ]
 
 
-def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]]) -> list[str]:
-    """Return the flags of an engine for a draft length, or for one by batch size where its range is above 1."""
-    ranges = [row for row in schedule if schedule[-1][1] > 1]
-    longest = max([length, *(row[2] for row in ranges)])
+def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]]) -> str:
+    """Return the flags of an engine for a draft length, or for one by batch size if the schedule has several."""
+    longest, several = max([length, *(drafts for _, _, drafts in schedule)]), len(schedule) > 1
     if longest == 0:
-        return ["Drafting does not pay at these times: serve without speculative decoding."]
-    if engine == "vllm":
-        config: dict[str, object] = {"num_speculative_tokens": longest}
-        if ranges:
-            config["num_speculative_tokens_per_batch_size"] = [list(row) for row in ranges]
-        return [f"--speculative-config '{json.dumps(config)}'  (beside your method and model)"]
-    if engine == "sglang":
-        said = "" if len(ranges) < 2 else "  (by batch size: --sglang FILE, for --speculative-adaptive-config)"
-        steps = f"--speculative-num-steps {longest} --speculative-eagle-topk 1"
-        return [f"{steps} --speculative-num-draft-tokens {longest + 1}{said}"]
-    if engine == "llama.cpp":
-        said = "" if len(ranges) < 2 else "  (one length for all batches)"
-        return [f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0{said}"]
-    table = ", ".join(f"{last}: {drafts}" for _, last, drafts in ranges if drafts)
-    said = f"\n  draft_len_schedule: {{{table}}}" if len(ranges) > 1 else ""
-    return [f"speculative_config:\n  max_draft_len: {longest}{said}"]
+        return "drafting does not pay at these times: serve without speculative decoding."
+    by_batch = {"num_speculative_tokens_per_batch_size": [list(row) for row in schedule]} if several else {}
+    table = ", ".join(f"{last}: {drafts}" for _, last, drafts in schedule if drafts)
+    steps = f"--speculative-num-steps {longest} --speculative-eagle-topk 1 --speculative-num-draft-tokens {longest + 1}"
+    return {
+        "vllm": f"--speculative-config '{json.dumps({'num_speculative_tokens': longest} | by_batch)}'",
+        "sglang": steps + " (by batch size: --sglang FILE)" * several,
+        "llama.cpp": f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0",
+        "tensorrt-llm": f"speculative_config: {{max_draft_len: {longest}"
+        + f", draft_len_schedule: {{{table}}}" * several
+        + "}",
+    }[engine]

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.acceptance.settings import ENGINES
-from validation.cli.acceptance_views import (
-    flags_of,
-    show_means,
-    show_sweep,
-    show_written,
-    sweep_of,
-    synthetic_of,
-)
+from validation.acceptance.settings import ENGINES, flags
+from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
@@ -176,8 +169,8 @@ def acceptance(
     console = open_console(stderr=as_json)
     if sweep:
         marks = _of_side(drafts, 0), _of_side(verification, 0)
-        swept, sane = sweep_of(files, step_ms, tokens_per_s, draft_length, times, marks, confidence)
-        return show_sweep(console, swept, sane, as_json)
+        given = step_ms, tokens_per_s
+        return show_sweep(console, files, given, marks, draft_length, times, confidence, as_json)
     if step_ms is not None or tokens_per_s is not None:
         raise UserError("--step-ms and --tokens-per-s are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
@@ -229,9 +222,15 @@ def acceptance(
         say(console, said)
     _show(console, summary)
     _show_planned(console, summary, length, planned)
-    written: dict[str, list[Any]] = {} if settings is None else {"settings": flags_of(summary, settings)}
-    written |= {} if synthetic is None else {"synthetic": synthetic_of(found, summary, synthetic, assumed[0])}
-    show_written(console, written)
+    written: dict[str, Any] = {}
+    if settings is not None:
+        if summary.best is None:
+            raise UserError("The best draft length needs times; give --passes, or --verify-ms and --draft-ms.")
+        written["settings"] = flags(settings, summary.best, summary.schedule)
+        say(console, f"For {settings}: {written['settings']}", style="bold")
+    if synthetic is not None:
+        written["synthetic"] = synthetic_of(found, summary, synthetic, assumed[0])
+        show_synthetic(console, f"for {synthetic}", written["synthetic"])
     if compared is not None:
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
@@ -243,7 +242,7 @@ def acceptance(
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
-        more |= {"sanity": sane, **written}
+        more |= {"sanity": sane} | written
         print_json(summary.as_json() | more)
 
 

@@ -103,7 +103,7 @@ def test_golden_lengths_have_no_interval_and_the_nearest_curve_does_not_fall(tmp
     assert [point.nearest for point in found.points][3:] == pytest.approx([3.33, 3.505, 3.505, 3.71])
     assert "falls at K = 6 (3.52 to 3.49)" in found.remarks[0]
     assert read_means(stored(tmp_path, "b.yaml", GOLDEN)).points[-1].nearest is None
-    for text, said in ((GOLDEN.replace("2.47", "3.2"), "emits 3 at most"), (GOLDEN.replace("1.81", "0.81"), "AL - 1")):
+    for text, said in ((GOLDEN.replace("2.47", "3.2"), "emits 1 to 3"), (GOLDEN.replace("1.81", "0.81"), "AL - 1")):
         with pytest.raises(UserError, match=said):
             read_means(stored(tmp_path, "c.yaml", text))
     with pytest.raises(UserError, match="means without counts"):

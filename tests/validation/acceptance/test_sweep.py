@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from tests.validation.acceptance.test_summary import of_places, record
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.sanity import readings, sanity
-from validation.acceptance.settings import ENGINES, constant_rate, flags, slowest, synthetic, two_point, variance
+from validation.acceptance.settings import ENGINES, flags, law_of_mean, slowest, synthetic, variance
 from validation.acceptance.summary import summarise
-from validation.acceptance.sweep import Run, rank
+from validation.acceptance.sweep import Point, rank
 from validation.cli.commands import main
 
 
@@ -39,12 +39,12 @@ def budgets(tmp_path):
 def test_budgets_are_ranked_by_the_time_of_a_token(budgets):
     result = run(*budgets, "--sweep", "--step-ms", "40,44,61", "--json")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)["sweep"]
-    assert [point["label"] for point in found["points"]] == ["b8", "b4", "b16"]
-    assert [1e3 * point["seconds"] for point in found["points"]] == pytest.approx([11.3, 12.9, 14.5], abs=0.06)
+    found = json.loads(result.stdout)
+    assert [point["label"] for point in found["sweep"]] == ["b8", "b4", "b16"]
+    assert [1e3 * point["seconds"] for point in found["sweep"]] == pytest.approx([11.3, 12.9, 14.5], abs=0.06)
     assert found["best"] is None  # 66 steps do not decide between 11.3 and 12.9
     assert "rates are not compared" in " ".join(found["findings"])
-    assert json.loads(run(*budgets, "--sweep", "--json").stdout)["sweep"]["points"][0]["first"] is None
+    assert json.loads(run(*budgets, "--sweep", "--json").stdout)["sweep"][0]["fastest"] is None
     assert "for each of the 3 files" in run(*budgets, "--sweep", "--step-ms", "40,44").output
     assert run(*budgets, "--step-ms", "40,44,61").exit_code == 2
 
@@ -56,7 +56,7 @@ def test_drafts_that_stop_by_confidence_are_ranked_by_their_own_times(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"timings": timings}) + "\n")
     files = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     found = json.loads(run(*files, "--sweep", "--json").stdout)["sweep"]
-    fixed, stopping = sorted(found["points"], key=lambda point: point["label"])
+    fixed, stopping = sorted(found, key=lambda point: point["label"])
     assert (fixed["tokens"], stopping["tokens"]) == pytest.approx((5.25, 63 / 32))
     assert (1e3 * fixed["seconds"], 1e3 * stopping["seconds"]) == pytest.approx((910 / 64, 398 / 64))
     said = run(files[0], "--reconcile", files[1]).output
@@ -66,22 +66,24 @@ def test_drafts_that_stop_by_confidence_are_ranked_by_their_own_times(tmp_path):
 def test_noise_leaves_no_winner_and_repeats_decide():
     rng, wins = np.random.default_rng(4), 0
     for _ in range(200):
-        wins += rank([Run(label=x, seconds=rng.normal(1, 0.1)) for x in "aabbcc"], 0.95).best is not None
+        wins += rank([Point(label=x, seconds=rng.normal(1, 0.1)) for x in "aabbcc"], 0.95)[1] is not None
     assert wins <= 30  # equal labels: a "winner" in about one of ten sweeps at most
     runs = [
-        Run(label=label, seconds=mean + noise) for label, mean in (("a", 1.0), ("b", 1.5)) for noise in (0, 0.02, 0.04)
+        Point(label=label, seconds=mean + noise)
+        for label, mean in (("a", 1.0), ("b", 1.5))
+        for noise in (0, 0.02, 0.04)
     ]
-    assert rank(runs, 0.95).best == "a"
+    assert rank(runs, 0.95)[1] == "a"
     none, every = (
-        Run(label="T = .3", steps=99, drafts=3, rate=0.0),
-        Run(label="T = 0", steps=9, tokens=4, drafts=3, rate=1),
+        Point(label="T = .3", steps=99, drafts=3, rate=0.0),
+        Point(label="T = 0", steps=9, tokens=4, drafts=3, rate=1),
     )
-    assert "Impossible for one pair" in rank([none, every], 0.95).findings[-1]
+    assert "Impossible for one pair" in rank([none, every], 0.95)[2][-1]
 
 
 def test_a_simulator_keeps_a_mean_but_not_the_slowest_answer():
     """A mean of 2.6 tokens at K = 3: vLLM's form has variance .24, llama.cpp's one rate, .717, has 1.54."""
-    least, one_rate = two_point(1.6, 3), constant_rate(1.6, 3)
+    least, one_rate = law_of_mean("vllm", 1.6, 3), law_of_mean("llama.cpp", 1.6, 3)
     assert least == pytest.approx((0, 0.4, 0.6, 0))
     assert 1 - one_rate[0] == pytest.approx(0.717, abs=5e-4)
     assert [variance(least), variance(one_rate)] == pytest.approx([0.24, 1.54], abs=0.005)
@@ -90,7 +92,7 @@ def test_a_simulator_keeps_a_mean_but_not_the_slowest_answer():
     ends = np.cumsum(1 + rng.choice(4, (3000, 8, 60), p=one_rate), axis=2) < 60
     assert (ends.sum(axis=2).max(axis=1) + 1).mean() == pytest.approx(slowest(one_rate), abs=0.1)
     law = (0.2383, 0.1459, 0.1033, 0.5125)
-    settings = {engine: [form.setting for form in synthetic(engine, 1.89, 3, law)] for engine in ENGINES}
+    settings = {engine: [form["setting"] for form in synthetic(engine, 1.89, 3, law)] for engine in ENGINES}
     assert '"synthetic_acceptance_rates": [0.7617, 0.6158, 0.5125]' in settings["vllm"][0]
     assert '"synthetic_acceptance_length": 2.89' in settings["vllm"][1]
     assert "--spec-synth-rates 0.7617,0.6158,0.5125" in settings["llama.cpp"][0]
@@ -100,16 +102,13 @@ def test_a_simulator_keeps_a_mean_but_not_the_slowest_answer():
 
 def test_flags_have_the_length_of_each_engine():
     schedule = ((1, 4, 3), (5, 8, 1), (9, 16, 0))
-    assert (
-        '"num_speculative_tokens_per_batch_size": [[1, 4, 3], [5, 8, 1], [9, 16, 0]]' in flags("vllm", 3, schedule)[0]
+    assert '"num_speculative_tokens_per_batch_size": [[1, 4, 3], [5, 8, 1], [9, 16, 0]]' in flags("vllm", 3, schedule)
+    assert "draft_len_schedule: {4: 3, 8: 1}" in flags("tensorrt-llm", 3, schedule)
+    assert "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4" in flags(
+        "sglang", 3, ()
     )
-    assert "draft_len_schedule: {4: 3, 8: 1}" in flags("tensorrt-llm", 3, schedule)[0]
-    assert (
-        "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
-        in flags("sglang", 3, ())[0]
-    )
-    assert flags("llama.cpp", 3, ((1, 1, 3),)) == ["--spec-draft-n-max 3 --spec-draft-p-min 0"]
-    assert "serve without" in flags("vllm", 0, ((1, 1, 0),))[0]
+    assert flags("llama.cpp", 3, ((1, 1, 3),)) == "--spec-draft-n-max 3 --spec-draft-p-min 0"
+    assert "serve without" in flags("vllm", 0, ((1, 1, 0),))
 
 
 def said_of(*records):

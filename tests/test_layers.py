@@ -19,6 +19,7 @@ LAYERS = (
     "printable",
     "installed",
     "errors",
+    "estimates",
     "processes",
     "acceptance",
     "models",

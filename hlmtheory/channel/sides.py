@@ -8,9 +8,7 @@ from hlmtheory.channel.fading import (
     QuadratureEstimate,
     Rician,
 )
-from hlmtheory.channel.latency import (
-    DOMAINS,
-)
+from hlmtheory.channel.latency import DOMAINS
 
 
 def strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> QuadratureEstimate:

@@ -1,34 +1,10 @@
 """The theorems: a file for each of the five papers in its order, one for other papers, and ours by subject."""
 
-from hlmtheory.claims import Claim
-from hlmtheory.theorems import (
-    c_sqs,
-    cu_hlm,
-    edge_sd,
-    field,
-    flexspec,
-    ours_guarantees,
-    ours_messages,
-    ours_plans,
-    ours_rounds,
-    u_hlm,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-THEOREMS = {
-    value.id: value
-    for file in (
-        c_sqs,
-        cu_hlm,
-        edge_sd,
-        field,
-        flexspec,
-        ours_guarantees,
-        ours_messages,
-        ours_plans,
-        ours_rounds,
-        u_hlm,
-    )
-    for value in vars(file).values()
-    if isinstance(value, Claim)
-}
+from hlmtheory.claims import Claim
+
+FILES = [import_module(f"{__name__}.{file.name}") for file in iter_modules(__path__)]
+THEOREMS = {claim.id: claim for file in FILES for claim in vars(file).values() if isinstance(claim, Claim)}
 """Every claim by id."""

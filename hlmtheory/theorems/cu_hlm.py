@@ -8,7 +8,6 @@ from hlmtheory._array import arrays, in_kind, order_descending, take, to_numpy
 from hlmtheory._domains import token_of
 from hlmtheory._quantities import checked
 from hlmtheory._simplex import distance, excess, law_overlap, normalised, quotient
-from hlmtheory._simplex import distance as apart
 from hlmtheory.channel.fading import Rayleigh
 from hlmtheory.channel.latency import (
     DOMAINS,
@@ -57,13 +56,9 @@ from hlmtheory.truncation.sizes_sides import (
     sends_something,
     theta_side,
 )
-from hlmtheory.truncation.sizes_sides import (
-    TIGHT as truncation_TIGHT,
-)
+from hlmtheory.truncation.sizes_sides import TIGHT as truncation_TIGHT
 from hlmtheory.truncation.softplus import LN2, SHARPNESS, rejection_at, softplus_distance
-from hlmtheory.truncation.softplus_sides import (
-    TIGHT as softplus_claims_TIGHT,
-)
+from hlmtheory.truncation.softplus_sides import TIGHT as softplus_claims_TIGHT
 from hlmtheory.truncation.softplus_sides import (
     approximate,
     flatness,
@@ -81,7 +76,6 @@ from hlmtheory.truncation.worst_case import (
     sent_mass_suffices,
 )
 from hlmtheory.uncertainty.sides import coldness, not_same, sampled_side
-from hlmtheory.verification import output_distribution as skipping_output_distribution
 from hlmtheory.verification import total_variation
 from hlmtheory.verification.rule import output_distribution
 from hlmtheory.verification.sides import ones_side
@@ -372,7 +366,7 @@ def risk_is_tv(target, draft, skip):
     See the docstring of ``one_step_risk``.
     """
     return eq(
-        total_variation(skipping_output_distribution(target, draft, skip=skip), target),
+        total_variation(output_distribution(target, draft, skip=skip), target),
         one_step_risk(target, draft, skip),
     )
 
@@ -481,7 +475,7 @@ def bias_worst(target, draft, k):
     """
     left = resampling_bias(target, draft, k)
     xp, _, p, q, k = pair_and_size(target, draft, k)
-    return le(left, 2.0 * xp.minimum(apart(xp, p, q), deviation_side(xp, q, k)))
+    return le(left, 2.0 * xp.minimum(distance(xp, p, q), deviation_side(xp, q, k)))
 
 
 @theorem(
@@ -586,7 +580,7 @@ def worst_case(target, draft, k):
     """
     left = attacked(target, draft, k)
     xp, _, p, q, k = pair_and_size(target, draft, k)
-    return eq(left, xp.clip(quotient(xp, deviation_side(xp, q, k), apart(xp, p, q)), max=1.0))
+    return eq(left, xp.clip(quotient(xp, deviation_side(xp, q, k), distance(xp, p, q)), max=1.0))
 
 
 @theorem(

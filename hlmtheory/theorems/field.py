@@ -4,7 +4,6 @@ from functools import partial
 
 from hlmtheory._array import arrays
 from hlmtheory._domains import COUNT as draft_length_COUNT
-from hlmtheory._domains import COUNT as serving_COUNT
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
 from hlmtheory._runs import along, ever, pasts, settings
@@ -35,9 +34,7 @@ from hlmtheory.lattice import _sides as sides
 from hlmtheory.policy.colocated_sides import device_rate, no_slower, server_plan
 from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
 from hlmtheory.serving.goodput import LOAD
-from hlmtheory.serving.goodput_sides import (
-    ROUND as serving_ROUND,
-)
+from hlmtheory.serving.goodput_sides import ROUND as serving_ROUND
 from hlmtheory.serving.goodput_sides import (
     as_many_tokens_alone_s,
     digits_near_the_crossing,
@@ -52,6 +49,7 @@ from hlmtheory.shared_seed import sides as shared_seed_sides
 from hlmtheory.shared_seed.match import match_probability, message_value
 from hlmtheory.skipping.audit import DOMAINS as skipping_DOMAINS
 from hlmtheory.skipping.audit_sides import given_error, runs
+from hlmtheory.theorems import c_sqs, cu_hlm
 from hlmtheory.verification.block_sides import (
     HALVES,
     block_weights,
@@ -122,7 +120,6 @@ JOINT = ("joint_law", "depth")
 PAPER = "sun2026delay"
 DRAFT_LENGTH_PAPER = Source("sun2026delay", "abstract: UCB-SpecStop")
 UNLUCKY = {"acceptances": [0.9], "verify_s": 1.0, "draft_s": 0.5, "rise": 1.0, "expected": 0.5, "error": 0.5}
-POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", sides.all_positive)
 POLICY_CONTEXTS = ("context_law", "context_acceptances", "context_lengths")
 DEVICE = (*POLICY_CONTEXTS, "other_s", "draft_s", "pass_s", "token_s")
 FAST_SERVER = Assumption("t_s ≤ t_d: the server drafts at least as fast as the device", no_slower)
@@ -144,7 +141,7 @@ POLICY_side = partial(host_side, USER_DOMAINS, POLICY_RANK)
 SERVING_DOMAINS = {
     **dict.fromkeys(("acceptance", "mix"), UNIT_INTERVAL),
     **dict.fromkeys(("target_pass", "draft_pass", "overhead_s"), SECONDS),
-    "draft_length": serving_COUNT,
+    "draft_length": draft_length_COUNT,
     "context": serving_LENGTH,
     "batch_size": POSITIVE_COUNT,
     "load": LOAD,
@@ -165,8 +162,6 @@ SMART = "liu2024goodput"
 LATENCY = "kong2026latency"
 TURNED = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25]}
 DALIRI = "daliri2025coupling"
-THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
-TWO = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
 CHAIN = {
     "target_chain": [[0.5, 0.5], [0.25, 0.75]],
     "draft_chain": [[1.0, 0.0], [1.0, 0.0]],
@@ -184,7 +179,6 @@ LARGE_THEN_SMALL = [*3 * [NEARLY_ALL], *12 * [2.0**-16]]
 EXACT = Source("sun2025block", "Theorem 1")
 LONGER = Source("sun2025block", "Theorem 2")
 SKIPPING = Source("sun2025block", "Algorithm 2, with drafts that are not verified")
-VERIFICATION_HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
 OPTIMUM = Source("hu2025multidraft", "abstract, the dual")
 ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
 DRAFTS = Assumption("q(A) > 0: there is a token to draft", lambda draft, support: mass_side(draft, support) > 0)
@@ -375,7 +369,7 @@ def online_estimate():
     "lattice.nearest",
     Source("reznik2011", "Section 2.2, Algorithm 1"),
     PUBLISHED,
-    assuming=(POSITIVE, Assumption("the competitor has a count, and none off the support", sides.on_support)),
+    assuming=(c_sqs.POSITIVE, Assumption("the competitor has a count, and none off the support", sides.on_support)),
     tight={"draft": [0.5, 0.5], "k": 2, "counts": [1, 0]},
     ceiling=1.0,
 )
@@ -463,7 +457,7 @@ def match():
     return eq(match_probability, shared_seed_sides.no_mismatch)
 
 
-@theorem("shared_seed.floor", Source(DALIRI, "abstract, for Gumbel sampling"), PUBLISHED, tight=THIRDS)
+@theorem("shared_seed.floor", Source(DALIRI, "abstract, for Gumbel sampling"), PUBLISHED, tight=cu_hlm.THIRDS)
 def floor():
     """P(a = b) ≥ (1 − T)/(1 + T).
 
@@ -473,7 +467,7 @@ def floor():
     return le(shared_seed_sides.floor, match_probability)
 
 
-@theorem("shared_seed.upper", Source(DALIRI, "abstract"), PUBLISHED, tight=TWO, ceiling=1.0)
+@theorem("shared_seed.upper", Source(DALIRI, "abstract"), PUBLISHED, tight=cu_hlm.HALVES, ceiling=1.0)
 def shared_seed_upper():
     """P(a = b) ≤ 1 − T.
 
@@ -482,7 +476,12 @@ def shared_seed_upper():
     return le(match_probability, shared_seed_sides.overlap)
 
 
-@theorem("shared_seed.upper_reached", Source(DALIRI, "read as if the seed replaced the message"), IMPLIED, false=THIRDS)
+@theorem(
+    "shared_seed.upper_reached",
+    Source(DALIRI, "read as if the seed replaced the message"),
+    IMPLIED,
+    false=cu_hlm.THIRDS,
+)
 def upper_reached():
     """P(a = b) = 1 − T: a shared seed accepts what rejection sampling accepts.
 
@@ -656,7 +655,7 @@ def block_token_residual(targets, drafts):
     return eq(law_overlap(law_side(xp, p, q, q, token_residual=True), text_laws(xp, p)[-1]), one_side(targets, drafts))
 
 
-@theorem("verification.acceptance", Source("leviathan2023fast", "Theorem 3.5"), PUBLISHED, tight=VERIFICATION_HALVES)
+@theorem("verification.acceptance", Source("leviathan2023fast", "Theorem 3.5"), PUBLISHED, tight=cu_hlm.HALVES)
 def verification_acceptance(target, draft):
     """P(accept) = Σ_v q_v (1 − β_v) = Σ_v min(p_v, q_v).
 
@@ -665,7 +664,7 @@ def verification_acceptance(target, draft):
     return eq(1.0 - mean_rejection(target, draft)[..., 0], acceptance_rate(target, draft))
 
 
-@theorem("verification.overlap", Source("leviathan2023fast", "Lemma 3.3"), PUBLISHED, tight=VERIFICATION_HALVES)
+@theorem("verification.overlap", Source("leviathan2023fast", "Lemma 3.3"), PUBLISHED, tight=cu_hlm.HALVES)
 def overlap(target, draft):
     """Σ_v min(p_v, q_v) = 1 − TV(q, p).
 

@@ -29,8 +29,8 @@ from hlmtheory.skipping.confident import above_side
 from hlmtheory.skipping.rounds import round_text_distance, summed_bill
 from hlmtheory.skipping.sides import enough
 from hlmtheory.skipping.text_risk import text_risk
+from hlmtheory.theorems import field
 
-BETTING = "waudbysmith2024betting"
 SURE = 15 / 16
 WON = (1.0 + 0.9 / SURE * (1.0 - SURE)) ** HORIZON
 """Wealth after T events of probability 15/16 with the largest bet, which is lost if one fails to occur."""
@@ -50,7 +50,6 @@ LEAVES = {"target_chain": [[1.0, 0.0], [0.0, 1.0]], "law_chain": [[0.875, 0.125]
 AT_THE_RISK = {"risks": [0.25] * NODES, "audit_probability": 0.5, "risk": 0.25}
 """A run without a loss has probability (7/8)^4; with a bet of nearly 1 its wealth is nearly (8/7)^4."""
 JUST = (7 / 8) ** 4 * (1.0 + 1e-8)
-NEARLY_ALL = 1.0 - 2.0**-32
 ONE_Q = {
     "target": [0.25, 0.5, 0.25],
     "draft": [0.75, 0.25, 0.0],
@@ -91,7 +90,7 @@ TEXTS = 8
 
 @theorem(
     "lossless.level",
-    Source(BETTING, "the capital process, for test functions chosen from earlier draws"),
+    Source(field.BETTING, "the capital process, for test functions chosen from earlier draws"),
     NEW,
     tight=RUN,
     ratio=RUN_RATIO,
@@ -112,7 +111,7 @@ def level(expected_by_past, error, bet):
 
 @theorem(
     "lossless.bound",
-    Source(BETTING, "confidence sequences, for distances that vary"),
+    Source(field.BETTING, "confidence sequences, for distances that vary"),
     NEW,
     tight={**RUN, "law_by_past": [SURE] * NODES},
     ratio=RUN_RATIO,
@@ -138,7 +137,7 @@ def lossless_bound(expected_by_past, law_by_past, error, bet):
 
 @theorem(
     "lossless.conditional",
-    Source(BETTING, "applied to a token given the sampler's own prefix"),
+    Source(field.BETTING, "applied to a token given the sampler's own prefix"),
     NEW,
     tight={"target_chain": [[0.5, 0.5], [0.5, 0.5]], "law_chain": [[0.5, 0.5], [0.25, 0.75]]},
     ceiling=1.0,
@@ -154,7 +153,7 @@ def conditional():
 
 @theorem(
     "lossless.conditional_twice",
-    Source(BETTING, "applied to a token given the sampler's own prefix"),
+    Source(field.BETTING, "applied to a token given the sampler's own prefix"),
     NEW,
     tight=SLIVER,
     ratio=1.0 - SMALL / 2,
@@ -185,7 +184,7 @@ def text(target_chain, law_chain):
 
 @theorem(
     "lossless.power",
-    Source(BETTING, "the capital process, for an event of known probability"),
+    Source(field.BETTING, "the capital process, for an event of known probability"),
     NEW,
     assuming=(Assumption("a + TV < 1", room_for_distance),),
     tight={"distance": 0.25, "event": 0.5, "error": (1.0 + 1e-8) / 1.5**4, "bet": 1.0},
@@ -252,9 +251,9 @@ def grouped(target_law, sampler_law, groups):
 
 @theorem(
     "skipping.audit_mean",
-    Source(BETTING, "the capital process, for means that vary"),
+    Source(field.BETTING, "the capital process, for means that vary"),
     NEW,
-    tight={**AT_THE_RISK, "bet": NEARLY_ALL, "error": JUST},
+    tight={**AT_THE_RISK, "bet": field.NEARLY_ALL, "error": JUST},
     ceiling=1.0,
 )
 def audit_mean():
@@ -268,12 +267,12 @@ def audit_mean():
 
 @theorem(
     "skipping.audit_bound",
-    Source(BETTING, "confidence sequences, for means that vary"),
+    Source(field.BETTING, "confidence sequences, for means that vary"),
     NEW,
     tight={
         "risks": [1.0] * NODES,
         "audit_probability": 2.0**-20,
-        "bet": NEARLY_ALL,
+        "bet": field.NEARLY_ALL,
         "error": 1.0 - 3.9999 * 2.0**-20,
     },
     ceiling=1.0,

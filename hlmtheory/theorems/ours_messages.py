@@ -22,23 +22,16 @@ from hlmtheory.codec.sides import (
 )
 from hlmtheory.conformal import _sides as sides
 from hlmtheory.lattice import _sides as lattice_sides
+from hlmtheory.theorems import c_sqs, cu_hlm
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import least_distance, most_distance, outside_both
 from hlmtheory.truncation.any_codec import bias, certificate_side, distances, noise, residuals_exist
 from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.message import message_certificate
-from hlmtheory.truncation.multi_draft import (
-    EXISTS as truncation_EXISTS,
-)
-from hlmtheory.truncation.multi_draft import (
-    bias as truncation_bias,
-)
-from hlmtheory.truncation.multi_draft import (
-    certificate,
-)
-from hlmtheory.truncation.multi_draft import (
-    noise as multi_draft_noise,
-)
+from hlmtheory.truncation.multi_draft import EXISTS as truncation_EXISTS
+from hlmtheory.truncation.multi_draft import bias as truncation_bias
+from hlmtheory.truncation.multi_draft import certificate
+from hlmtheory.truncation.multi_draft import noise as multi_draft_noise
 from hlmtheory.truncation.partial_sides import (
     FAR,
     acceptance,
@@ -49,7 +42,7 @@ from hlmtheory.truncation.partial_sides import (
     rounded_boxes,
 )
 from hlmtheory.truncation.reconstruction import resampling_bias, truncate
-from hlmtheory.truncation.sides import deviation, misdeclared_side, residual_exists
+from hlmtheory.truncation.sides import deviation, misdeclared_side
 from hlmtheory.truncation.sides import noise as truncation_noise
 from hlmtheory.verification import acceptance_rate, decoded_acceptance_rate, total_variation
 
@@ -57,11 +50,9 @@ EACH = Source("bhattacharjee2025csqs", "Section 4, and oh2025cuhlm IV-B: each wi
 ROW = {"draft": [0.5, 0.25, 0.125, 0.125], "bias_tolerance": 0.5}
 AGAINST = "draft", "bias_tolerance", "k", "resolution", "width"
 ONE_STEP = {"bits": [[64.0, 0.0], [0.0, 0.0]], "bias": [[0.0, 1.0], [0.0, 0.0]], "bias_budget": 1 - 2.0**-10}
-CSQS = "bhattacharjee2025csqs"
 SPENT = {"drafts": [[0.75, 0.25]] * 4, "epsilon": 0.25}
 SPARED = [[True, True, False, False, False], [True, False, False, False, False]]
 TWO_ROWS = [[0.75, 0.25, 0.0, 0.0, 0.0], [0.5, 0.125, 0.125, 0.125, 0.125]]
-POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", lattice_sides.all_positive)
 THIRDS = {"draft": [1 / 3, 1 / 3, 1 / 3], "k": 3, "resolution": 1}
 EXIST = Assumption("every r̂^(d) exists: TV(q̂^(d), p) > 2^-44, or d is not rejected", residuals_exist)
 ONE_REJECTED = {
@@ -70,7 +61,6 @@ ONE_REJECTED = {
     "decoded": [[0.25, 0.5, 0.25], [0.25, 0.75, 0.0], [0.25, 0.75, 0.0]],
 }
 SOURCE = Source("oh2025cuhlm", "(17), for any reconstruction")
-EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", residual_exists)
 LISTS = Source("oh2025cuhlm", "(16)-(17), from lists of the k most likely tokens")
 NEAR = {"target": [0.125, 0.375, 0.375, 0.125], "draft": [0.625, 0.125, 0.125, 0.125], "k": 2}
 TAIL = {"draft": [0.25, 0.375, 0.375, 0.0], "k": 2}
@@ -187,7 +177,7 @@ def text_gap():
 
 @theorem(
     "conformal.budget",
-    Source(CSQS, "(9), with a budget of dropped mass in place of the threshold"),
+    Source(c_sqs.CSQS, "(9), with a budget of dropped mass in place of the threshold"),
     NEW,
     tight=SPENT,
     ceiling=1.0,
@@ -205,7 +195,7 @@ def budget():
 
 @theorem(
     "conformal.hindsight",
-    Source(CSQS, "(6), with the threshold chosen afterwards"),
+    Source(c_sqs.CSQS, "(6), with the threshold chosen afterwards"),
     NEW,
     assuming=(Assumption("τ > 0", sides.is_positive),),
     tight={"drafts": TWO_ROWS, "supports": SPARED, "threshold": 0.25},
@@ -229,7 +219,7 @@ def hindsight():
     "lattice.distortion_sharp",
     Source("reznik2011", "Proposition 2, extended to ℓ < ⌊K/2⌋"),
     NEW,
-    assuming=(POSITIVE,),
+    assuming=(c_sqs.POSITIVE,),
     tight=THIRDS,
     ceiling=1.0,
 )
@@ -278,7 +268,7 @@ def any_codec_mean(target, draft, decoded):
     "truncation.misdeclared",
     Source("oh2025cuhlm", "(17), with drafts from another distribution"),
     NEW,
-    assuming=(EXISTS,),
+    assuming=(cu_hlm.EXISTS,),
     tight={
         "target": [6 / 15, 5 / 15, 4 / 15],
         "draft": [6 / 12, 1 / 12, 5 / 12],

@@ -5,14 +5,11 @@ from functools import partial
 
 import numpy as np
 
-from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError, numbers
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, numbers
 from hlmtheory._quantities import checked as policy_checked
-from hlmtheory._quantities import open_unit, whole_from_one
 from hlmtheory._sides import Values, host_side
 from hlmtheory.batching import search
-from hlmtheory.channel import Rician as policy_Rician
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
-from hlmtheory.channel.latency import COUNT as channel_COUNT
 from hlmtheory.channel.leak import rounds_leak
 from hlmtheory.channel.leak_sides import (
     best_mean,
@@ -54,22 +51,14 @@ from hlmtheory.policy.colocated_sides import (
     independent_side,
     looking_rate,
     never_idle,
-    no_slower,
     server_plan,
     simulated_side,
 )
 from hlmtheory.policy.fading_sides import DOMAINS as policy_DOMAINS
 from hlmtheory.policy.fading_sides import fading_skip, quadrature_side
 from hlmtheory.policy.served_sides import bound, competing_rates, longest, on_the_band, response
-from hlmtheory.policy.user_sides import (
-    DOMAINS as USER_DOMAINS,
-)
-from hlmtheory.policy.user_sides import (
-    DOMAINS as user_claims_DOMAINS,
-)
-from hlmtheory.policy.user_sides import (
-    SOURCE as policy_SOURCE,
-)
+from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
+from hlmtheory.policy.user_sides import SOURCE as policy_SOURCE
 from hlmtheory.policy.user_sides import (
     competitor_side,
     lawful_distance,
@@ -78,10 +67,7 @@ from hlmtheory.policy.user_sides import (
     rate_and_bound,
     side_side,
 )
-from hlmtheory.serving.goodput import LOAD
-from hlmtheory.serving.goodput_sides import (
-    ROUND as serving_ROUND,
-)
+from hlmtheory.serving.goodput_sides import ROUND as serving_ROUND
 from hlmtheory.serving.goodput_sides import (
     alone_there,
     as_many_tokens_alone_s,
@@ -94,55 +80,29 @@ from hlmtheory.serving.goodput_sides import (
     held,
     held_at,
     held_by_balance,
-    pays_for_one,
     summed_side,
     upper,
 )
 from hlmtheory.serving.pipeline import recurrence, stage_pair
-from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
 from hlmtheory.shared_seed import streamed_rate
-from hlmtheory.theorems.field import RANK, SURE_OR_NOT, side
+from hlmtheory.theorems import field
+from hlmtheory.theorems.field import CHANNEL_side, DRAFT_LENGTH_side, POLICY_side, SERVING_side, SERVING_test, side
 from hlmtheory.verification import expected_tokens
 
-DEFENCE = Source("wei2024spills", "padding of packets; the cost is ours")
 TEXT = ("length_law", "target_chain")
-COINS = {"kept": [0.5, 0.5], "draft_length": 1}
-ROUND = ("kept", "draft_length")
 FOUR = {"sizes": [10.0, 12.0, 40.0, 90.0], "weights": [5.0, 5.0, 5.0, 1.0], "classes": 2}
 MESSAGES = ("sizes", "weights", "classes")
-SPLIT = Source("ning2025dssd", "abstract: a single downlink transmission in place of the drafts' distributions")
-CHANNEL_side = partial(
-    host_side,
-    {
-        **dict.fromkeys(("target", "draft", "received"), SIMPLEX),
-        **dict.fromkeys(("vocabulary", "bits_per_probability"), channel_COUNT),
-        "acceptances": UNIT_INTERVAL,
-    },
-    dict.fromkeys(("target", "draft", "received", "acceptances"), 1),
-)
 ANSWER = ("target", "draft", "received")
 MOVED = {"target": [0.5, 0.25, 0.25], "draft": [0.75, 0.25, 0.0], "received": [0.5, 0.5, 0.0]}
 ROW = Source("ning2025dssd", "abstract: the single downlink transmission, if that distribution is truncated")
 CUT = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 0.5], "depth": 2}
-KM = "kaplan1958nonparametric"
 LENGTHS = ("length_law", "acceptances", "depth")
 SEEN = "some rounds examine depth d"
-DOMAINS = {
-    **dict.fromkeys(("length_law", "context_law", "context_lengths"), SIMPLEX),
-    **dict.fromkeys(("acceptances", "context_acceptances", "joint_law"), UNIT_INTERVAL),
-    **dict.fromkeys(("draft_length", "other_length"), whole_from_one("a round drafts at least one token")),
-    "depth": whole_from_one("give a depth"),
-    "accepted": COUNT,
-    "errors": open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05"),
-}
-DRAFT_LENGTH_side = partial(host_side, DOMAINS, RANK)
-test = partial(DRAFT_LENGTH_side, test=True)
 ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
 TWO = ("draft_length", "other_length")
-FALLS_BY_ONE = Assumption("one token later at most one draft fewer is accepted", test(goes_on, "accepted", *TWO))
+FALLS_BY_ONE = Assumption("one token later at most one draft fewer is accepted", field.test(goes_on, "accepted", *TWO))
 ERRORS = ("acceptances", "errors")
 CASE = {"acceptances": [0.8] * 6, "fixed": 0.1, "marginal": 0.02}
-PAPER = "sun2026delay"
 DELAY_side = partial(host_side, {"acceptances": UNIT_INTERVAL, "fixed": COST, "marginal": COST}, {"acceptances": 1})
 DRAFT_LENGTH_CASE = {
     "acceptances": [0.0],
@@ -153,19 +113,9 @@ DRAFT_LENGTH_CASE = {
     "error": 0.5,
 }
 HELD = Assumption("all intervals hold", draft_length_side(lambda one: played(True, one)[2], test=True))
-DRAFT_LENGTH_PAPER = Source("sun2026delay", "abstract: UCB-SpecStop")
 DRAFT_LENGTH_TWO = {"luck": [[0.5], [0.5]], "waits": [0.5, 0.5]}
-CONTEXTS = ("context_law", "context_acceptances", "context_lengths")
-DEVICE = (*CONTEXTS, "other_s", "draft_s", "pass_s", "token_s")
-FAST_SERVER = Assumption("t_s ≤ t_d: the server drafts at least as fast as the device", no_slower)
-OWN = ("server_draft_s", "pass_s", "token_s")
-SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the device or on the server")
-POLICY_RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
-POLICY_side = partial(host_side, USER_DOMAINS, POLICY_RANK)
-ITS_DEVICE = {"draft_s": 0.1, "other_s": 0.0}
-"""Half of the rounds accept all drafts, half none. Who knows it drafts 10 or none: 12 tokens in 3 s."""
-QUEUE = (*OWN, "draft_length", "away_s", "users")
-LOADS = (*OWN, "acceptances", "batch")
+QUEUE = (*field.OWN, "draft_length", "away_s", "users")
+LOADS = (*field.OWN, "acceptances", "batch")
 ALONE: Values = {
     "tokens": [[2.0]],
     "fixed_s": [[0.5]],
@@ -230,31 +180,9 @@ ONE_POSITION = {
     "limit": 0.125,
 }
 """Some rounds are a skipped draft; the others skip token 0 and send two drafts, by lattices. All charges are tight."""
-POLICY_law_side = partial(host_side, user_claims_DOMAINS, {"target_rows": 2, "draft_rows": 2})
-SERVING_CASE = {
-    "acceptance": 0.5,
-    "target_pass": [1.0, 0.125, 0.0],
-    "draft_pass": [0.125, 0.0, 0.0],
-    "draft_length": 2,
-    "context": 0.0,
-    "overhead_s": 0.0,
-}
-"""E = 1.75 and T_2 = 1.25 + 0.375 B: drafts lose from B = 0.5/0.15625 = 3.2 on."""
-SMART = "liu2024goodput"
-SERVING_DOMAINS = {
-    **dict.fromkeys(("acceptance", "mix"), UNIT_INTERVAL),
-    **dict.fromkeys(("target_pass", "draft_pass", "overhead_s"), SECONDS),
-    "draft_length": COUNT,
-    "context": LENGTH,
-    "batch_size": POSITIVE_COUNT,
-    "load": LOAD,
-}
-SERVING_side = partial(host_side, SERVING_DOMAINS, {"target_pass": 1, "draft_pass": 1})
-SERVING_test = partial(SERVING_side, test=True)
-AT_ONE = Assumption("drafts pay at batch 1", SERVING_test(pays_for_one, *serving_ROUND))
-EQUAL = SERVING_CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
+POLICY_law_side = partial(host_side, USER_DOMAINS, {"target_rows": 2, "draft_rows": 2})
+EQUAL = field.CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
 """E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
-LATENCY = "kong2026latency"
 
 
 @theorem(
@@ -294,7 +222,10 @@ def rician_outage(mean_snr, k_factor, snr):
 
 
 @theorem(
-    "channel.leak_text", DEFENCE, NEW, tight={"length_law": [0.25, 0.25, 0.5], "target_chain": [[0.5, 0.5], [0.5, 0.5]]}
+    "channel.leak_text",
+    field.DEFENCE,
+    NEW,
+    tight={"length_law": [0.25, 0.25, 0.5], "target_chain": [[0.5, 0.5], [0.5, 0.5]]},
 )
 def leak_text():
     """H(T) ≤ H(R) + E[R] log₂ m, for R messages of m sizes.
@@ -305,7 +236,7 @@ def leak_text():
     return le(side(text_entropy, *TEXT), side(text_bound, *TEXT))
 
 
-@theorem("channel.leak_rounds", DEFENCE, NEW, tight=COINS)
+@theorem("channel.leak_rounds", field.DEFENCE, NEW, tight=field.COINS)
 def leak_rounds():
     """H(R) ≤ log₂(N − ⌈N/(K + 1)⌉ + 1), the rounds of N tokens, whatever drafts match.
 
@@ -313,14 +244,14 @@ def leak_rounds():
     draft that matches half of the time.
     """
     return le(
-        side(rounds_entropy, *ROUND),
-        side(lambda one: float(rounds_leak(len(one["kept"]), one["draft_length"])), *ROUND),
+        side(rounds_entropy, *field.ROUND),
+        side(lambda one: float(rounds_leak(len(one["kept"]), one["draft_length"])), *field.ROUND),
     )
 
 
 @theorem(
     "channel.leak_classes",
-    DEFENCE,
+    field.DEFENCE,
     NEW,
     condition=side(roundings, *MESSAGES),
     assuming=(
@@ -342,7 +273,7 @@ def leak_classes():
     return le(side(best_mean, *MESSAGES), side(competing_mean, *MESSAGES, "tops"))
 
 
-@theorem("channel.downlink", SPLIT, NEW, tight={"acceptances": [0.5, 0.5]})
+@theorem("channel.downlink", field.SPLIT, NEW, tight={"acceptances": [0.5, 0.5]})
 def downlink(acceptances):
     """E[distributions down in a round] = 1 − α_1 ⋯ α_K, α_i = P(accept i | 1..i−1 accepted).
 
@@ -352,7 +283,7 @@ def downlink(acceptances):
     return eq(CHANNEL_side(rows_side, "acceptances")(acceptances=acceptances), downlink_bits(acceptances, 1.0))
 
 
-@theorem("channel.downlink_floor", SPLIT, NEW, tight={"acceptances": [0.5, 0.5]}, ceiling=1.0)
+@theorem("channel.downlink_floor", field.SPLIT, NEW, tight={"acceptances": [0.5, 0.5]}, ceiling=1.0)
 def downlink_floor():
     """1 − ᾱ^K ≤ E[distributions down in a round], ᾱ the mean of α_i, in rounds with one profile.
 
@@ -375,9 +306,9 @@ def downlink_truncated():
 
 @theorem(
     "draft_length.censored",
-    Source(KM, "the product-limit estimate, for draft lengths"),
+    Source(field.KM, "the product-limit estimate, for draft lengths"),
     NEW,
-    assuming=(Assumption(SEEN, test(is_examined, *LENGTHS)),),
+    assuming=(Assumption(SEEN, field.test(is_examined, *LENGTHS)),),
     tight=CUT,
 )
 def censored():
@@ -394,9 +325,9 @@ def censored():
 
 @theorem(
     "draft_length.position_floor",
-    Source(KM, "accepted drafts by position and the mean draft length"),
+    Source(field.KM, "accepted drafts by position and the mean draft length"),
     NEW,
-    assuming=(Assumption(SEEN, test(is_examined, *LENGTHS)),),
+    assuming=(Assumption(SEEN, field.test(is_examined, *LENGTHS)),),
     tight={"length_law": ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3},
     ceiling=1.0,
 )
@@ -469,7 +400,9 @@ def adaptive_depths():
     )
 
 
-@theorem("draft_length.delay_threshold", Source(PAPER, "abstract: a finite delay-monotone threshold"), NEW, tight=CASE)
+@theorem(
+    "draft_length.delay_threshold", Source(field.PAPER, "abstract: a finite delay-monotone threshold"), NEW, tight=CASE
+)
 def delay_threshold():
     """the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile.
 
@@ -482,7 +415,7 @@ def delay_threshold():
 
 @theorem(
     "draft_length.online_regret",
-    DRAFT_LENGTH_PAPER,
+    field.DRAFT_LENGTH_PAPER,
     NEW,
     assuming=(HELD,),
     tight=DRAFT_LENGTH_CASE | DRAFT_LENGTH_TWO,
@@ -503,10 +436,10 @@ def online_regret():
 
 @theorem(
     "policy.colocated_speed",
-    SOURCE,
+    field.SOURCE,
     NEW,
     assuming=(
-        FAST_SERVER,
+        field.FAST_SERVER,
         Assumption(
             "K is independent of what would be accepted: no look at the draft model's confidence",
             POLICY_side(independent_side, "context_law", "context_lengths", test=True),
@@ -533,10 +466,19 @@ def colocated_speed():
     give E(K) in the mean. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s + V) is a mean of E/(K
     t_s + V), so it is at most the largest of them.
     """
-    return le(POLICY_side(device_rate, *DEVICE), POLICY_side(lambda one: server_plan(one).rate, *CONTEXTS[:2], *OWN))
+    return le(
+        POLICY_side(device_rate, *field.DEVICE),
+        POLICY_side(lambda one: server_plan(one).rate, *field.POLICY_CONTEXTS[:2], *field.OWN),
+    )
 
 
-@theorem("policy.colocated_speed_looks", SOURCE, NEW, assuming=(FAST_SERVER,), tight=SURE_OR_NOT | ITS_DEVICE)
+@theorem(
+    "policy.colocated_speed_looks",
+    field.SOURCE,
+    NEW,
+    assuming=(field.FAST_SERVER,),
+    tight=field.SURE_OR_NOT | field.ITS_DEVICE,
+)
 def colocated_speed_looks():
     """tokens a second of a device that drafts, sends and waits in turn and loses nothing, with any rule for K ≤ those
     of a server that drafts itself, streams, and looks at its draft model as the device does.
@@ -544,10 +486,10 @@ def colocated_speed_looks():
     As colocated_speed: the server repeats the rounds, with the same stops, since these depend on the draft model's
     distributions and drafts, which it has too. The rule that is best for its times is no slower.
     """
-    return le(POLICY_side(device_rate, *DEVICE), POLICY_side(looking_rate, *CONTEXTS, *OWN))
+    return le(POLICY_side(device_rate, *field.DEVICE), POLICY_side(looking_rate, *field.POLICY_CONTEXTS, *field.OWN))
 
 
-@theorem("policy.colocated_speed_most", SOURCE, NEW, tight=SURE_OR_NOT)
+@theorem("policy.colocated_speed_most", field.SOURCE, NEW, tight=field.SURE_OR_NOT)
 def colocated_speed_most():
     """tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of 1/V(0)
     and E/((E − 1) t_s + s + s' E), E = E(K): the most that a look adds to max E(K)/(K t_s + V(K)).
@@ -558,14 +500,14 @@ def colocated_speed_most():
     1/V(0) and f(E(K_max)). A rule that stops before each rejected draft attains it.
     """
     return le(
-        POLICY_side(looking_rate, *CONTEXTS, *OWN),
-        POLICY_side(lambda one: server_plan(one).ceiling, *CONTEXTS[:2], *OWN),
+        POLICY_side(looking_rate, *field.POLICY_CONTEXTS, *field.OWN),
+        POLICY_side(lambda one: server_plan(one).ceiling, *field.POLICY_CONTEXTS[:2], *field.OWN),
     )
 
 
 @theorem(
     "policy.colocated_capacity",
-    SOURCE,
+    field.SOURCE,
     NEW,
     assuming=(
         Assumption(
@@ -584,13 +526,13 @@ def colocated_capacity():
     """
     return eq(
         POLICY_side(simulated_side, *QUEUE),
-        POLICY_side(lambda one: at_length(one, int(one["draft_length"])), *OWN, "draft_length"),
+        POLICY_side(lambda one: at_length(one, int(one["draft_length"])), *field.OWN, "draft_length"),
     )
 
 
 @theorem(
     "policy.colocated_gain_floor",
-    SOURCE,
+    field.SOURCE,
     NEW,
     tight={"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1},
 )
@@ -654,7 +596,7 @@ def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
     1. So this cut takes the smaller cost at every S, and no rule has a smaller mean. Near S = 0 nothing is sent, and
     the mean is at most μ β̂/θ.
     """
-    _, sent, seconds = fading_skip(policy_Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
+    _, sent, seconds = fading_skip(Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
     left = seconds + worth_s * (1.0 - sent)
     _, m, k, payload, band, server, worth, low = policy_checked(
         policy_DOMAINS,
@@ -666,7 +608,7 @@ def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
         worth_s=worth_s,
         cut=cut,
     )
-    link = policy_Rician(m, k)
+    link = Rician(m, k)
     below = link.distribution(low)
     return le(left, payload / band * link.inverse_efficiency(low).value + server * (1.0 - below) + worth * below)
 
@@ -800,10 +742,10 @@ def user_limit():
 
 @theorem(
     "serving.goodput_crossover",
-    Source(SMART, "from its batch time"),
+    Source(field.SMART, "from its batch time"),
     NEW,
     assuming=(Assumption("the two goodputs meet at a positive batch", SERVING_test(crosses, *serving_ROUND)),),
-    tight=SERVING_CASE,
+    tight=field.CASE,
 )
 def goodput_crossover():
     """at the batch B* = -u/v the goodput with K drafts is that of the target model alone.
@@ -815,10 +757,10 @@ def goodput_crossover():
 
 @theorem(
     "serving.goodput_long",
-    Source(SMART, "from its batch time"),
+    Source(field.SMART, "from its batch time"),
     NEW,
-    assuming=(AT_ONE, Assumption("S_K ≤ E S_0", SERVING_test(cheap_sequence, *serving_ROUND))),
-    tight=SERVING_CASE | {"acceptance": 1.0, "draft_pass": [1.0, 0.0, 0.0], "draft_length": 1, "batch_size": 3},
+    assuming=(field.AT_ONE, Assumption("S_K ≤ E S_0", SERVING_test(cheap_sequence, *serving_ROUND))),
+    tight=field.CASE | {"acceptance": 1.0, "draft_pass": [1.0, 0.0, 0.0], "draft_length": 1, "batch_size": 3},
 )
 def goodput_long():
     """K drafts that pay at batch 1 pay at every batch if S_K ≤ E S_0, as over a long context.
@@ -859,10 +801,10 @@ def load_poisson():
 
 @theorem(
     "serving.goodput_light",
-    Source(LATENCY, "the batch by Little's law"),
+    Source(field.LATENCY, "the batch by Little's law"),
     NEW,
     assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *serving_ROUND)),),
-    tight=SERVING_CASE | {"mix": 1.0},
+    tight=field.CASE | {"mix": 1.0},
     condition=SERVING_side(digits_near_the_crossing, *serving_ROUND, "mix"),
 )
 def goodput_light():

@@ -6,6 +6,7 @@ from hlmtheory._simplex import distance, distributions, excess, normalised
 from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
 from hlmtheory.shared_seed import sides
 from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
+from hlmtheory.theorems import cu_hlm, field
 from hlmtheory.verification.block_sides import (
     HALVES,
     block_weights,
@@ -16,9 +17,7 @@ from hlmtheory.verification.block_sides import (
     tree_rows,
 )
 from hlmtheory.verification.interval_sides import largest_miss, settings
-from hlmtheory.verification.lossy_sides import (
-    HALVES as verification_HALVES,
-)
+from hlmtheory.verification.lossy_sides import HALVES as verification_HALVES
 from hlmtheory.verification.lossy_sides import (
     cascade_line,
     line,
@@ -30,9 +29,7 @@ from hlmtheory.verification.lossy_sides import (
     skipping_accept,
     split_side,
 )
-from hlmtheory.verification.lossy_sides import (
-    rounding as verification_rounding,
-)
+from hlmtheory.verification.lossy_sides import rounding as verification_rounding
 from hlmtheory.verification.misdeclared import bias, misdeclared_by
 from hlmtheory.verification.multi_draft import checked_rows, multi_draft_optimum, top_draft_optimum
 from hlmtheory.verification.multi_draft_sides import counted, top_cut
@@ -47,22 +44,13 @@ from hlmtheory.verification.update_sides import (
     own_texts,
     own_texts_same,
 )
-from hlmtheory.verification.update_sides import (
-    rate as verification_rate,
-)
+from hlmtheory.verification.update_sides import rate as verification_rate
 from hlmtheory.vocabulary.intersection import common_acceptance
 from hlmtheory.vocabulary.sides import mass_side, whole
 
-DALIRI = "daliri2025coupling"
-THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
-SKIPPED = THIRDS | {"skip": [1.0, 0.0, 0.0]}
-FIRST_LIST = THIRDS | {"list_size": 1}
+FIRST_LIST = cu_hlm.THIRDS | {"list_size": 1}
 POINTS = {"target": [1.0, 0.0], "draft": [1.0, 0.0]}
 LONG = {"acceptance": 0.75, "draft_time": 0.25, "round_trip": 0.5, "verify_time": 1.0}
-SIMULATED = Assumption("α ≤ 0.9", sides.few_drafts)
-STREAMED = "liu2024pearl"
-SHORT = {"acceptance": 0.5, "draft_time": 1.0, "round_trip": 1.0, "verify_time": 1.0}
-LONGER = Source("sun2025block", "Theorem 2")
 SECOND = {"targets": [[0.25, 0.75], *[[0.75, 0.25]] * 2], "drafts": [[0.75, 0.25], *[[0.25, 0.75]] * 2]}
 DRAFTS = 40
 GRID = 10
@@ -70,8 +58,6 @@ LINE = Source("yin2024theory", "Theorem 5, for one token; its body was not at ha
 CASCADE = Source("narasimhan2025cascades", "speculative cascades; its body was not at hand")
 ROUND = Source("sun2025block", "Theorem 2, with a lossy rule")
 HALF = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "actual_draft": [0.5, 0.5]}
-ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
-OPTIMUM = Source("hu2025multidraft", "abstract, the dual")
 POINT = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "draft_count": 2}
 SURE = Source("hu2025multidraft", "greedy drafts")
 SOURCE = Source("jeon2024recursive", "recursive rejection sampling")
@@ -86,13 +72,8 @@ BRANCH = {
 KL = Source("fedotov2003refinements", "the largest distance at a given divergence")
 PAIR = {"old": [0.7944868122665105, 0.2055131877334895], "new": [0.3434823572503344, 0.6565176427496656]}
 """The pair of update_divergence at s = 2."""
-VOCABULARY_HALF = {"target": [0.25, 0.25, 0.5], "draft": [0.25, 0.25, 0.5], "support": [True, True, False]}
-TIMOR = "timor2025heterogeneous"
-PART = Source(TIMOR, "the token-level method, drafts on the common tokens")
+PART = Source(field.TIMOR, "the token-level method, drafts on the common tokens")
 VOCABULARY_SURE = {"target": [1.0, 0.0], "draft": [0.5, 0.5], "support": [True, False]}
-VOCABULARY_DRAFTS = Assumption(
-    "q(A) > 0: there is a token to draft", lambda draft, support: mass_side(draft, support) > 0
-)
 
 
 # Notation: E_w independent Exp(1), a = argmin E_w/q_w, b = argmin E_w/p_w, t_v = P(a = b = v), M_v = 1/t_v, T = TV(q,
@@ -101,9 +82,9 @@ VOCABULARY_DRAFTS = Assumption(
 
 @theorem(
     "shared_seed.skip",
-    Source(DALIRI, "where the device keeps some of its tokens unseen"),
+    Source(field.DALIRI, "where the device keeps some of its tokens unseen"),
     NEW,
-    tight=SKIPPED,
+    tight=cu_hlm.SKIPPED,
     ceiling=1.0,
 )
 def shared_seed_skip():
@@ -116,7 +97,7 @@ def shared_seed_skip():
     return le(sides.skipped_distance, skip_mismatch)
 
 
-@theorem("shared_seed.message_value", Source(DALIRI, "its two bounds"), NEW, tight=THIRDS)
+@theorem("shared_seed.message_value", Source(field.DALIRI, "its two bounds"), NEW, tight=cu_hlm.THIRDS)
 def shared_seed_message_value(target, draft):
     """1 − T − P(a = b) ≤ T(1 − T)/(1 + T): what a message about q can add for drafts from q.
 
@@ -126,7 +107,10 @@ def shared_seed_message_value(target, draft):
 
 
 @theorem(
-    "shared_seed.message_value_most", Source(DALIRI, "its two bounds"), NEW, tight={"total_variation": 2.0**0.5 - 1.0}
+    "shared_seed.message_value_most",
+    Source(field.DALIRI, "its two bounds"),
+    NEW,
+    tight={"total_variation": 2.0**0.5 - 1.0},
 )
 def message_value_most(total_variation):
     """T(1 − T)/(1 + T) ≤ 3 − 2√2 = 0.1716.
@@ -166,7 +150,7 @@ def list_bound():
     return le(sides.list_bound, sides.list_of)
 
 
-@theorem("shared_seed.apart", Source(DALIRI, "beside two independent draws"), NEW, tight=POINTS)
+@theorem("shared_seed.apart", Source(field.DALIRI, "beside two independent draws"), NEW, tight=POINTS)
 def apart():
     """Σ_v q_v p_v/(q_v + p_v − q_v p_v) ≤ P(a = b).
 
@@ -178,7 +162,7 @@ def apart():
 
 @theorem(
     "shared_seed.order",
-    Source(DALIRI, "beside two independent draws"),
+    Source(field.DALIRI, "beside two independent draws"),
     NEW,
     tight={"target": [1.0, 0.0], "draft": [0.5, 0.5]},
 )
@@ -192,9 +176,9 @@ def order():
 
 @theorem(
     "shared_seed.streamed",
-    Source(STREAMED, "drafting during verification; the rate for constant times"),
+    Source(field.STREAMED, "drafting during verification; the rate for constant times"),
     NEW,
-    assuming=(SIMULATED,),
+    assuming=(field.SIMULATED,),
     condition=lambda acceptance: 0.0 * acceptance + 64.0,
     tight=LONG,
 )
@@ -215,11 +199,11 @@ def streamed():
 
 @theorem(
     "shared_seed.streamed_fastest",
-    Source(STREAMED, "drafting during verification"),
+    Source(field.STREAMED, "drafting during verification"),
     NEW,
-    assuming=(SIMULATED,),
+    assuming=(field.SIMULATED,),
     condition=lambda acceptance: 0.0 * acceptance + 64.0,
-    tight=SHORT,
+    tight=field.SHORT,
 )
 def streamed_fastest():
     """seconds per token ≥ (m t_d + R + V)/m.
@@ -229,7 +213,7 @@ def streamed_fastest():
     return le(sides.fastest_seconds, sides.simulated_seconds)
 
 
-@theorem("verification.block_tokens", LONGER, NEW, tight=HALVES, condition=rounding)
+@theorem("verification.block_tokens", field.LONGER, NEW, tight=HALVES, condition=rounding)
 def block_tokens(targets, drafts):
     """E[tokens] = 1 + Σ_{i≤K} E[w_i], the drafts drawn from q.
 
@@ -240,7 +224,7 @@ def block_tokens(targets, drafts):
     return eq(left, mean_tokens(xp, q, block_weights(xp, p, q)))
 
 
-@theorem("verification.block_text", LONGER, NEW, tight=SECOND)
+@theorem("verification.block_text", field.LONGER, NEW, tight=SECOND)
 def block_text(targets, drafts):
     """E[N] = 1 + Σ_{i=1..K} E_{x~P} min(1, Q_1/P_1, …, Q_i/P_i): known from the target's texts alone.
 
@@ -457,7 +441,7 @@ def misdeclared_found(target, draft, actual_draft):
     "verification.multi_draft_tried",
     Source("miao2024specinfer", "multi-step speculative sampling"),
     NEW,
-    tight=ROWS | {"draft_count": 1},
+    tight=field.ROWS | {"draft_count": 1},
     ratio=1.0,
     ceiling=1.0,
 )
@@ -476,7 +460,7 @@ def multi_draft_tried(target, draft, draft_count):
     return le(1.0 - left, multi_draft_optimum(target, draft, draft_count))
 
 
-@theorem("verification.multi_draft_covered", OPTIMUM, NEW, tight=POINT, ratio=1.0, ceiling=1.0)
+@theorem("verification.multi_draft_covered", field.OPTIMUM, NEW, tight=POINT, ratio=1.0, ceiling=1.0)
 def multi_draft_covered(target, draft, draft_count):
     """1 + min_H (p(H) − q(H)ⁿ) ≤ Σ_v min(p_v, 1 − (1 − q_v)ⁿ).
 
@@ -487,7 +471,7 @@ def multi_draft_covered(target, draft, draft_count):
     return le(left, 1.0 - xp.sum(excess(xp, p, 1.0 - (1.0 - q) ** n[..., None]), axis=-1))
 
 
-@theorem("verification.top_drafts", SURE, NEW, tight=ROWS)
+@theorem("verification.top_drafts", SURE, NEW, tight=field.ROWS)
 def top_drafts():
     r"""with the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best
     acceptance is p(G) + Σ_{v ∉ G} min(p_v, q′_v).
@@ -610,7 +594,7 @@ def update_divergence(old, new):
     return le(distance(xp, p, r), largest_side(divergence_side(old, new)))
 
 
-@theorem("vocabulary.target_mass", PART, NEW, tight=VOCABULARY_HALF, ceiling=1.0)
+@theorem("vocabulary.target_mass", PART, NEW, tight=field.HALF, ceiling=1.0)
 def target_mass(target, draft, support):
     """P(accept) ≤ p(A), the target's mass on the common tokens.
 
@@ -634,7 +618,7 @@ def renormalised_gain(target, draft, support):
     "vocabulary.change",
     Source("zheng2025tslt", "abstract: the acceptance rate is preserved; by how much it changes"),
     NEW,
-    assuming=(VOCABULARY_DRAFTS,),
+    assuming=(field.DRAFTS,),
     tight=VOCABULARY_SURE,
     ceiling=1.0,
     condition=lambda target, draft, support: 4.0,

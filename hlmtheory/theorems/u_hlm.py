@@ -4,17 +4,15 @@ from hlmtheory._array import arrays
 from hlmtheory._simplex import law_overlap
 from hlmtheory.claims import IMPLIED, MISPRINT, NEW, Source, eq, le, theorem
 from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
+from hlmtheory.theorems import cu_hlm
 from hlmtheory.uncertainty.sides import differing, not_same
 from hlmtheory.verification.rule import rejection_probability
 from hlmtheory.verification.sides import assembled, at_token, mean_rejection, ones_side
 
-PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
-HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
-RISING = {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0}
 
 
-@theorem("uncertainty.printed_temperature", Source("oh2024uhlm", "(6) as printed"), MISPRINT, false=PERTURBED)
+@theorem("uncertainty.printed_temperature", Source("oh2024uhlm", "(6) as printed"), MISPRINT, false=cu_hlm.PERTURBED)
 def printed_temperature(logits, token, temperatures):
     """P(d⁽ᵏ⁾ = d) = (exp(z_d)/θ_k) / Σ_v (exp(z_v)/θ_k) is the softmax at temperature θ_k.
 
@@ -67,7 +65,7 @@ def unbiased_printed(target, draft, token):
     "verification.rejection_ratio",
     Source("oh2024uhlm", "(10) as printed, y_d known"),
     MISPRINT,
-    false={**HALVES, "target": [0.125, 0.875], "token": 0},
+    false={**cu_hlm.HALVES, "target": [0.125, 0.875], "token": 0},
 )
 def rejection_ratio(target, draft, token):
     """β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺.
@@ -84,7 +82,7 @@ def rejection_ratio(target, draft, token):
     "skipping.holder_discrete",
     Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
     NEW,
-    tight={**RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
+    tight={**cu_hlm.RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
 )
 def holder_discrete():
     """for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._array import softmax as _softmax
-from hlmtheory._domains import (
-    check_logits,
-)
+from hlmtheory._domains import check_logits
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token, skip_probabilities
 
 

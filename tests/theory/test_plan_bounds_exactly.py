@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from contextlib import suppress
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -113,13 +112,10 @@ def planned(rng):
 def shared(rng, server=None):
     """Two users at shares in eighths; with a server, rates that are cut so that it serves them.
 
-    The curves have points at powers of two, so that the bound is tight at shares of 1/2, 1/4 and 1/8 of equal links.
+    The curves have points at powers of two, so that the bound is tight at shares of 1/2, 1/4 and 1/8 of equal users.
     """
     users, utility = [user(rng, 1) for _ in range(2)], str(rng.choice(["linear", "log"]))
-    if rng.random() < 0.5:
-        (hulls, costs, alpha), *rest = users[1]
-        slow = users[0][0][1].seconds_per_bit
-        users[1] = (hulls, replace(costs, seconds_per_bit=slow), alpha), *rest
+    users = users[:1] * 2 if rng.random() < 0.5 else users
     weights = wide(rng, -1, 1, 2).tolist()
     given = [policy.BandUser(*a, utility_weight=w, **g) for (a, g, _), w in zip(users, weights, strict=True)]
     with patch.object(band, "_RATIO", 2.0):

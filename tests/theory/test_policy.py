@@ -169,8 +169,8 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
     )
     best = float((weights[0] * first + weights[1] * second).max())
     assert band_shares.grid_bound(made, weights, "linear", cells=cells)[1] >= best
-    prices = np.geomspace(0.01, 100.0, 400)
-    assert min(band_shares.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
+    prices, lines = np.geomspace(0.01, 100.0, 400), band_shares.lines_of(made, weights, "linear")
+    assert min(band_shares.price_bound(lines, price)[0] for price in prices.tolist()) >= best
 
 
 def test_many_users_get_plans_near_the_bound():

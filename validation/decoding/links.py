@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hlmtheory.channel import Rician, shannon_latency
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round
+from validation.decoding.seconds import Times, seconds
 
 Array = NDArray[Any]
 _BLOCKS = 64  # fading blocks drawn at a time
@@ -30,7 +31,8 @@ class Way:
     def extra(self, up_bits: Array, down_bits: Array) -> Array:
         """Return the seconds for propagation and the downlink; 0 where nothing is sent in either direction."""
         used = (up_bits > 0) | (down_bits > 0)
-        return np.where(used, 2.0 * self.propagation_s + down_bits / self.down_bps, 0.0)
+        counts = {"exchanges": used, "down_bits": down_bits}
+        return seconds(counts, Times(round_trip_s=2.0 * self.propagation_s, down_bps=self.down_bps))
 
 
 @dataclass(frozen=True, slots=True)

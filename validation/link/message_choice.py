@@ -20,6 +20,7 @@ from hlmtheory.draft_length import tokens_by_length
 from hlmtheory.policy import SeededTokens
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
+from validation.decoding.seconds import Times, seconds
 from validation.errors import UserError
 from validation.link.recording import HEADERS, LARGE, SMALL
 
@@ -131,8 +132,9 @@ class MessageChoice:
         """Return the lengths of a message, and lower end, estimate and upper end of its tokens a second."""
         lengths = np.array(one.lengths)
         drafting = statistics.median(self.draft_s) if self.draft_s else 0.0
-        seconds = statistics.median(self.fixed_s) + lengths * drafting + 8.0 * one.bytes_of(lengths) / self.rate_bps
-        low, estimate, high = (np.asarray(ends)[lengths - 1] / seconds for ends in one.tokens())
+        counts = {"drafts": lengths, "exchanges": 1, "up_bits": 8.0 * one.bytes_of(lengths)}
+        spent = seconds(counts, Times(drafting, round_trip_s=statistics.median(self.fixed_s), up_bps=self.rate_bps))
+        low, estimate, high = (np.asarray(ends)[lengths - 1] / spent for ends in one.tokens())
         return lengths, low, estimate, high
 
 

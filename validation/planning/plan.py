@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import calibrate_threshold
+from validation.decoding.seconds import UP
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import (
@@ -27,7 +28,6 @@ from validation.planning.menu import (
     column_of,
 )
 from validation.planning.positions import THRESHOLDS
-from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.planning.streamed import Streamed
@@ -316,19 +316,11 @@ class Planner:
         """Return what limits the plan: the limit that is reached, or the longest part of its time."""
         setting = self.setting
         total = option.counts[self.split.test].sum(axis=0)
-        c = dict(zip(COUNTS, total.tolist(), strict=True))
-        rate = setting.link.quantile(0.5)
-        parts = {
-            "drafts on the device": c["drafts"] * setting.draft_s,
-            "passes on the server": float(setting.server_seconds(total)),
-            "round trips": c["exchanges"] * setting.link.round_trip_s,
-            "the uplink": c["up_bits"] / rate if rate else 0.0,
-            "the downlink": c["down_bits"] / setting.link.down_bps,
-        }
+        parts = {name: float(value) for name, value in setting.parts(total, setting.link.quantile(0.5)).items()}
+        if np.isinf(parts[UP]):
+            return "the uplink is down at its median"
         name = max(parts, key=lambda one: parts[one])
         whole = sum(parts.values())
-        if not rate and c["up_bits"] > 0:
-            return "the uplink is down at its median"
         said = f"{name} take {parts[name] / whole:.0%} of its time" if whole else "nothing takes time"
         limits = self.active_limits(option)
         return f"{said}; a looser {' or '.join(limits)} would allow a better plan" if limits else said

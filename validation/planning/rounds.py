@@ -38,6 +38,11 @@ def count_table(**columns: Any) -> Array:
     return found
 
 
+def named(counts: Array) -> dict[str, Array]:
+    """Return the columns of counts (..., counts) by their names."""
+    return {name: counts[..., column] for column, name in enumerate(COUNTS)}
+
+
 @dataclass(frozen=True, slots=True)
 class Wire:
     """Bits of a round besides its drafts' own: the header up, and the reply down, with or without a rejection."""

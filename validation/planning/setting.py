@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rician, TraceLink
+from validation.decoding.seconds import PASSES, Times, parts
 from validation.errors import UserError
-from validation.planning.rounds import COUNTS
+from validation.planning.rounds import COUNTS, named
 
 Array = NDArray[Any]
 SHARES = (np.arange(200) + 0.5) / 200
@@ -143,17 +144,12 @@ class Setting:
 
     def seconds(self, counts: Array, rate_bps: Array | float) -> Array:
         """Return the seconds of texts with these counts (..., counts) at an uplink rate that broadcasts with (...)."""
-        c = {name: counts[..., column] for column, name in enumerate(COUNTS)}
-        rate = np.asarray(rate_bps, dtype=np.float64)
-        up = np.where(c["up_bits"] > 0, c["up_bits"] / np.where(rate > 0, rate, 1.0), 0.0)
-        up = np.where((rate > 0) | (c["up_bits"] <= 1e-9), up, np.inf)
-        return np.asarray(
-            c["drafts"] * self.draft_s
-            + self.server_seconds(counts)
-            + c["exchanges"] * self.link.round_trip_s
-            + up
-            + c["down_bits"] / self.link.down_bps
-        )
+        return np.asarray(sum(self.parts(counts, rate_bps).values()))
+
+    def parts(self, counts: Array, rate_bps: Array | float) -> dict[str, Array]:
+        """Return the parts of these seconds; passes of the server take what :meth:`server_seconds` says."""
+        times = Times(self.draft_s, 0.0, 0.0, self.link.round_trip_s, rate_bps, self.link.down_bps)
+        return parts(named(counts), times) | {PASSES: self.server_seconds(counts)}
 
     def pass_seconds(self, counts: Array, batch: int = 1) -> Array:
         """Return the seconds of a mean pass of these counts over ``batch`` such texts; 0 without passes."""

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.policy import QueueRates, SharedServer, queue_rates
+from validation.decoding.seconds import Times, seconds
 from validation.planning.menu import Option
 from validation.planning.plan import Pool
-from validation.planning.rounds import COUNTS
+from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting
 
 Array = NDArray[Any]
@@ -112,7 +113,7 @@ class Shared:
         setting, batch = self.setting, min(self.setting.server_batch, len(self.users))
         known = {id(one): one.counts[texts].sum(axis=0) for one in options}
         totals = np.stack([known[id(one)] for one in options])
-        c = {name: totals[:, column] for column, name in enumerate(COUNTS)}
+        c = named(totals)
         each = turns(totals)
         sends = each > 0
         each = np.where(sends, each, 1.0)
@@ -124,12 +125,8 @@ class Shared:
         if not sends.any():
             return Served(rates, sends)
         kept = np.where(c["drafts"] > 0, c["skipped"], 0.0)
-        away = (
-            (c["drafts"] - kept) * draft
-            + c["exchanges"] * trip
-            + c["up_bits"] / (rate * shares)
-            + c["down_bits"] / setting.link.down_bps
-        ) / each
+        times = Times(draft, round_trip_s=trip, up_bps=rate * shares, down_bps=setting.link.down_bps)
+        away = seconds({**c, "drafts": c["drafts"] - kept}, times) / each
         alone, full = (setting.pass_seconds(totals, n) for n in (1, batch))
         added = (full - alone) / (batch - 1) if batch > 1 else np.zeros(len(full))  # by each further round
         own = c["server_drafts"] * setting.own_draft_s + (c["passes"] - c["exchanges"]) * setting.between_s

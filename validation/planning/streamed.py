@@ -45,7 +45,7 @@ class Streamed:
         """Return a time in seconds that no device takes less for some texts, if it drafts on and skips nothing."""
         kinds = self.least_cycles if tokens_alone else self.streaks.sum(axis=1)[:, None]
         bits = self.message_bits - 8.0 * _START * tokens_alone
-        each = setting.link.round_trip_s + setting.verify_s + bits / setting.link.quantile(0.5)
+        each = setting.seconds(count_table(passes=1, exchanges=1, up_bits=bits), setting.link.quantile(0.5))
         return float(self.lengths[texts].sum() * setting.draft_s + kinds[texts].sum(axis=0).min() * each)
 
     def option(self, setting: Setting) -> Option | None:

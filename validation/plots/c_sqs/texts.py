@@ -6,13 +6,14 @@ Passes are counted instead of seconds, so the latency follows for any pass times
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.seconds import Times, seconds
 from validation.plots.common.stored import stored
 
 Values = NDArray[np.float64]
@@ -26,15 +27,6 @@ PATH = ("accepted", "resampled", "dropped")
 """Fields that the longer texts hold for each round, before the threshold."""
 SUMS = (*PATH, "drafted", "bits", "bytes", "rounding", "draft_s", "mismatch")
 """Fields of the records, summed over each text; ``draft_s`` counts passes of the draft model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Hold seconds of a pass: ``draft_s`` over one draft token, ``target_s`` + n ``token_s`` over n target tokens."""
-
-    draft_s: float
-    target_s: float
-    token_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +55,9 @@ class Cell:
 
     def seconds(self, times: Times, rate_bps: float) -> Values:
         """Return the latency of each text, without reading the prompt."""
-        read = self.sums["drafted"] + self.rounds
-        models = times.draft_s * self.sums["draft_s"] + times.target_s * self.rounds + times.token_s * read
-        return np.asarray(models + self.bits / rate_bps)
+        counts = {"drafts": self.sums["draft_s"], "passes": self.rounds, "up_bits": self.bits}
+        counts |= {"verified": self.sums["drafted"] + self.rounds}
+        return seconds(counts, replace(times, up_bps=rate_bps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, surrogate_draft_length
-from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, IntervalEstimate, draw_texts, estimate
+from validation.decoding.intervals import DEFAULT_RESAMPLES, draw_texts, estimate
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
 from validation.decoding.methods.registry import info_of
+from validation.decoding.seconds import Times, seconds
 from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
+from validation.estimates import CONFIDENCE, Estimate
 from validation.plots.common.printed import DATASETS, NETWORKS
 from validation.plots.common.stored import from_experiment
 
@@ -49,9 +51,10 @@ class Texts:
     def seconds(
         self, network: str, *, draft_s: float = FLEXSPEC_DRAFT_S, cloud_s: float = CLOUD_S, delay_s: float | None = None
     ) -> Column:
-        delay = DELAYS_S[network] if delay_s is None else delay_s
-        sent = 8.0 * (self.bytes + self.down_bytes) / RATES_BPS[network]
-        return delay * self.rounds + draft_s * self.draft_passes + cloud_s * self.target_passes + sent
+        delay, rate = DELAYS_S[network] if delay_s is None else delay_s, RATES_BPS[network]
+        counts = {"drafts": self.draft_passes, "passes": self.target_passes, "exchanges": self.rounds}
+        counts |= {"up_bits": 8.0 * self.bytes, "down_bits": 8.0 * self.down_bytes}
+        return seconds(counts, Times(draft_s, cloud_s, round_trip_s=delay, up_bps=rate, down_bps=rate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,26 +272,26 @@ class Case:
         return found
 
 
-Times = Callable[[Texts], NDArray[np.float64]]
+Clock = Callable[[Texts], NDArray[np.float64]]
 """Maps texts to their seconds."""
 
 
-def over(network: str, **times: Any) -> Times:
+def over(network: str, **times: Any) -> Clock:
     """Return the seconds over a network; ``times`` replace those of the tables."""
     return partial(Texts.seconds, network=network, **times)
 
 
-def milliseconds(texts: Texts, times: Times) -> float:
+def milliseconds(texts: Texts, times: Clock) -> float:
     """Return ms per token."""
     return float(1e3 * times(texts).sum() / texts.tokens.sum())
 
 
-def speed_up(texts: Texts, cloud: Texts, times: Times, seed: int) -> IntervalEstimate:
+def speed_up(texts: Texts, cloud: Texts, times: Clock, seed: int) -> Estimate:
     """Return tokens per second over those of Cloud-Only on the same prompts, with its interval."""
     return quotient((times(cloud), cloud.tokens), (times(texts), texts.tokens), seed)
 
 
-def speed_ups(case: Case, network: str, source: str | None, seed: int) -> dict[str, IntervalEstimate]:
+def speed_ups(case: Case, network: str, source: str | None, seed: int) -> dict[str, Estimate]:
     """Return the speed-up of each line that was run, on one prompt set or on all of the paper's six."""
     chosen, lines = chosen_prompts(case.study, source), case.lines[network]
     cloud = lines[CLOUD].of(chosen)
@@ -304,7 +307,7 @@ Columns = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Numerator and denominator of a ratio of totals, one entry for each text."""
 
 
-def quotient(one: Columns, other: Columns, seed: int) -> IntervalEstimate:
+def quotient(one: Columns, other: Columns, seed: int) -> Estimate:
     """Return one ratio of totals over another on the same texts, with its interval."""
     chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
 
@@ -312,6 +315,4 @@ def quotient(one: Columns, other: Columns, seed: int) -> IntervalEstimate:
         return np.asarray(columns[0][texts].sum(axis=-1) / columns[1][texts].sum(axis=-1))
 
     whole = slice(None)
-    return estimate(
-        ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), DEFAULT_CONFIDENCE
-    )
+    return estimate(ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), CONFIDENCE)

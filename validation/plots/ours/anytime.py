@@ -14,7 +14,8 @@ import numpy as np
 
 from hlmtheory.skipping import audit_bound, audit_wealth
 from validation.decoding.trace_drafts import Tokens, tokens_of
-from validation.plots.common.record import Numbers, plain, table_of, told
+from validation.estimates import told
+from validation.plots.common.record import Numbers, plain, table_of
 from validation.plots.common.stored import read
 from validation.trace.reader import Trace
 

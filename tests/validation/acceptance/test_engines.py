@@ -43,6 +43,30 @@ def scrape(drafts: int, drafted: int, places: list[int], model: str = "m") -> st
     return "\n".join(lines) + "\n"
 
 
+FIRST = (17, 11, 6, 4, 3, 2, 1)
+
+
+def window(steps, places, drafted=None, prefix="(APIServer pid=911) INFO 08-05 09:12:07 [metrics.py:100]"):
+    """A line of vLLM's log, as 0.32 writes it."""
+    accepted, drafted = sum(places), drafted or steps * len(places)
+    rates = ", ".join(f"{count / steps:.3f}" for count in places)
+    return (
+        f"{prefix} SpecDecoding metrics: Mean acceptance length: {1 + accepted / steps:.2f}, Accepted throughput: 4.40 "
+        f"tokens/s, Drafted throughput: 16.10 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
+        f"Per-position acceptance rate: {rates}, Avg Draft acceptance rate: {100 * accepted / drafted:.1f}%\n"
+    )
+
+
+def statistics(name, steps, drafted, places):
+    """A line of llama.cpp's server at verbosity 4."""
+    rates = ", ".join(f"{count / steps:.3f}" for count in places)
+    return (
+        f"0.42.130.633 I spec common_specu: statistics {name:>16}: #calls(b,g,a) =    4    542 {steps:6}, #gen drafts "
+        f"= {steps:6}, #acc drafts = {places[0]:5}, #gen tokens = {drafted:6}, #acc tokens = {sum(places):5}, #mean "
+        f"acc len = {1 + sum(places) / steps:.2f}, #acc rate/pos = ({rates}), dur(b,g,a) = 0.688, 0.851, 0.021 ms\n"
+    )
+
+
 REQUEST = {
     "mean_acceptance_length": 1.2325581395348837,
     "draft_acceptance_rate": 0.07751937984496124,
@@ -99,16 +123,6 @@ AIPERF = {
     "metadata": {},
     "spec_decode_acceptance": REQUEST | {"engine": "vllm", "acceptance_histogram": {"0": 39, "1": 1, "3": 3}},
 }
-VLLM_LOG = (  # as vLLM 0.32 writes it
-    "(APIServer pid=911) INFO 08-05 09:12:07 [metrics.py:100] SpecDecoding metrics: Mean acceptance length: 2.91, "
-    "Accepted throughput: 0.72 tokens/s, Drafted throughput: 2.64 tokens/s, Accepted: 44 tokens, Drafted: 161 tokens, "
-    "Per-position acceptance rate: 0.739, 0.478, 0.261, 0.174, 0.130, 0.087, 0.043, Avg Draft acceptance rate: 27.3%\n"
-)
-LLAMA_STATISTICS = (  # at verbosity 4
-    "0.34.089.513 I spec common_specu: statistics        draft-mtp: #calls(b,g,a) =    1    200    200, #gen drafts = "
-    "   200, #acc drafts =   170, #gen tokens =    399, #acc tokens =   311, #mean acc len = 2.55, #acc rate/pos = "
-    "(0.850, 0.705), dur(b,g,a) = 0.004, 1011.730, 0.465 ms\n"
-)
 TENSORRT_CHOICE = {"acceptance_rate": 0.5, "total_accepted_draft_tokens": 30, "total_draft_tokens": 60}
 TENSORRT_CHOICE |= {"num_spec_steps": 20, "acceptance_histogram": [8, 0, 6, 6], "num_spec_tokens": 3}
 TENSORRT_ANSWER = {"usage": {"completion_tokens": 50}, "choices": [{"speculative_decoding": TENSORRT_CHOICE}]}
@@ -119,8 +133,8 @@ TENSORRT_SCRAPE = "".join(
     for place, count in enumerate(counts)
 )
 CASES = {
-    "vllm.log": (VLLM_LOG, ("vllm", 23, 44, 161, None)),
-    "statistics.log": (LLAMA_STATISTICS, ("llama.cpp", 200, 311, 399, None)),
+    "vllm.log": (window(23, FIRST), ("vllm", 23, 44, 161, None)),
+    "statistics.log": (statistics("draft-mtp", 200, 399, (170, 141)), ("llama.cpp", 200, 311, 399, None)),
     "choice.json": (TENSORRT_ANSWER, ("tensorrt-llm", 20, 30, 60, {0: 8, 2: 6, 3: 6})),
     "prometheus.txt": (TENSORRT_SCRAPE, ("tensorrt-llm", 20, 28, 60, None)),
     # content, (engine, steps, accepted, drafts, histogram)

@@ -7,33 +7,22 @@ import json
 import numpy as np
 import pytest
 
-from tests.validation.acceptance.test_engines import records_of, stored
+from tests.validation.acceptance.test_engines import FIRST, records_of, statistics, stored, window
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.means import read_means
 from validation.acceptance.sanity import sanity
 from validation.acceptance.summary import summarise
 from validation.errors import UserError
 
-
-def window(steps, places, drafted=None, prefix="(APIServer pid=911) INFO 08-05 09:12:07 [metrics.py:100]"):
-    accepted, drafted = sum(places), drafted or steps * len(places)
-    rates = ", ".join(f"{count / steps:.3f}" for count in places)
-    return (
-        f"{prefix} SpecDecoding metrics: Mean acceptance length: {1 + accepted / steps:.2f}, Accepted throughput: 4.40 "
-        f"tokens/s, Drafted throughput: 16.10 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
-        f"Per-position acceptance rate: {rates}, Avg Draft acceptance rate: {100 * accepted / drafted:.1f}%\n"
-    )
-
-
-FIRST, SECOND = (17, 11, 6, 4, 3, 2, 1), (38, 23, 21, 10, 7, 4, 3)
-LOG = window(23, FIRST) + "(APIServer pid=911) INFO another line\n" + window(55, SECOND)
+SECOND = window(55, (38, 23, 21, 10, 7, 4, 3))
+LOG = window(23, FIRST) + "(APIServer pid=911) INFO another line\n" + SECOND
 
 
 def test_windows_of_a_log_add_up_to_the_counts_of_a_scrape(tmp_path):
     """161 drafts of 23 steps show little; 27.3% of all drafts is 1.91 accepted of 7."""
     (record,) = records_of(stored(tmp_path, "server.log", LOG))
-    assert (record.num_spec_steps, record.num_draft_tokens) == (78, 546)
     assert record.accepted_per_position == (55, 34, 27, 14, 10, 6, 4)
+    assert (record.num_spec_steps, record.num_draft_tokens) == (78, 546)
     docker = "".join(json.dumps({"log": line, "stream": "stdout"}) + "\n" for line in LOG.splitlines(keepends=True))
     assert records_of(stored(tmp_path, "container.log", docker))[0].counts() == record.counts()
     records = records_of(stored(tmp_path, "short.log", window(23, FIRST)))
@@ -46,49 +35,34 @@ def test_windows_of_a_log_add_up_to_the_counts_of_a_scrape(tmp_path):
 @pytest.mark.parametrize("longest", [1, 4, 9])
 def test_counts_are_found_from_rounded_rates(tmp_path, steps, longest):
     """Exactly where a digit is finer than a step; else up to the digit. Also where the last draft was cut short."""
-    rng = np.random.default_rng(steps * 10 + longest)
-    for lacking in (0, longest - 1):
-        places = np.cumprod(rng.random((steps, longest)) < 0.7, axis=1).sum(axis=0)
-        if steps * longest - lacking < places.sum():
-            continue
-        text = window(steps, places.tolist(), steps * longest - lacking)
-        (record,) = records_of(stored(tmp_path, "a.log", text))
+    places = np.cumprod(np.random.default_rng(steps * longest).random((steps, longest)) < 0.7, axis=1).sum(axis=0)
+    for drafted in {steps * longest, max(steps * longest - longest + 1, int(places.sum()))}:
+        (record,) = records_of(stored(tmp_path, "a.log", window(steps, places.tolist(), drafted)))
         assert record.num_spec_steps == steps
         assert np.abs(np.array(record.accepted_per_position) - places).max() <= (0.001 * steps if steps > 499 else 0)
 
 
 def test_logs_of_several_servers_cut_and_damaged_logs(tmp_path):
-    several = window(23, FIRST, prefix="a-1  | INFO") + window(55, SECOND, prefix="b-1  | INFO")
-    assert [r.engine for r in records_of(stored(tmp_path, "a.log", several))] == ["vllm a-1", "vllm b-1"]
-    lengths = stored(tmp_path, "b.log", window(23, FIRST) + window(10, (5, 2)))
+    several = stored(tmp_path, "a.log", window(23, FIRST, prefix="a-1  | INFO") + SECOND.replace("(API", "b-1  | (API"))
+    assert [record.engine for record in records_of(several)] == ["vllm a-1", "vllm b-1"]
     with pytest.raises(UserError, match="2 largest draft lengths"):
-        summarise(records_of(lengths))
+        summarise(records_of(stored(tmp_path, "b.log", LOG + window(10, (5, 2)))))
+    ranks = read_acceptance(stored(tmp_path, "c.log", LOG + window(23, FIRST, prefix="(ApiServer_1 pid=7) INFO")))
+    assert (ranks.records[0].num_spec_steps, "2 server processes" in ranks.notes[0]) == (101, True)
+    cut = read_acceptance(stored(tmp_path, "d.log", LOG[:-60]))
+    assert (cut.records[0].num_spec_steps, "cut off" in cut.left_out[0].reason) == (23, True)
     models = "INFO config: served_model_name=one, x\nINFO config: served_model_name=two, x\n"
-    with pytest.raises(UserError, match=r"serves 2 models \(one, two\)"):
-        records_of(stored(tmp_path, "c.log", models + LOG))
-    ranks = read_acceptance(stored(tmp_path, "d.log", LOG + window(23, FIRST, prefix="(ApiServer_1 pid=7) INFO")))
-    assert ranks.records[0].num_spec_steps == 101
-    assert "2 server processes" in ranks.notes[0]
-    cut = read_acceptance(stored(tmp_path, "e.log", LOG[:-60]))
-    assert cut.records[0].num_spec_steps == 23
-    assert "cut off" in cut.left_out[0].reason
-    with pytest.raises(UserError, match="no number of steps gives 45 accepted of 161"):
-        records_of(stored(tmp_path, "f.log", LOG.replace("Accepted: 44", "Accepted: 45")))
-
-
-def statistics(name, steps, drafted, places):
-    rates = ", ".join(f"{count / steps:.3f}" for count in places)
-    return (
-        f"0.42.130.633 I spec common_specu: statistics {name:>16}: #calls(b,g,a) =    4    542 {steps:6}, #gen drafts "
-        f"= {steps:6}, #acc drafts = {places[0]:5}, #gen tokens = {drafted:6}, #acc tokens = {sum(places):5}, #mean "
-        f"acc len = {1 + sum(places) / steps:.2f}, #acc rate/pos = ({rates}), dur(b,g,a) = 0.688, 0.851, 0.021 ms\n"
-    )
+    for text, said in (
+        (models + LOG, r"serves 2 models \(one, two\)"),
+        (LOG.replace("Accepted: 44", "Accepted: 45"), "no number of steps gives 45 accepted of 161"),
+    ):
+        with pytest.raises(UserError, match=said):
+            records_of(stored(tmp_path, "e.log", text))
 
 
 def test_totals_of_llama_drafters_grow_and_restart(tmp_path):
     early, late = statistics("draft-mtp", 20, 60, (15, 9, 4)), statistics("draft-mtp", 50, 150, (40, 22, 9))
-    (record,) = records_of(stored(tmp_path, "a.log", early + late))
-    assert record.counts() == {3: (10, 18, 13, 9)}
+    assert records_of(stored(tmp_path, "a.log", early + late))[0].counts() == {3: (10, 18, 13, 9)}
     (record,) = records_of(stored(tmp_path, "b.log", late + early))  # the server was restarted
     assert (record.num_spec_steps, record.num_accepted_draft_tokens) == (70, 99)
     both = records_of(stored(tmp_path, "c.log", late + statistics("ngram-mod", 8, 24, (3, 3, 3))))

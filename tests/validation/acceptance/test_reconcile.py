@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.validation.acceptance.test_engines import scrape
+from tests.validation.acceptance.test_summary import record
 from validation.acceptance.reconcile import CONVENTIONS, Side, reconcile, replay
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import AcceptanceRecord, tally
 from validation.acceptance.summary import summarise
 from validation.cli.commands import main
 
@@ -21,21 +22,10 @@ def side(engine, alphas, *, requests=40, steps=25, length=K, name="", seed=1, **
     rng, records = np.random.default_rng(seed), []
     for number in range(requests):
         alive = np.cumprod(rng.random((steps, length)) < np.asarray(alphas)[:length], axis=1)
-        accepted = tuple(alive.sum(axis=1).tolist())
-        records.append(
-            AcceptanceRecord(
-                engine=engine,
-                source=f"{name or engine}, line {number}",
-                num_spec_steps=steps,
-                num_accepted_draft_tokens=sum(accepted),
-                num_draft_tokens=steps * length,
-                num_spec_tokens=length,
-                completion_tokens=1 + steps + sum(accepted),
-                per_step_accepted=accepted,
-                per_step_drafted=(length,) * steps,
-                **marks,
-            )
-        )
+        accepted = alive.sum(axis=1).tolist()
+        fields = {"num_draft_tokens": steps * length, "completion_tokens": 1 + steps + sum(accepted), **marks}
+        fields |= {"engine": engine, "num_spec_tokens": length, "source": f"{name or engine}, line {number}"}
+        records.append(record(tally((length, i) for i in accepted), **fields))
     return Side(records, summarise(records))
 
 
@@ -118,15 +108,7 @@ def test_a_replay_of_every_text_is_between_the_bounds():
     for bits in texts:
         lengths = rng.integers(1, 5, len(bits)) if len(bits) > 10 else [3] * len(bits)
         steps = steps_over(bits, lengths)
-        drafted, accepted = zip(*steps, strict=True)
-        one = AcceptanceRecord(
-            engine="e",
-            source="a",
-            num_spec_steps=len(steps),
-            num_accepted_draft_tokens=sum(accepted),
-            per_step_accepted=accepted,
-            per_step_drafted=drafted,
-        )
+        accepted, one = [i for _, i in steps], record(tally(steps))
         tokens = len(steps) + sum(accepted)
         for shorter in (1, 2):
             ends = ends_of(one, shorter)
@@ -136,16 +118,8 @@ def test_a_replay_of_every_text_is_between_the_bounds():
     assert min(low_met, high_met) > 50
 
 
-def ends_of(record, length):
-    count = 10**14
-    table = {k: tuple(count * n for n in row) for k, row in record.counts().items()}
-    many = AcceptanceRecord(
-        engine="e",
-        source="a",
-        num_spec_steps=count * record.num_spec_steps,
-        num_accepted_draft_tokens=count * record.num_accepted_draft_tokens,
-        by_draft_length=table,
-    )
+def ends_of(one, length):
+    many = record({k: tuple(10**14 * n for n in row) for k, row in one.counts().items()})
     found = replay(Side([many], None), length, 0.95)
     return found.low, found.high
 

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import AcceptanceRecord, tally
 from validation.acceptance.summary import RoundTimes, schedule, square, summarise
 from validation.errors import UserError
 
@@ -20,8 +20,8 @@ TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
 def record(counts, source="a", **fields):
     steps = sum(map(sum, counts.values()))
     accepted = sum(i * count for row in counts.values() for i, count in enumerate(row))
-    totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted}
-    return AcceptanceRecord(engine="test", source=source, by_draft_length=counts, **(totals | fields))
+    totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted, "engine": "test"}
+    return AcceptanceRecord(source=source, by_draft_length=counts, **(totals | fields))
 
 
 def test_a_table_by_hand():
@@ -43,22 +43,10 @@ def test_the_acceptance_of_a_known_law_is_found():
     rng, law = np.random.default_rng(1), (0.9, 0.5, 0.2)
     records = []
     for number in range(40):
-        steps = []
-        for _ in range(200):
-            k = int(rng.integers(1, 4))
-            failed = [d for d in range(k) if rng.random() >= law[d]]
-            steps.append((k, failed[0] if failed else k))
-        drafted, accepted = zip(*steps, strict=True)
-        records.append(
-            AcceptanceRecord(
-                engine="test",
-                source=str(number),
-                num_spec_steps=len(steps),
-                num_accepted_draft_tokens=sum(accepted),
-                per_step_accepted=accepted,
-                per_step_drafted=drafted,
-            )
-        )
+        lengths = rng.integers(1, 4, 200)
+        alive = np.cumprod(rng.random((200, 3)) < law, axis=1).sum(axis=1)
+        steps = zip(lengths.tolist(), np.minimum(alive, lengths).tolist(), strict=True)
+        records.append(record(tally(steps), source=str(number)))
     found = summarise(records)
     assert "for requests that differ, if these are independent" in found.intervals
     for one, truth in zip(found.depths, law, strict=True):

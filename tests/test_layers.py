@@ -20,6 +20,7 @@ LAYERS = (
     "installed",
     "errors",
     "estimates",
+    "input_files",
     "processes",
     "acceptance",
     "models",

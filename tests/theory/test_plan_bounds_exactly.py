@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from hlmtheory import codec, lossless, policy
+from hlmtheory import codec, policy
 from hlmtheory._domains import DomainError
 from hlmtheory.lossless.ceiling import _of_likeliest
+from hlmtheory.lossless.power import smallest_found
 from hlmtheory.policy import band
 
 from .oracles import over_its_sum
@@ -42,7 +43,7 @@ def smallest(rng):
     """At the returned distance the needed number of successes has the wanted probability."""
     n, tests, bets = int(rng.integers(1, 25)), int(rng.integers(1, 4)), wide(rng, -3, 3, int(rng.integers(1, 3)))
     power, event, error = *unit(rng, 2, inner=True).tolist(), float(rng.choice([0.5, 0.9, 0.01]))
-    found, a = lossless.smallest_found(n, error, tests, power, event, bets), number(event)
+    found, a = smallest_found(n, error, tests, power, event, bets), number(event)
     used = [min(number(bet), number(0.9) / a) for bet in bets.tolist()]
     wealth = [max(s * mp.log1p(u * (1 - a)) + (n - s) * mp.log1p(-u * a) for u in used) for s in range(n + 1)]
     enough = [s for s, one in enumerate(wealth) if one >= mp.log(tests * len(bets) / number(error))]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from validation.acceptance.counts import GREATEST_LENGTH, read_length
-from validation.acceptance.json_files import read_text
 from validation.errors import UserError
+from validation.input_files import read_text
 
 LARGEST = 2**24
 """Largest number of characters of a file of means."""

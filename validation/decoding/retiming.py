@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_distance_gain
+from hlmtheory.channel import Rayleigh, Rician, db_to_linear, log_distance_gain
+from hlmtheory.channel.latency import dbm_to_watts
 from validation.decoding.links import Channel, FadingLink, Way
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.conformal import regret_bound_sharp
+from hlmtheory.conformal.controller import regret_bound_sharp
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.estimates import Estimate
 from validation.plots.c_sqs.numbers import ADAPTIVE, BUDGETED, BY_SIZE, GUARDED, crossovers, interval, paths

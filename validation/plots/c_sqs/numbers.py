@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.conformal import regret_bound, regret_bound_sharp
+from hlmtheory.conformal import regret_bound
+from hlmtheory.conformal.controller import regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods import quantized
 from validation.decoding.seconds import Times

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.draft_length import etgr, optimal_draft_length, surrogate_draft_length, synchronisation_time
+from hlmtheory.draft_length import etgr, optimal_draft_length
+from hlmtheory.draft_length.optimum import surrogate_draft_length
+from hlmtheory.draft_length.rounds import synchronisation_time
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S
 from validation.estimates import WORDS
 from validation.plots.common.printed import ACCEPTANCE, DRAFT_BYTES, SYNCHRONISATION

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, surrogate_draft_length
+from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length
+from hlmtheory.draft_length.optimum import surrogate_draft_length
 from validation.decoding.intervals import DEFAULT_RESAMPLES, draw_texts, estimate
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
 from validation.decoding.methods.registry import info_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.conformal import regret_bound_sharp
+from hlmtheory.conformal.controller import regret_bound_sharp
 from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
 from validation.decoding.methods.registry import info_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory.uncertainty import LinearFit
+from hlmtheory.uncertainty.regression import LinearFit
 from validation.decoding.trace_drafts import Tokens, tokens_of
 from validation.estimates import NONE, Estimate, told
 from validation.plots.common.printed import CU, NUMBERS, U, value

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.uncertainty import LinearFit
+from hlmtheory.uncertainty.regression import LinearFit
 from validation.decoding import trace_drafts
 from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
 from validation.estimates import Estimate

@@ -12,7 +12,9 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory import skipping
-from hlmtheory.uncertainty import LinearFit
+from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
+from hlmtheory.skipping.risk import surrogate_gap
+from hlmtheory.uncertainty.regression import LinearFit
 from validation.decoding.trace_drafts import DRAWS, POINTS, Index, Row, Tokens
 from validation.estimates import Estimate, clustered
 
@@ -89,9 +91,9 @@ def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
         return None
     line = fit.line
     averse, prone = skipping.skip_thresholds(**line)
-    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
+    gap = surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
     cells, mass = density_of(tokens)[0], tokens.mass
-    discrete = skipping.rejection_risk_discrete(mass, **line), skipping.holder_bound_discrete(mass, **line)
+    discrete = rejection_risk_discrete(mass, **line), holder_bound_discrete(mass, **line)
     density = skipping.rejection_risk(cells, **line), skipping.holder_bound(cells, **line)
     each = averse, prone, *discrete, *density, gap.exact, gap.surrogate
     return Risks(*map(float, each))

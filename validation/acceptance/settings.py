@@ -113,10 +113,11 @@ def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]]) ->
         return "drafting does not pay at these times: serve without speculative decoding."
     by_batch = {"num_speculative_tokens_per_batch_size": [list(row) for row in schedule]} if several else {}
     table = ", ".join(f"{last}: {drafts}" for _, last, drafts in schedule if drafts)
+    candidates = {first: {"candidate_steps": [drafts]} for first, _, drafts in schedule}
     steps = f"--speculative-num-steps {longest} --speculative-eagle-topk 1 --speculative-num-draft-tokens {longest + 1}"
     return {
         "vllm": f"--speculative-config '{json.dumps({'num_speculative_tokens': longest} | by_batch)}'",
-        "sglang": steps + " (by batch size: --sglang FILE)" * several,
+        "sglang": steps + f"; --speculative-adaptive-config: {json.dumps(candidates)}" * several,
         "llama.cpp": f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0",
         "tensorrt-llm": f"speculative_config: {{max_draft_len: {longest}"
         + f", draft_len_schedule: {{{table}}}" * several

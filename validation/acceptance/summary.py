@@ -355,16 +355,3 @@ def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int)
         else:
             ranges.append((batch, batch, length))
     return tuple(ranges)
-
-
-def speculative_config(summary: Summary) -> dict[str, Any]:
-    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size."""
-    if summary.best is None:
-        raise UserError("The schedule needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
-    longest = max(length for _, _, length in summary.schedule)
-    if longest == 0:
-        raise UserError("Drafting does not pay for any batch size; serve without speculative decoding.")
-    return {
-        "num_speculative_tokens": longest,
-        "num_speculative_tokens_per_batch_size": [list(one) for one in summary.schedule],
-    }

@@ -22,7 +22,7 @@ from validation.errors import UserError, naming
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
@@ -83,8 +83,6 @@ _LARGEST_BATCH = 65536
 )
 @option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
 @option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
-@option("--schedule", "Write draft lengths by batch size here, for vLLM, as JSON.", FILE)
-@option("--sglang", "Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.", FILE)
 @option(
     "--reconcile others",
     "The counts of another engine for the same models: say why the two print different acceptance.",
@@ -127,8 +125,6 @@ def acceptance(
     batch: int | None,
     confidence: float,
     records: Path | None,
-    schedule: Path | None,
-    sglang: Path | None,
     others: tuple[str, ...],
     laws: Place | None,
     sweep: bool,
@@ -153,11 +149,11 @@ def acceptance(
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
     from validation.acceptance.passes import read_passes
-    from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
+    from validation.acceptance.planners import acceptance_length, nextn_of
     from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
     from validation.acceptance.sanity import sanity
-    from validation.acceptance.summary import speculative_config, summarise
+    from validation.acceptance.summary import summarise
 
     fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
@@ -204,14 +200,6 @@ def acceptance(
         compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
     elif laws is not None:
         by_law = laws_beside(first, laws, confidence)
-    files_of: dict[Path | None, Callable[[], Any]] = {
-        sglang: lambda: adaptive_config(summary, times),
-        schedule: lambda: speculative_config(summary),
-    }
-    for path, made in files_of.items():
-        if path is not None:
-            with naming(path):
-                path.write_text(json.dumps(made(), indent=1) + "\n", encoding="utf-8")
     if records is not None:
         with naming(records):
             write_records(found, records)
@@ -236,9 +224,8 @@ def acceptance(
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
         say(console, said)
-    for path in (schedule, sglang, records):
-        if path is not None:
-            say(console, str(path))
+    if records is not None:
+        say(console, str(records))
     if as_json:
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}

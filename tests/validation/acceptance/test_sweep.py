@@ -1,4 +1,4 @@
-"""Runs ranked by time and not by rate, what a simulator's setting keeps, and what is said before any number."""
+"""Logs and means without counts, runs ranked by time, simulators' settings, and what is said before any number."""
 
 from __future__ import annotations
 
@@ -6,51 +6,105 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
+from tests.validation.acceptance.test_engines import FIRST, records_of, statistics, stored, window
+from tests.validation.acceptance.test_reconcile import run
 from tests.validation.acceptance.test_summary import of_places, record
+from validation.acceptance.engines import read_acceptance
+from validation.acceptance.means import read_means
 from validation.acceptance.sanity import readings, sanity
-from validation.acceptance.settings import ENGINES, flags, law_of_mean, slowest, synthetic, variance
+from validation.acceptance.settings import flags, law_of_mean, slowest, synthetic, variance
 from validation.acceptance.summary import summarise
 from validation.acceptance.sweep import Point, rank
-from validation.cli.commands import main
+from validation.errors import UserError
+
+LOG = window(23, FIRST) + "INFO another line\n" + window(55, (38, 23, 21, 10, 7, 4, 3))
 
 
-def run(*words):
-    return CliRunner().invoke(main, ["acceptance", *map(str, words)])
+def said_of(*records):
+    return " ".join(sanity(records, summarise(records)))
 
 
-def files_of(folder, contents):
-    paths = [folder / name for name in contents]
-    for path, content in zip(paths, contents.values(), strict=True):
-        path.write_text(json.dumps(content))
-    return paths
+def test_windows_of_a_log_add_up_to_the_counts_of_a_scrape(tmp_path):
+    """161 drafts of 23 steps show little; 27.3% of all drafts is 1.91 accepted of 7."""
+    docker = "".join(json.dumps({"log": line}) + "\n" for line in LOG.splitlines(keepends=True))
+    for text in (LOG, docker):
+        (one,) = records_of(stored(tmp_path, "server.log", text))
+        assert (one.num_spec_steps, one.accepted_per_position) == (78, (55, 34, 27, 14, 10, 6, 4))
+    said = said_of(*records_of(stored(tmp_path, "short.log", window(23, FIRST))))
+    assert all(part in said for part in ("27.3% of all drafts is 1.91 accepted of 7", "23 steps show little"))
+
+
+@pytest.mark.parametrize(("steps", "longest"), [(1, 4), (7, 9), (100, 1), (499, 9), (5000, 4)])
+def test_counts_are_found_from_rounded_rates(tmp_path, steps, longest):
+    """Exactly where a digit is finer than a step; else up to the digit. Also where the last draft was cut short."""
+    places = np.cumprod(np.random.default_rng(steps).random((steps, longest)) < 0.7, axis=1).sum(axis=0)
+    for drafted in {steps * longest, max(steps * longest - longest + 1, int(places.sum()))}:
+        (one,) = records_of(stored(tmp_path, "a.log", window(steps, places.tolist(), drafted)))
+        assert one.num_spec_steps == steps
+        assert np.abs(np.array(one.accepted_per_position) - places).max() <= (0.001 * steps if steps > 499 else 0)
+
+
+def test_logs_of_several_servers_and_of_parts(tmp_path):
+    several = window(23, FIRST, prefix="a-1  | INFO") + window(23, FIRST, prefix="b-1  | INFO")
+    assert [one.engine for one in records_of(stored(tmp_path, "a.log", several))] == ["vllm a-1", "vllm b-1"]
+    ranks = read_acceptance(stored(tmp_path, "c.log", LOG + window(23, FIRST, prefix="(ApiServer_1 pid=7) INFO")))
+    assert (ranks.records[0].num_spec_steps, "2 server processes" in ranks.notes[0]) == (101, True)
+    cut = read_acceptance(stored(tmp_path, "d.log", LOG[:-60]))
+    assert (cut.records[0].num_spec_steps, "cut off" in cut.left_out[0].reason) == (23, True)
+    for text, said in (
+        ("served_model_name=one,\nserved_model_name=two,\n" + LOG, r"serves 2 models \(one, two\)"),
+        (LOG.replace("Accepted: 44", "Accepted: 45"), "no number of steps gives 45 accepted of 161"),
+        (LOG + window(10, (5, 2)), "2 largest draft lengths"),
+    ):
+        with pytest.raises(UserError, match=said):
+            summarise(records_of(stored(tmp_path, "e.log", text)))
+    early, late = statistics("draft-mtp", 20, 60, (15, 9, 4)), statistics("draft-mtp", 50, 150, (40, 22, 9))
+    (one,) = records_of(stored(tmp_path, "f.log", late + early))  # the server of llama.cpp was restarted
+    assert (one.num_spec_steps, one.num_accepted_draft_tokens) == (70, 99)
+    both = records_of(stored(tmp_path, "g.log", early + late + statistics("ngram-mod", 8, 24, (3, 3, 3))))
+    assert [(one.counts()[3], one.copied) for one in both] == [((10, 18, 13, 9), False), ((5, 0, 0, 3), True)]
+
+
+def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
+    golden = "model:\n off:\n  1: 1.81\n  2: 2.47\n  3: 2.95\n  4: 3.33\n  5: 3.52\n  6: 3.49\n  7: 3.71\n"
+    found = read_means(stored(tmp_path, "golden.yaml", golden))
+    assert [point.nearest for point in found.points][3:] == pytest.approx([3.33, 3.505, 3.505, 3.71])
+    assert "falls at K = 6 (3.52 to 3.49)" in found.remarks[0]
+    for text, said in ((golden.replace("2.47", "3.2"), "emits 1 to 3"), (golden.replace("1.81", "0.81"), "AL - 1")):
+        with pytest.raises(UserError, match=said):
+            read_means(stored(tmp_path, "c.yaml", text))
+    with pytest.raises(UserError, match="means without counts"):
+        read_acceptance(stored(tmp_path, "d.yaml", golden))
+    found = read_means(stored(tmp_path, "m.csv", "Model,coding,math,Overall\nm,2.34,N/A,2.2\n"))
+    assert [(point.name, point.length) for point in found.points] == [("m coding", 2.34), ("m Overall", 2.2)]
+    log = "Decode batch, #running-req: {}, #token: 257, accept len: {}, accept rate: {}, gen throughput (token/s): 9\n"
+    for rates in ((0.61, 0.45), (0.71, 0.59)):  # accepted over drafts; in older versions of SGLang tokens over K + 1
+        lines = log.format(1, 2.83, rates[0]) + log.format(3, 2.35, rates[1])
+        (point,) = read_means(stored(tmp_path, "s.log", lines)).points
+        assert (point.length, point.draft_length) == (2.47, 3)
 
 
 def test_budgets_are_ranked_by_the_time_of_a_token(tmp_path):
     """Rates of .70, .41 and .21 by a budget of 4, 8 and 16; steps of 40, 44 and 61 ms."""
-    names = ("completion_tokens", "spec_verify_ct", "spec_num_correct_drafts", "spec_num_proposed_drafts")
-    counts = {"b4": (257, 83, 174, 249), "b8": (257, 66, 191, 462), "b16": (256, 61, 195, 915)}
-    metas = {f"{name}.json": {"meta_info": dict(zip(names, row, strict=True))} for name, row in counts.items()}
-    budgets = files_of(tmp_path, metas)
-    found = json.loads(run(*budgets, "--sweep", "--step-ms", "40,44,61", "--json").stdout)
+    names, files = ("completion_tokens", "spec_verify_ct", "spec_num_correct_drafts", "spec_num_proposed_drafts"), []
+    for name, *row in (("b4", 257, 83, 174, 249), ("b8", 257, 66, 191, 462), ("b16", 256, 61, 195, 915)):
+        files.append(stored(tmp_path, f"{name}.json", {"meta_info": dict(zip(names, row, strict=True))}))
+    found = json.loads(run(*files, "--sweep", "--step-ms", "40,44,61", "--json").stdout)
     assert [point["label"] for point in found["sweep"]] == ["b8", "b4", "b16"]
     assert [1e3 * point["seconds"] for point in found["sweep"]] == pytest.approx([11.3, 12.9, 14.5], abs=0.06)
-    assert found["best"] is None  # 66 steps do not decide between 11.3 and 12.9
-    assert "rates are not compared" in " ".join(found["findings"])
-    assert json.loads(run(*budgets, "--sweep", "--json").stdout)["sweep"][0]["fastest"] is None  # no times
-    assert "for each of the 3 files" in run(*budgets, "--sweep", "--step-ms", "40,44").output
-    assert "give --sweep" in run(*budgets, "--step-ms", "40,44,61").output
+    assert (found["best"], "rates are not compared" in found["findings"][-1]) == (None, True)  # 66 steps do not decide
+    assert json.loads(run(*files, "--sweep", "--json").stdout)["sweep"][0]["fastest"] is None  # no times
+    assert "for each of the 3 files" in run(*files, "--sweep", "--step-ms", "40,44").output
 
 
 def test_drafts_that_stop_by_confidence_are_ranked_by_their_own_times(tmp_path):
     """31 of 33 drafts, then 51 of 171: 1.97 and 5.25 tokens a step, but 6.2 and 14.2 ms a token."""
-    names = ("predicted_n", "predicted_ms", "draft_n", "draft_n_accepted")
-    rows = {"a.json": (64, 910.0, 171, 51), "b.json": (64, 398.0, 33, 31)}
-    files = files_of(tmp_path, {name: {"timings": dict(zip(names, row, strict=True))} for name, row in rows.items()})
+    names, files = ("predicted_n", "predicted_ms", "draft_n", "draft_n_accepted"), []
+    for row in ((64, 910.0, 171, 51), (64, 398.0, 33, 31)):
+        files.append(stored(tmp_path, f"{row[2]}.json", {"timings": dict(zip(names, row, strict=True))}))
     stopping, fixed = json.loads(run(*files, "--sweep", "--json").stdout)["sweep"]
     assert (fixed["tokens"], stopping["tokens"]) == pytest.approx((5.25, 63 / 32))
-    assert (1e3 * fixed["seconds"], 1e3 * stopping["seconds"]) == pytest.approx((910 / 64, 398 / 64))
     said = run(files[0], "--reconcile", files[1]).output
     assert all(part in said for part in ("Acceptance rates are not compared", "14.2 ms with A and 6.22 with B"))
 
@@ -59,12 +113,8 @@ def test_noise_leaves_no_winner_and_repeats_decide():
     rng = np.random.default_rng(4)
     equal = [[Point(label=label, seconds=rng.normal(1, 0.1)) for label in "aabbcc"] for _ in range(200)]
     assert sum(rank(runs, 0.95)[1] is not None for runs in equal) <= 30
-    assert (
-        rank([Point(label=x, seconds=s) for x, s in zip("aaabbb", (1, 1.02, 1.04, 1.5, 1.5, 1.6), strict=True)], 0.95)[
-            1
-        ]
-        == "a"
-    )
+    apart = [Point(label=label, seconds=s) for label, s in (("a", 1), ("a", 1.03), ("a", 1.01), ("b", 1.5), ("b", 1.6))]
+    assert rank(apart, 0.95)[1] == "a"
     none, every = Point(label="T = .3", steps=99, drafts=3, rate=0.0), Point(label="T = 0", tokens=4, drafts=3, rate=1)
     assert "Impossible for one pair" in rank([none, every], 0.95)[2][-1]
 
@@ -77,25 +127,27 @@ def test_a_simulator_keeps_a_mean_but_not_the_slowest_answer():
     assert [slowest(least), slowest(one_rate)] == pytest.approx([24.7, 26.9], abs=0.05)
     ends = np.cumsum(1 + np.random.default_rng(0).choice(4, (3000, 8, 60), p=one_rate), axis=2) < 60
     assert (ends.sum(axis=2).max(axis=1) + 1).mean() == pytest.approx(slowest(one_rate), abs=0.1)
-    law = (0.2383, 0.1459, 0.1033, 0.5125)
-    settings = {engine: [form["setting"] for form in synthetic(engine, 1.89, 3, law)] for engine in ENGINES}
-    assert '"synthetic_acceptance_rates": [0.7617, 0.6158, 0.5125]' in settings["vllm"][0]
-    assert '"synthetic_acceptance_length": 2.89' in settings["vllm"][1]
-    assert "--spec-synth-rates 0.7617,0.6158,0.5125" in settings["llama.cpp"][0]
-    assert settings["tensorrt-llm"] == ["TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS=1.89"]  # the others take 2.89
-    assert settings["sglang"][0].startswith("SGLANG_SIMULATE_ACC_LEN=2.89 ")
-    schedule = ((1, 4, 3), (5, 8, 1), (9, 16, 0))
-    assert '_per_batch_size": [[1, 4, 3], [5, 8, 1], [9, 16, 0]]' in flags("vllm", 3, schedule)
-    assert "draft_len_schedule: {4: 3, 8: 1}" in flags("tensorrt-llm", 3, schedule)
-    assert "steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4" in flags("sglang", 3, ())
-    assert "serve without" in flags("vllm", 0, ((1, 1, 0),))
-
-
-def said_of(*records):
-    return " ".join(sanity(records, summarise(records)))
+    law, schedule = (0.2383, 0.1459, 0.1033, 0.5125), ((1, 4, 3), (5, 8, 1), (9, 16, 0))
+    parts = {
+        "vllm": (
+            'rates": [0.7617, 0.6158, 0.5125]',
+            '"synthetic_acceptance_length": 2.89',
+            "[[1, 4, 3], [5, 8, 1], [9, 16",
+        ),
+        "sglang": (
+            "SGLANG_SIMULATE_ACC_LEN=2.89 ",
+            "steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
+        ),
+        "llama.cpp": ("--spec-synth-rates 0.7617,0.6158,0.5125", "--spec-draft-n-max 3"),
+        "tensorrt-llm": ("FORCE_NUM_ACCEPTED_TOKENS=1.89", "draft_len_schedule: {4: 3, 8: 1}"),
+    }
+    for engine, wanted in parts.items():
+        written = [form["setting"] for form in synthetic(engine, 1.89, 3, law)]
+        assert all(part in " ".join([*written, flags(engine, 3, schedule)]) for part in wanted)
 
 
 def test_what_is_impossible_or_a_mixture_is_said():
+    """Of the identity: ten steps and five accepted drafts, an answer of 15 tokens, or 16 with the prompt's pass."""
     assert "impossible for a draft model that resembles" in said_of(of_places(129, 387, 0, 0, 0))
     assert "impossible" not in said_of(of_places(9, 27, 0, 0, 0))
     assert "a cliff" in said_of(of_places(400, 2000, 300, 220, 0, 0, 0))
@@ -103,29 +155,21 @@ def test_what_is_impossible_or_a_mixture_is_said():
     assert "nothing is verified" in said_of(of_places(60, 120, 60, 60))
     assert "mixture of easy and hard" in said_of(of_places(9000, 27000, 4000, 3600, 3300))
     passed = np.random.default_rng(2).binomial(50, 0.6, (40, 20)).tolist()
-    alike = [said_of(*(record({1: (50 - a, a)}, source=str(i)) for i, a in enumerate(row))) for row in passed]
-    assert sum("mixture" in said for said in alike) <= 1  # p = .001 each
-    kinds = [record({1: (45, 5)}, source="code")] * 5 + [record({1: (5, 45)}, source="prose")] * 5
+    assert sum("mixture" in said_of(*(record({1: (50 - a, a)}) for a in row)) for row in passed) <= 1  # p = .001 each
+    kinds = [record({1: (45, 5)})] * 5 + [record({1: (5, 45)})] * 5
     assert "the requests are a mixture: first drafts are accepted 10% to 90%" in said_of(*kinds)
     assert "over requests" in said_of(record({3: (90, 0, 0, 10)}), record({3: (1, 0, 0, 9)}))
-
-
-def test_identities_of_an_engine_hold_or_are_named():
-    """Ten steps and five accepted drafts: an answer of 15 tokens, or 16 with that of the prompt's pass."""
     for tokens, part in ((15, "in 1 of 1"), (16, "in 1 of 1"), (30, "15 tokens more"), (13, "was cut"), (5, "wrongly")):
         said = said_of(of_places(10, 29, 3, 1, 1, num_spec_tokens=3, completion_tokens=tokens))
-        assert part in said
-        assert "1 of 30 are lacking" in said
+        assert (part in said, "1 of 30 are lacking" in said) == (True, True)
 
 
 def test_a_list_of_rates_is_named_or_read_in_three_ways(tmp_path):
     """Accuracies .76, .62, .51: 1.47 as conditional rates; as marginal ones between Fréchet's bounds."""
-    (path,) = files_of(tmp_path, {"rates.json": [0.76, 0.62, 0.51]})
-    said = " ".join(run(path).output.split())
+    said = " ".join(run(stored(tmp_path, "rates.json", [0.76, 0.62, 0.51])).output.split())
     assert all(part in said for part in ("1.89 as survival", "1.47 as conditional", "1.14 to 1.89 as marginal"))
     assert "so they are not survival" in readings((0.5, 0.7))[0]
     for law in np.random.default_rng(0).dirichlet(np.full(8, 0.2), 50).reshape(-1, 2, 2, 2):
         rates = [law[1].sum(), law[:, 1].sum(), law[:, :, 1].sum()]
-        accepted = law[1].sum() + law[1, 1].sum() + law[1, 1, 1]
         low, high = readings(rates, 0.0)[0].split(", ")[-1].split(" as marginal")[0].split(" to ")
-        assert float(low) - 0.006 <= accepted <= float(high) + 0.006  # as printed
+        assert float(low) - 0.006 <= law[1].sum() + law[1, 1].sum() + law[1, 1, 1] <= float(high) + 0.006  # as printed

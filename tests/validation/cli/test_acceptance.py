@@ -6,10 +6,9 @@ import json
 from itertools import pairwise
 
 import pytest
-from click.testing import CliRunner
 
+from tests.validation.acceptance.test_reconcile import run
 from validation.acceptance.engines import read_acceptance
-from validation.cli.commands import main
 
 TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
 
@@ -21,10 +20,6 @@ def answers(tmp_path):
     one["acceptance_histogram_by_draft_length"] = {"2": [5, 2, 3]}
     path.write_text("\n".join(json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(3)))
     return path
-
-
-def run(*words):
-    return CliRunner().invoke(main, ["acceptance", *map(str, words)])
 
 
 def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
@@ -40,15 +35,17 @@ def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
     assert lengths[2]["tokens_per_second"] == pytest.approx(33 / (9 + 3 * 2) / 0.045)
 
 
-def test_the_schedule_is_written_for_vllm(answers, tmp_path):
-    file = tmp_path / "schedule.json"
+def settings_of(*words):
+    found = json.loads(run(*words, "--settings", "vllm", "--json").stdout)["settings"]
+    return json.loads(found.partition("'")[2].rstrip("'"))
+
+
+def test_the_schedule_is_written_for_vllm(answers):
     times = ("--verify-ms", "20", "--draft-ms", "3", "--verify-us-per-token", "2000", "--batch", "40")
-    assert run(answers, *times, "--schedule", file).exit_code == 0
-    found = json.loads(file.read_text())
+    found = settings_of(answers, *times)
     ranges = found["num_speculative_tokens_per_batch_size"]
     assert found["num_speculative_tokens"] == max(length for _, _, length in ranges)
-    assert ranges[0][0] == 1
-    assert ranges[-1][1] == 40
+    assert (ranges[0][0], ranges[-1][1]) == (1, 40)
     assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
     assert [length for _, _, length in ranges] == sorted({length for _, _, length in ranges}, reverse=True)
     assert len(ranges) > 1
@@ -84,12 +81,9 @@ def passes(tmp_path):
     return path
 
 
-def test_a_table_of_passes_gives_the_schedule_and_the_crossover(answers, passes, tmp_path):
+def test_a_table_of_passes_gives_the_schedule_and_the_crossover(answers, passes):
     """One draft makes 1.5 tokens in 23.1 + 4B ms against 20 + 2B, two 1.8 in 26.2 + 6B: they pay below 6.9 and 4.1."""
-    file = tmp_path / "schedule.json"
-    result = run(answers, "--passes", passes, "--context", "0", "--schedule", file)
-    assert result.exit_code == 0, result.output
-    ranges = json.loads(file.read_text())["num_speculative_tokens_per_batch_size"]
+    ranges = settings_of(answers, "--passes", passes, "--context", "0")["num_speculative_tokens_per_batch_size"]
     assert ranges == [[1, 1, 2], [2, 6, 1], [7, 32, 0]]  # the largest batch of the table
     found = json.loads(run(answers, "--passes", passes, "--context", "0", "--json").stdout)["crossover"]
     assert found["loses_from"] == 7
@@ -110,6 +104,7 @@ def test_passes_are_taken_as_measured(tmp_path, context, drafts):
     result = run(counts, "--passes", passes, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
+    assert found["perfect"] == pytest.approx(5 * 51 / 233)  # 1.09, if every draft were accepted
     assert (found["best"], found["alone_per_second"]) == (0, pytest.approx(1 / 0.051))
     seconds = [one["tokens"] / one["tokens_per_second"] for one in found["lengths"]]
     assert seconds == pytest.approx([0.107, 0.157, 0.195, 0.233])

@@ -136,12 +136,8 @@ def test_drafts_that_were_accepted_differently_are_said_to_be():
 
 def test_equal_acceptance_is_rarely_said_to_differ():
     """10 pairs of equal engines: the intervals are wide enough that none is said to differ."""
-    wrong = sum(
-        rows_of(reconcile(side("vllm", SAME, seed=s), side("sglang", SAME, seed=1000 + s), 0.95))["tokens"].agree
-        is False
-        for s in range(10)
-    )
-    assert wrong == 0
+    pairs = [(side("vllm", SAME, seed=s), side("sglang", SAME, seed=1000 + s)) for s in range(10)]
+    assert all(rows_of(reconcile(*pair, 0.95))["tokens"].agree is not False for pair in pairs)
 
 
 def run(*words):
@@ -154,13 +150,11 @@ def test_counts_beside_the_laws_of_a_trace_find_a_verifier_that_rejects(tmp_path
     q, p = np.full((400, 4), 0.1), np.full((400, 4), (1 - 0.282) / 3)
     q[:, 0], p[:, 0] = 0.7, 0.282
     tokens = np.random.default_rng(0).choice(4, size=400, p=p[0])
-    for name, rows in (("q", q), ("p", p)):
-        np.save(tmp_path / f"{name}.npy", np.log(rows).astype(np.float32))
-    np.save(tmp_path / "t.npy", tokens)
-    np.save(tmp_path / "x.npy", np.repeat(np.arange(20), 20))
     words = ["import", "--text-origin", "target", "--out", str(trace)]
-    for name, option in (("q", "--draft"), ("p", "--target"), ("t", "--tokens"), ("x", "--texts")):
-        words += [option, str(tmp_path / f"{name}.npy")]
+    arrays = {"draft": np.log(q).astype(np.float32), "target": np.log(p).astype(np.float32), "tokens": tokens}
+    for name, array in (arrays | {"texts": np.repeat(np.arange(20), 20)}).items():
+        np.save(tmp_path / f"{name}.npy", array)
+        words += [f"--{name}", str(tmp_path / f"{name}.npy")]
     imported = CliRunner().invoke(main, words)
     assert imported.exit_code == 0, imported.output
     for places, verdict in (([1, 1, 1], "differ"), ([86, 24, 7], "agree")):

@@ -41,7 +41,7 @@ def settings_of(*words):
 
 
 def test_the_schedule_is_written_for_vllm(answers):
-    times = ("--verify-ms", "20", "--draft-ms", "3", "--verify-us-per-token", "2000", "--batch", "40")
+    times = ("--verify-ms", 20, "--draft-ms", 3, "--verify-us-per-token", 2000, "--batch", 40)
     found = settings_of(answers, *times)
     ranges = found["num_speculative_tokens_per_batch_size"]
     assert found["num_speculative_tokens"] == max(length for _, _, length in ranges)

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.validation.acceptance.test_engines import scrape
-from tests.validation.acceptance.test_summary import record
+from tests.validation.acceptance.test_summary import of_places, record
 from validation.acceptance.reconcile import CONVENTIONS, Side, reconcile, replay
-from validation.acceptance.record import AcceptanceRecord, tally
+from validation.acceptance.record import tally
 from validation.acceptance.summary import summarise
 from validation.cli.commands import main
 
@@ -52,16 +52,8 @@ def test_one_acceptance_counted_in_two_ways_agrees_counted_alike():
     assert rows["configured"].second.value == pytest.approx(rows["rate"].second.value)
 
 
-def scraped(name, *counts):
-    steps, *places = counts
-    fields = {"num_spec_steps": steps, "num_draft_tokens": steps * len(places), "num_spec_tokens": len(places)}
-    one = AcceptanceRecord(
-        engine="vllm",
-        source=name,
-        num_accepted_draft_tokens=sum(places),
-        accepted_per_position=tuple(places),
-        **fields,
-    )
+def scraped(name, steps, *places):
+    one = of_places(steps, steps * len(places), *places, num_spec_tokens=len(places), source=name)
     return Side([one], summarise([one]))
 
 

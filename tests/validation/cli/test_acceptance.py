@@ -53,7 +53,8 @@ def test_the_schedule_is_written_for_vllm(answers):
 
 def test_files_with_other_marks_are_not_mixed(answers, tmp_path):
     for name, rule in (("a.jsonl", "standard"), ("b.jsonl", "fly")):
-        assert run(answers, "--verification", rule, "--records", tmp_path / name).exit_code == 0
+        assert run(answers, "--verification", rule, "--records", tmp_path / name, *TIMES).exit_code == 0
+        assert [one.counts() for one in read_acceptance(tmp_path / name).records] == [{2: (5, 2, 3)}] * 3
     both = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     result = run(*both)
     assert result.exit_code == 2
@@ -61,13 +62,6 @@ def test_files_with_other_marks_are_not_mixed(answers, tmp_path):
     assert run(answers, tmp_path / "a.jsonl").exit_code == 2  # one states its rule, the other does not
     result = run(*both, "--verification", "fly")
     assert (result.exit_code, "states standard; --verification fly contradicts it" in result.output) == (2, True)
-
-
-def test_files_are_written(answers, tmp_path):
-    file = tmp_path / "records.jsonl"
-    result = run(answers, "--records", file, *TIMES)
-    assert result.exit_code == 0, result.output
-    assert [record.counts() for record in read_acceptance(file).records] == [{2: (5, 2, 3)}] * 3
 
 
 @pytest.fixture

@@ -74,7 +74,6 @@ def read_length(where: str, name: str, key: Any) -> int:
 def read_seconds(table: Mapping[str, Any], *, milliseconds: str = "", rate: str = "", count: Any = 1) -> float | None:
     """Return the seconds of one of some tokens, from their milliseconds or from tokens per second; None if unknown."""
     number = table.get(milliseconds or rate)
-    usable = isinstance(number, int | float) and isinstance(count, int | float) and 0 < number < 1e15 and count > 0
-    if not usable or number is None:
+    if not all(isinstance(x, int | float) and 0 < x < 1e15 for x in (number, count)) or number is None:
         return None
     return float(number) / 1e3 / count if milliseconds else 1.0 / float(number)

@@ -25,7 +25,7 @@ from validation.acceptance.other_engines import (
     tensorrt,
     tensorrt_request,
 )
-from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Note, Read
+from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
 from validation.acceptance.vllm import (
     PREFIX,
     is_scrape,
@@ -116,7 +116,7 @@ def read_acceptance(*paths: str | Path) -> Reading:
     if not records:
         first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
         raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
-    return Reading(tuple(records), tuple(left_out), tuple(one.text for one in read if isinstance(one, Note)))
+    return Reading(tuple(records), tuple(left_out), tuple(one for one in read if isinstance(one, str)))
 
 
 def _of_file(path: Path) -> Sequence[Read]:

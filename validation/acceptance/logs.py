@@ -10,10 +10,11 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from validation.acceptance.record import AcceptanceRecord, LeftOut, Note, Read
+from validation.acceptance.record import AcceptanceRecord, LeftOut, Read
 from validation.acceptance.sanity import differing
 from validation.errors import UserError
 
@@ -36,10 +37,8 @@ LLAMA_STATISTICS = re.compile(
     r"#gen tokens\s*=\s*(?P<drafted>\d+),\s*#acc tokens\s*=\s*(?P<accepted>\d+)"
     r"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>[\d., ]+)\))?"
 )
-HALF_LENGTH, HALF_RATE = 0.005 + 1e-9, 0.0005 + 1e-9
-"""Half of the last digit of a mean length and of a rate."""
-MOST_STEPS = 20_000
-"""Most numbers of steps that are tried for a line; of more steps the digits fit thousands of numbers."""
+HALF_LENGTH, HALF_RATE, MOST_STEPS = 0.005 + 1e-9, 0.0005 + 1e-9, 20_000
+"""Half of the last digit of a mean length and of a rate; most numbers of steps that are tried for a line."""
 FEW = (
     "{accepted:,} of {drafted:,} drafts were accepted, and the log does not say in how many steps; without it the "
     "acceptance is too high: give the answers or /metrics instead"
@@ -57,14 +56,11 @@ def counts_of(rates: Sequence[float], steps: int, accepted: int) -> tuple[int, .
     if (low > high).any() or not low.sum() <= accepted <= high.sum():
         return None
     first = np.linspace(1e-7, 0.0, len(near))  # of equal rates the first is rounded up before the others
-    down, up, counts = -HALF_RATE * steps - 1.0, HALF_RATE * steps + 1.0, low
-    for _ in range(60):
-        shift = (down + up) / 2.0
-        tried = np.clip(np.floor(near + shift + first + 0.5), low, high)
-        if tried.sum() <= accepted:
-            down, counts = shift, tried
-        else:
-            up = shift
+    ends, counts = [-HALF_RATE * steps - 1.0, HALF_RATE * steps + 1.0], low
+    for _ in range(60):  # bisection for the shift of all rates
+        tried = np.clip(np.floor(near + sum(ends) / 2.0 + first + 0.5), low, high)
+        counts = tried if tried.sum() <= accepted else counts
+        ends[int(tried.sum() > accepted)] = sum(ends) / 2.0
     return tuple(counts.astype(int).tolist()) if counts.sum() == accepted and (np.diff(counts) <= 0).all() else None
 
 
@@ -87,6 +83,17 @@ def steps_of(
     steps, counts = min(fitting, key=lambda one: (one[0] != full, abs(accepted - (length - 1.0) * one[0])))
     exact = steps * len(rates) == drafted or len(fitting) == 1
     return steps, counts, exact and 2 * HALF_RATE * steps < 1.0
+
+
+def _record(engine: str, source: str, totals: tuple[int, int, int], places: tuple[int, ...] | None) -> AcceptanceRecord:
+    return AcceptanceRecord(
+        engine=engine,
+        source=source,
+        num_spec_steps=totals[0],
+        num_draft_tokens=totals[1],
+        num_accepted_draft_tokens=totals[2],
+        accepted_per_position=places,
+    )
 
 
 def vllm_log(path: str, text: str) -> list[Read]:
@@ -115,25 +122,17 @@ def vllm_log(path: str, text: str) -> list[Read]:
             groups[named[1] if named else "", len(window[1])].append((int(drafted), *window))
     for (who, length), windows in groups.items():
         where = path if len(groups) == 1 else f"{path}, {who or 'windows'} of {length} drafts"
-        places = tuple(map(sum, zip(*(counts for _, _, counts, _ in windows), strict=True)))
-        record = AcceptanceRecord(
-            engine=f"vllm {who}".strip(),
-            source=where,
-            num_spec_steps=sum(steps for _, steps, _, _ in windows),
-            num_draft_tokens=sum(drafted for drafted, _, _, _ in windows),
-            num_accepted_draft_tokens=sum(places),
-            num_spec_tokens=length,
-            accepted_per_position=places,
-        )
-        loose = [steps for _, steps, _, exact in windows if not exact]
-        said = f"{where}: {len(windows):,} windows of the log add up to {record.num_spec_steps:,} steps, rates x steps"
+        drafted, steps, counts, exact = zip(*windows, strict=True)
+        places = tuple(map(sum, zip(*counts, strict=True)))
+        loose = [count for count, sure in zip(steps, exact, strict=True) if not sure]
+        record = _record(f"vllm {who}".strip(), where, (sum(steps), sum(drafted), sum(places)), places)
+        said = [f"{where}: {len(windows):,} windows add up to {sum(steps):,} steps; counts are rates x steps."]
         if loose:
-            off = max(2 * HALF_RATE, 1.0 / min(loose))
-            said += f"; the digits of {len(loose):,} leave several counts, so a rate may be {off:.3f} off"
+            said.append(f"Digits of {len(loose):,} leave a rate open by {max(2 * HALF_RATE, 1.0 / min(loose)):.3f}.")
         if key is None and len(servers) > 1:
-            said += f"; {len(servers)} server processes are added (ranks, restarts, or several models)"
-        alike = differing("windows", [(counts[0], steps) for _, steps, counts, _ in windows])
-        read += [record, Note(". ".join([said, *alike]).rstrip(".") + ".")]
+            said.append(f"{len(servers)} server processes are added (ranks, restarts, or several models).")
+        alike = differing("windows", [(row[0], n) for row, n in zip(counts, steps, strict=True)])
+        read += [replace(record, num_spec_tokens=length), " ".join([*said, *alike])]
     return read
 
 
@@ -148,20 +147,14 @@ def llama_statistics(path: str, text: str) -> list[Read]:
             totals[found["name"]].update(before)
         last[found["name"]] = counts, found["rates"] or ""
     several = sum(counts["steps"] > 0 for counts, _ in last.values()) > 1
-    return [
-        AcceptanceRecord(
-            engine=f"llama.cpp {name}" if several else "llama.cpp",
-            source=f"{path}, {name}",
-            num_spec_steps=counts["steps"] + totals[name]["steps"],
-            num_draft_tokens=counts["drafted"] + totals[name]["drafted"],
-            num_accepted_draft_tokens=counts["accepted"] + totals[name]["accepted"],
-            accepted_per_position=None
-            if totals[name] or not rates
-            else counts_of(_numbers(rates), counts["steps"], counts["accepted"]),
-            copied=name.startswith("ngram"),
-        )
-        for name, (counts, rates) in last.items()
-    ]
+    records = list[Read]()
+    for name, (counts, rates) in last.items():
+        steps, drafted, accepted = (count + totals[name][kind] for kind, count in counts.items())
+        places = counts_of(_numbers(rates), steps, accepted) if rates and not totals[name] else None
+        engine = f"llama.cpp {name}" if several else "llama.cpp"
+        record = _record(engine, f"{path}, {name}", (steps, drafted, accepted), places)
+        records.append(replace(record, copied=name.startswith("ngram")))
+    return records
 
 
 def llama_log(path: str, text: str) -> list[Read]:
@@ -185,15 +178,8 @@ def llama_log(path: str, text: str) -> list[Read]:
                 "steps wrongly; give /metrics instead."
             )
         fitted = steps_of(accepted, drafted, length, rates) if rates and accepted else None
-        steps, counts, exact = fitted or (round(accepted / (length - 1.0)) if accepted else 0, (), False)
-        records.append(
-            AcceptanceRecord(
-                engine="llama.cpp",
-                source=where,
-                num_spec_steps=steps if exact or not accepted else round(accepted / (length - 1.0)),
-                num_draft_tokens=drafted,
-                num_accepted_draft_tokens=accepted,
-                accepted_per_position=counts if exact else None,
-            )
-        )
+        steps, counts, exact = fitted or (0, (), False)
+        if not exact and accepted:
+            steps = round(accepted / (length - 1.0))
+        records.append(_record("llama.cpp", where, (steps, drafted, accepted), counts if exact else None))
     return records

@@ -21,10 +21,8 @@ from validation.acceptance.counts import GREATEST_LENGTH, read_length
 from validation.errors import UserError
 from validation.input_files import read_text
 
-LARGEST = 2**24
-"""Largest number of characters of a file of means."""
-LONGEST_LIST = 2**16
-"""Largest number of characters of a bare list of rates."""
+LARGEST, LONGEST_LIST = 2**24, 2**16
+"""Largest number of characters of a file of means, and of a bare list of rates."""
 _NUMBER = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)%?")
 SGLANG_LOG = re.compile(
     r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?.*?gen throughput"
@@ -89,7 +87,6 @@ def _content(path: Path, text: str) -> Any:
 
 
 def _leaves(content: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the keys and the value of each leaf of nested tables."""
     if isinstance(content, Mapping) and content:
         for key, value in content.items():
             yield from _leaves(value, (*names, str(key)))

@@ -301,15 +301,8 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What a reader says of its file: how counts were made of it, and what of it is not certain."""
-
-    text: str
-
-
-Read = AcceptanceRecord | LeftOut | Note
-"""What a reader finds of one answer or file."""
+Read = AcceptanceRecord | LeftOut | str
+"""What a reader finds of one answer or file; a text says how counts were made of it, and what is not certain."""
 NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
 """Why an answer without a step is left out."""
 
@@ -368,37 +361,22 @@ def write_records(records: Iterable[AcceptanceRecord], path: str | Path) -> None
 
 def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     """Return sentences that say what the acceptance of these records is, and what it is not."""
-    first, found = records[0], []
-    if first.copied:
-        found.append(
-            "Drafts: copied from the text, so there is no q. A long draft covers a passage at once, so the tokens at "
-            "other lengths are those of the recorded rounds, split."
-        )
-    elif first.draft_sampling == "greedy":
-        found.append(
-            "Drafts: greedy. With lossless verification, the acceptance is the target's probability of the draft's "
-            "most probable token, not 1 - TV(q, p); sampled drafts have another acceptance."
-        )
-    elif first.draft_sampling is not None:
-        found.append(f"Drafts: {first.draft_sampling}.")
-    else:
-        found.append("Drafts: not stated. State it with --drafts greedy or --drafts sampled.")
-    lossless = None if first.verification is None else VERIFICATIONS.get(first.verification)
-    if first.verification == "synthetic":
-        found.append(
-            "Verification: synthetic. The acceptance was prescribed; it says nothing about the models, and nothing "
-            "below does."
-        )
+    first, rule = records[0], records[0].verification
+    drafts = {
+        "copied": "copied from the text, so there is no q. A long draft covers a passage at once: tokens at other "
+        "lengths are those of the recorded rounds, split.",
+        "greedy": "greedy. With lossless verification, the acceptance is the target's probability of the draft's most "
+        "probable token, not 1 - TV(q, p); sampled drafts have another acceptance.",
+        None: "not stated. State it with --drafts greedy or --drafts sampled.",
+    }
+    key, lossless = "copied" if first.copied else first.draft_sampling, VERIFICATIONS.get(rule or "")
+    kind = "lossless" if lossless else "not known here to be lossless or not"
+    if rule == "synthetic":
+        kind = "the acceptance was prescribed; it says nothing about the models, and nothing below does"
     elif lossless is False:
-        found.append(
-            f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and no "
-            "number below holds for lossless decoding. A trace gives its price: --price TRACE."
-        )
-    elif first.verification is None:
-        found.append("Verification: not stated. State it with --verification.")
-    else:
-        kind = "lossless" if lossless else "not known here to be lossless or not"
-        found.append(f"Verification: {first.verification}, {kind}.")
+        kind = "lossy. The text does not keep the target's distribution; no number below holds for lossless decoding"
+    verified = "not stated. State it with --verification." if rule is None else f"{rule}, {kind}."
+    found = [f"Drafts: {drafts.get(key, f'{key}.')}", f"Verification: {verified}"]
     short = sum(max(0, r.num_spec_steps - r.num_draft_tokens) for r in records if r.num_draft_tokens is not None)
     if short:
         found.append(

@@ -12,13 +12,10 @@ if TYPE_CHECKING:
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import Summary
 
-LEAST_EXPECTED = 5.0
-"""Smallest expected count of a group in a test of homogeneity."""
-RARE = 1e-3
-"""A probability below which groups are said to differ, and a run of rejections to be no chance."""
+LEAST_EXPECTED, RARE = 5.0, 1e-3
+"""Smallest expected count of a group in a test of homogeneity; probability below which chance is excluded."""
 UNLIKE, APART, WIDE = 0.05, 0.05, 0.1
-"""Acceptance of a draft that does not resemble its target; distance of two means that is said; half of an interval
-that shows little."""
+"""Acceptance of a draft unlike its target; distance of two means that is said; half an interval that shows little."""
 
 
 def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = False) -> list[str]:
@@ -26,7 +23,7 @@ def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = 
     tables = [(record.histogram, record.num_spec_steps) for record in records]
     firsts = [(steps - table.get(0, 0), steps) for table, steps in tables if table is not None]
     said = [] if brief else [*_identities(records), *_rates(records, summary)]
-    said += [*_impossible(summary), *differing("requests", firsts if len(firsts) == len(records) else [])]
+    said += _impossible(summary) + differing("requests", firsts if len(firsts) == len(records) else [])
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
     mean, pooled = float(np.mean(each)), summary.mean_acceptance_length
     if abs(mean / pooled - 1.0) > APART:
@@ -44,10 +41,9 @@ def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = 
 
 
 def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
-    """Return a sentence if the first drafts of groups, (accepted, steps) of each, are not accepted alike.
+    """Return a sentence if first drafts, whose steps are independent, are not accepted alike in groups of steps.
 
-    First drafts of different steps are compared, since drafts of one step hang together. Groups too small for the
-    chi-square test are added to one.
+    Groups, (accepted, steps) of each, that are too small for the chi-square test are added to one.
     """
     table = np.array([(accepted, steps - accepted) for accepted, steps in groups], dtype=np.float64).reshape(-1, 2)
     if len(table) < 2 or not table.sum(axis=0).all():
@@ -68,23 +64,17 @@ def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _identities(records: Sequence[AcceptanceRecord]) -> list[str]:
-    said, checked = [], [r for r in records if r.completion_tokens and r.engine != "llama.cpp"]
-    extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in checked]
-    if any(record.completion_tokens and record.engine == "llama.cpp" for record in records):
-        said.append(
-            "steps are derived, tokens - accepted drafts - 1 (the prompt's pass emits the first token): no count "
-            "confirms them, and steps without drafts are among them."
-        )
-    if extra:
-        holds, more, fewer = (sum(map(test, extra)) for test in ((0, 1).__contains__, (1).__lt__, (0).__gt__))
+    said, counted = list[str](), [record for record in records if record.completion_tokens]
+    extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in counted]
+    if counted and counted[0].engine == "llama.cpp":
+        said.append("steps are tokens - accepted drafts - 1 (that of the prompt's pass); nothing confirms them.")
+    elif extra:
+        holds, low, high = sum(x in (0, 1) for x in extra), min(extra), max(extra)
         text = f"tokens = steps + accepted drafts (+ 1 of the prompt's pass) in {holds:,} of {len(extra):,} answers"
-        if more:
-            text += f"; {more:,} have {sum(x for x in extra if x > 1):,} tokens more, of steps that drafted nothing"
-        if fewer:
-            cut = -min(extra) <= max(record.longest or 1 for record in records)
-            why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
-            text += f"; {fewer:,} have up to {-min(extra):,} fewer: {why}"
-        said.append(f"{text}.")
+        text += f"; up to {high:,} more, of steps that drafted nothing" * (high > 1)
+        cut = -low <= max(record.longest or 1 for record in records)
+        why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
+        said.append(f"{text}{f'; up to {-low:,} fewer: {why}' * (low < 0)}.")
     full = [(record.longest or 0) * record.num_spec_steps for record in records]
     made = [record.num_draft_tokens for record in records]
     if all(full) and None not in made:
@@ -111,9 +101,8 @@ def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
 def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]:
     """Return the accepted drafts a step under each reading of a list of rates by position.
 
-    Survival: the share of steps that accept so far, so they add up. Conditional: given that all earlier drafts were
-    accepted, so their products add up. Marginal: whatever became of the earlier ones; how these hang together is
-    open, and the first d are all accepted with a probability between Fréchet's bounds, max(0, Σ − d + 1) and the least.
+    Survival (of all steps) adds up; conditional rates (given all earlier drafts) add up as products. Of marginal ones
+    the first d are all accepted with a probability between Fréchet's bounds, max(0, Σ − d + 1) and the least.
     """
     values = np.asarray(rates, dtype=np.float64)
     low = float(np.maximum(np.cumsum(values) - np.arange(len(values)), 0.0).sum())
@@ -135,7 +124,7 @@ def _impossible(summary: Summary) -> list[str]:
     if summary.accepted == 0 and (most := 1.0 - 0.05 ** (1.0 / steps)) < UNLIKE:
         said.append(
             f"impossible for a draft model that resembles its target, at any temperature: 0 accepted in {steps:,} "
-            f"steps, below {most:.1%} at 95%. Look for drafts that are not those verified, or another tokenizer."
+            f"steps, below {most:.1%} at 95%. Are the drafts those that are verified?"
         )
     if depths and all(depth.accepted == depth.examined for depth in depths) and 0.05 ** (1.0 / steps) > 1.0 - UNLIKE:
         said.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")

@@ -1,8 +1,7 @@
 """Write an engine's flags for a draft length, and the acceptance that its simulator takes.
 
-A simulator accepts drafts at a prescribed rate. vLLM and llama.cpp take rates by position (the share of steps that
-accept so far) or one mean length; SGLang and TensorRT-LLM take a mean. A mean leaves the variance of a step open, and
-each engine fills it in another way: the slowest of several answers, which a batch waits for, is not the same.
+vLLM and llama.cpp take rates by position (the share of steps that accept so far) or one mean length, SGLang and
+TensorRT-LLM a mean. It leaves the variance of a step open, and so the slowest answer, which a batch waits for.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ BY_MEAN = {
 
 
 def variance(law: Sequence[float]) -> float:
-    """Return the variance of the accepted drafts of a step, whose probabilities are a law."""
     counts = np.arange(len(law))
     return float(counts**2 @ np.asarray(law) - (counts @ np.asarray(law)) ** 2)
 
@@ -50,12 +48,10 @@ def slowest(law: Sequence[float], answers: int = ANSWERS, tokens: int = TOKENS) 
 
 def measured_law(records: Sequence[AcceptanceRecord], length: int) -> list[float] | None:
     """Return the law of the accepted drafts of a step; None if a record has totals only."""
-    counts = np.zeros(length + 1)
-    for record in records:
-        if record.histogram is None:
-            return None
-        for accepted, steps in record.histogram.items():
-            counts[accepted] += steps
+    tables = [record.histogram for record in records]
+    if None in tables:
+        return None
+    counts = np.array([sum(table.get(i, 0) for table in tables if table) for i in range(length + 1)], dtype=np.float64)
     return [float(share) for share in counts / counts.sum()]
 
 

@@ -302,10 +302,7 @@ def _choices(
 
 
 def _crossover(
-    tokens: NDArray[np.float64],
-    ends: tuple[NDArray[np.float64], ...] | None,
-    times: RoundTimes,
-    largest_batch: int,
+    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes, largest_batch: int
 ) -> Crossover:
     def loses(tokens: NDArray[np.float64]) -> float:
         lengths = np.arange(1, len(tokens) + 1)

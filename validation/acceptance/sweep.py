@@ -1,7 +1,7 @@
 """Rank the runs of a sweep by the time of a token, and say whether the first one is the best.
 
-The time of a token is that of a step over its tokens, or as measured. Its noise is the spread over repeats where a
-label has several files; else that of the accepted drafts alone, which says nothing of how much a machine varies.
+The noise of a time is the spread over repeats where a label has several files; else that of the accepted drafts alone,
+which says nothing of how much a machine varies.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes
 from validation.errors import UserError
 
-DRAWS = 20_000
-"""Draws of all times, for the probability that a label is the fastest."""
-ONE_SIGMA = 0.6827
-"""The confidence of an interval of one standard error."""
+DRAWS, ONE_SIGMA = 20_000, 0.6827
+"""Draws of all times, for the probability of being the fastest; confidence of an interval of one standard error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +81,6 @@ def point_of(
 def _step_seconds(
     records: Sequence[AcceptanceRecord], assumed_length: int | None, times: RoundTimes, drafts: float | None
 ) -> float | None:
-    """Return the mean time of a step by the passes of the lengths that were drafted, or of their mean."""
     try:
         units = [(float(k), sum(row)) for r in records for k, row in r.counts(assumed_length).items()]
     except LengthsUnknownError:
@@ -135,13 +132,10 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
 
 
 def _together(group: Sequence[Point]) -> Point:
-    """Return the mean of repeats."""
-    means: dict[str, Any] = {}
-    for name in ("tokens", "drafts", "rate", "seconds"):
-        values = [getattr(point, name) for point in group]
-        means[name] = None if None in values else float(np.mean(values))
-    noise = float(np.linalg.norm([point.noise for point in group])) / len(group)
-    return replace(group[0], runs=len(group), steps=sum(point.steps for point in group), noise=noise, **means)
+    columns = {name: [getattr(point, name) for point in group] for name in ("tokens", "drafts", "rate", "seconds")}
+    means: dict[str, Any] = {name: None if None in x else float(np.mean(x)) for name, x in columns.items()}
+    means["noise"] = float(np.linalg.norm([point.noise for point in group])) / len(group)
+    return replace(group[0], runs=len(group), steps=sum(point.steps for point in group), **means)
 
 
 def not_compared(points: Sequence[Point]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from validation.acceptance.counts import (
@@ -214,18 +214,9 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
             f"{path}: the rates by position give {sum(places):,} accepted drafts, the total is {accepted:,}; the rates "
             "are rounded or damaged."
         )
-    return [
-        AcceptanceRecord(
-            engine="vllm",
-            source=path,
-            num_spec_steps=steps,
-            num_draft_tokens=read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens"),
-            num_accepted_draft_tokens=accepted,
-            num_spec_tokens=len(places) or None,
-            accepted_per_position=places or None,
-            seconds_per_token=read_seconds(content, rate="output_throughput"),
-        )
-    ]
+    drafted = read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens")
+    record = _record("vllm", path, {"drafts": steps, "draft_tokens": drafted, "accepted_tokens": accepted}, places)
+    return [replace(record, seconds_per_token=read_seconds(content, rate="output_throughput"))]
 
 
 def _latency(metrics: Any) -> float | None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
+_ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 
 
 @click.command("acceptance")
@@ -55,27 +56,11 @@ _LARGEST_BATCH = 65536
 @option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
 @option("--verify-ms", "Time of one pass of the target model.", AT_LEAST_0)
 @option("--draft-ms", "Time of one pass of the draft model.", AT_LEAST_0)
-@option(
-    "--verify-us-per-token",
-    "Time that each token adds to the target's pass.",
-    AT_LEAST_0,
-    default=0.0,
-    show_default=False,
-)
-@option(
-    "--draft-us-per-token",
-    "Time that each sequence adds to the draft's pass.",
-    AT_LEAST_0,
-    default=0.0,
-    show_default=False,
-)
-@option(
-    "--passes",
-    "Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
-    FILE,
-)
+@option("--verify-us-per-token", "Time that each token adds to the target's pass.", AT_LEAST_0, **_ZERO)
+@option("--draft-us-per-token", "Time that each sequence adds to the draft's pass.", AT_LEAST_0, **_ZERO)
+@option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
-@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, default=0.0, show_default=False)
+@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, **_ZERO)
 @option(
     "--batch",
     "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
@@ -83,31 +68,13 @@ _LARGEST_BATCH = 65536
 )
 @option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
 @option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
-@option(
-    "--reconcile others",
-    "The counts of another engine for the same models: say why the two print different acceptance.",
-    multiple=True,
-    metavar="FILE",
-)
-@option(
-    "--laws",
-    "A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
-    PLACE,
-)
-@option(
-    "--sweep",
-    "Rank the files by the time of a token. A file may be given as LABEL=FILE: files of one label are repeats, and "
-    "LABEL= alone is a run without drafts.",
-    is_flag=True,
-)
+@option("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
+@option("--laws", "A trace of both models: what each way of drafting and verifying would accept, beside these.", PLACE)
+@option("--sweep", "Rank the files by the time of a token; LABEL=FILE names a run, one name its repeats.", is_flag=True)
 @option("--step-ms", "With --sweep: the time of a step of each file, with commas.", metavar="MS,MS,...")
 @option("--tokens-per-s", "With --sweep: the measured tokens per second of each file, with commas.", metavar="N,N,...")
 @option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
-@option(
-    "--synthetic",
-    "Print the acceptance that this engine's simulator takes, as measured here, and what each form loses.",
-    click.Choice(ENGINES),
-)
+@option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
 @json_option
 def acceptance(
     files: tuple[str, ...],
@@ -166,8 +133,7 @@ def acceptance(
     console = open_console(stderr=as_json)
     if sweep:
         marks = _of_side(drafts, 0), _of_side(verification, 0)
-        given = step_ms, tokens_per_s
-        return show_sweep(console, files, given, marks, draft_length, times, confidence, as_json)
+        return show_sweep(console, files, (step_ms, tokens_per_s), marks, draft_length, times, confidence, as_json)
     if step_ms is not None or tokens_per_s is not None:
         raise UserError("--step-ms and --tokens-per-s are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
@@ -183,14 +149,8 @@ def acceptance(
         for side, records in enumerate((found, second))
     )
     assumed = _assumed_lengths(found, second, draft_length)
-    summary = summarise(
-        found,
-        assumed_length=assumed[0],
-        confidence=confidence,
-        times=times,
-        largest_batch=batch,
-        left_out=read.left_out,
-    )
+    about: dict[str, Any] = {"times": times, "largest_batch": batch, "left_out": read.left_out}
+    summary = summarise(found, assumed_length=assumed[0], confidence=confidence, **about)
     length = acceptance_length(found, summary, confidence)
     planned = nextn_of(summary, length)
     first = Side(found, summary, assumed[0])
@@ -318,15 +278,9 @@ def _times(
         target = verify_ms / 1e3, verify_us_per_token / 1e6, 0.0
     if draft is None or sum(target) + rtt_ms == 0:
         raise UserError("A round takes no time; give --verify-ms above 0.")
-    return RoundTimes(
-        round_trip=rtt_ms / 1e3,
-        verify=target[0],
-        verify_token=target[1],
-        cache=target[2],
-        draft=draft[0],
-        draft_token=draft[1],
-        **rests,
-    )
+    names = ("verify", "verify_token", "cache", "draft", "draft_token")
+    rests |= dict(zip(names, (*target, *draft), strict=True))
+    return RoundTimes(round_trip=rtt_ms / 1e3, **rests)
 
 
 def _show(console: Console, summary: Summary) -> None:

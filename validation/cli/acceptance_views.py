@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -69,23 +70,17 @@ def show_sweep(
 
 
 def _labelled(files: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the label and the path of each file; without a label it is the file's name, or its path if need be."""
     pairs = [word.partition("=")[::2] if "=" in word and not Path(word).exists() else ("", word) for word in files]
-    names = [Path(path).name.partition(".")[0] for label, path in pairs if not label]
-    short = len(set(names)) == len(names)
-    return [(label or (short and Path(path).name.partition(".")[0]) or path, path) for label, path in pairs]
+    names = [Path(path).name.partition(".")[0] for _, path in pairs]
+    short = [name if names.count(name) == 1 else path for name, (_, path) in zip(names, pairs, strict=True)]
+    return [(label or name, path) for name, (label, path) in zip(short, pairs, strict=True)]
 
 
 def _numbers(text: str | None, count: int) -> list[float] | None:
-    if text is None:
-        return None
-    try:
-        values = [float(number) for number in text.split(",")]
-    except ValueError:
-        values = []
-    if len(values) != count or not all(0.0 < value < float("inf") for value in values):
+    values = [] if text is None else [float(x) if re.fullmatch(r"\d*\.?\d+", x) else 0.0 for x in text.split(",")]
+    if text is not None and (len(values) != count or not all(values)):
         raise UserError(f"{text!r} must be a number above 0 for each of the {count} files, with commas between them.")
-    return values
+    return values or None
 
 
 def show_means(
@@ -106,21 +101,17 @@ def show_means(
         say(console, *(readings(source.rates) if source.rates else ()))
         rows, written = [], {}
         for point in source.points:
-            length, speed = point.draft_length or draft_length, "-"
-            if times is not None and length is not None:
-                speed = f"{point.length / float(times.rounds(1, np.array([length]))[0]):.2f}"
-            nearest = "-" if point.nearest is None else f"{point.nearest:.4g}"
-            rows.append([point.name, length or "-", f"{point.length:.4g}", nearest, speed])
+            length = point.draft_length or draft_length
+            speed = point.length / times.rounds(1, np.array([length]))[0] if times and length else None
+            numbers = (length, point.length, point.nearest, speed)
+            rows.append([point.name, *("-" if x is None else f"{x:.4g}" for x in numbers)])
             if engine is not None and length is not None and draft_length in (None, length):
                 written[f"{point.name}, K = {length}"] = synthetic(engine, point.length - 1.0, length, None)
         heads = ("of", "K", "tokens", "nearest curve", "tokens/s")
         print_table(console, "Mean tokens of a step", heads, rows, left=("of",))
         if rows:
-            say(
-                console,
-                "vLLM's synthetic_acceptance_length, SGLang's SGLANG_SIMULATE_ACC_LEN and llama.cpp's --spec-synth-len "
-                "take these lengths (AL). TensorRT-LLM's TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS takes AL - 1.",
-            )
+            said = "vLLM's, SGLang's and llama.cpp's simulators take these lengths (AL), TensorRT-LLM's takes AL - 1"
+            say(console, f"{said}: --synthetic ENGINE.")
         if engine is not None and not written:
             raise UserError(f"{source.source} has no mean at this draft length; give another --draft-length, or none.")
         for name, forms in written.items():

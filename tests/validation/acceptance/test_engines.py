@@ -133,13 +133,9 @@ def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_p
     assert sum(row) == record.num_spec_steps
     with pytest.raises(UserError, match=r"K cannot be 0|contradicts --draft-length 0"):
         record.counts(assumed_length=0)
-
-
-@pytest.mark.parametrize("name", ["tensorrt.json", "llama.json", "server.log"])
-def test_totals_alone_do_not_give_the_depths(tmp_path, name):
-    (record,) = records_of(sample(tmp_path, name))
-    with pytest.raises(UserError, match="totals only"):
-        record.counts()
+    for totals in ("tensorrt.json", "llama.json", "server.log"):
+        with pytest.raises(UserError, match="totals only"):
+            records_of(sample(tmp_path, totals))[0].counts()
 
 
 def test_the_log_gives_counts_by_position_where_its_rates_leave_one_choice(tmp_path):
@@ -305,12 +301,10 @@ def test_the_configuration_beside_an_answer_marks_it(tmp_path, config, marks):
 
 def test_the_record_has_the_names_of_aiperf(tmp_path):
     (record,) = records_of(stored(tmp_path, "vllm.json", VLLM))
-    again = stored(tmp_path, "again.jsonl", json.dumps({"spec_decode_acceptance": record.as_json()}))
-    (back,) = records_of(again)
-    assert back.counts() == record.counts()
-    assert back.completion_tokens == 53
     told = marked(record, drafts="greedy", verification="fly")
-    (back,) = records_of(stored(tmp_path, "told.jsonl", json.dumps({"spec_decode_acceptance": told.as_json()})))
-    assert (back.draft_sampling, back.verification) == ("greedy", "fly")
+    text = "\n".join(json.dumps({"spec_decode_acceptance": one.as_json()}) for one in (record, told))
+    back, told = records_of(stored(tmp_path, "again.jsonl", text))
+    assert (back.counts(), back.completion_tokens) == (record.counts(), 53)
+    assert (told.draft_sampling, told.verification) == ("greedy", "fly")
     assert record.as_json()["mean_acceptance_length"] == REQUEST["mean_acceptance_length"]
     assert record.as_json()["draft_acceptance_rate"] == REQUEST["draft_acceptance_rate"]

@@ -37,8 +37,5 @@ def test_the_log_and_the_metrics_agree_by_position_and_the_log_lacks_one_request
     assert metrics.num_spec_steps - total(read["log.txt"], "num_spec_steps") == 6
     assert 75 / total(read["log.txt"], "num_spec_steps") > 75 / metrics.num_spec_steps + 0.009
 
-
-def test_the_answers_count_the_steps_that_drafted_nothing_too(read):
-    """At most one a request: the last one, where one token is left to emit."""
-    (metrics,) = read["metrics.txt"].records
+    # the answers count the steps that drafted nothing too: at most one a request, where one token is left to emit
     assert 0 <= total(read["answers.json"], "num_spec_steps") - metrics.num_spec_steps <= 17

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.validation.acceptance.test_engines import stored
 from tests.validation.acceptance.test_reconcile import run
 from validation.acceptance.engines import read_acceptance
 
@@ -15,19 +16,20 @@ TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
 
 @pytest.fixture
 def answers(tmp_path):
-    path = tmp_path / "answers.jsonl"
     one = {"num_spec_steps": 10, "num_accepted_draft_tokens": 8, "num_draft_tokens": 20}
-    one["acceptance_histogram_by_draft_length"] = {"2": [5, 2, 3]}
-    path.write_text("\n".join(json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(3)))
-    return path
+    one = json.dumps(
+        {"metrics": {"speculative_decoding": one | {"acceptance_histogram_by_draft_length": {"2": [5, 2, 3]}}}}
+    )
+    return stored(tmp_path, "answers.jsonl", "\n".join([one] * 3))
 
 
 def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
     """12 rounds of 7 drafts, a quarter of which accept all; the depths would say 1.25 tokens at one draft."""
-    path = tmp_path / "sglang.json"
-    meta = {"spec_verify_ct": 12, "spec_num_correct_drafts": 21}
-    path.write_text(json.dumps({"meta_info": meta | {"spec_correct_drafts_histogram": [9, 0, 0, 0, 0, 0, 0, 3]}}))
-    words = (path, "--draft-length", "7", "--verify-ms", "30", "--draft-ms", "5")
+    meta = {"spec_verify_ct": 12, "spec_correct_drafts_histogram": [9, 0, 0, 0, 0, 0, 0, 3]}
+    words = (
+        stored(tmp_path, "a.json", {"meta_info": meta}),
+        *["--draft-length", "7", "--verify-ms", "30", "--draft-ms", "5"],
+    )
     unmarked, copied = run(*words), run(*words, "--drafts", "copied")
     assert "for these times: 7 (33.33" in unmarked.output
     assert "for these times: 3 (33.33" in copied.output

@@ -126,7 +126,6 @@ def _checked(where: str, points: Sequence[Mean], *remarks: str) -> Means:
 
 
 def _matrix(where: str, text: str) -> Means | None:
-    """Return AIPerf's matrix of lengths by model and category; a cell without requests has no number."""
     head, *rows = list(csv.reader(text.splitlines()))
     cells = [(f"{row[0]} {name}", cell) for row in rows if row for name, cell in zip(head[1:], row[1:], strict=False)]
     numbers = [(name, cell) for name, cell in cells if _NUMBER.fullmatch(cell.strip())]

@@ -85,7 +85,6 @@ def _identities(records: Sequence[AcceptanceRecord]) -> list[str]:
 
 
 def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
-    """Return what the rate of all drafts is, and what rates by position are."""
     drafted, each = [record.num_draft_tokens for record in records], summary.accepted / summary.steps
     total, said, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
     if None not in drafted and total > 1.5 * summary.steps and summary.accepted:

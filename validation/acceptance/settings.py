@@ -18,7 +18,7 @@ from validation.errors import UserError
 ENGINES = ("vllm", "sglang", "llama.cpp", "tensorrt-llm")
 ANSWERS, TOKENS = 8, 60
 """Answers of a batch, and tokens of each, whose slowest one is compared."""
-BY_RATE = "each step has the measured law; that answers differ, and steps hang together, is lost"
+BY_RATE = "each step has the measured law; that answers differ and steps hang together is lost"
 _MEAN = "only the mean is kept, with the least variance"
 BY_MEAN = {
     "vllm": _MEAN,

@@ -32,7 +32,6 @@ def show_sweep(
     confidence: float,
     as_json: bool,
 ) -> None:
-    """Rank files that may have a label by the time of a token, and print what must be known of each."""
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.record import marked
     from validation.acceptance.sanity import sanity
@@ -91,7 +90,6 @@ def show_means(
     engine: str | None,
     as_json: bool,
 ) -> None:
-    """Print mean lengths without counts, or the readings of a list of rates."""
     from validation.acceptance.sanity import readings
     from validation.acceptance.settings import synthetic
 
@@ -135,7 +133,6 @@ def synthetic_of(
 
 
 def show_synthetic(console: Console, name: str, forms: Sequence[dict[str, Any]]) -> None:
-    """Print the settings of a simulator, with the variance of a step and the slowest answer of a batch."""
     from validation.acceptance.settings import ANSWERS, TOKENS
 
     say(console, f"Synthetic acceptance, {name}:", style="bold")

@@ -308,3 +308,21 @@ def test_the_record_has_the_names_of_aiperf(tmp_path):
     assert (told.draft_sampling, told.verification) == ("greedy", "fly")
     assert record.as_json()["mean_acceptance_length"] == REQUEST["mean_acceptance_length"]
     assert record.as_json()["draft_acceptance_rate"] == REQUEST["draft_acceptance_rate"]
+
+
+def test_three_outputs_of_one_llama_server_agree():
+    """Its answers, log and metrics of 20 requests; the log lacks one whose 18 drafts, in six steps, were rejected."""
+    files = ("answers.json", "log.txt", "metrics.txt")
+    answers, log, metrics = read = [read_acceptance(Path(__file__).parent / "llama_server" / name) for name in files]
+    steps, accepted, drafted = (
+        [sum(getattr(record, name) or 0 for record in reading.records) for reading in read]
+        for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens")
+    )
+    assert [len(reading.records) + len(reading.left_out) for reading in read] == [20, 17, 1]
+    assert ["nothing was drafted" in one.reason for one in answers.left_out] == [True] * 3
+    assert "0 of 18 drafts were accepted" in log.left_out[0].reason
+    places = [record.accepted_per_position for record in log.records]
+    assert tuple(map(sum, zip(*places, strict=True))) == metrics.records[0].accepted_per_position == (75, 28, 16)
+    assert (accepted, drafted[2] - drafted[1], steps[2] - steps[1]) == ([119] * 3, 18, 6)
+    assert 75 / steps[1] > 75 / steps[2] + 0.009
+    assert 0 <= steps[0] - steps[2] <= 17  # answers count the steps that drafted nothing too: at most one a request

@@ -13,35 +13,31 @@ from numpy.typing import NDArray
 from hlmtheory.policy import envelope_bits
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
+from validation.decoding.methods.rows import (
+    COLOCATED,
+    CU_HLM,
+    DEVICE,
+    FIXED,
+    FLEXSPEC,
+    HLM,
+    OURS,
+    ROWS,
+    SERVER,
+    SQS,
+    STREAM,
+    U_HLM,
+    RowInfo,
+)
 from validation.planning.positions import LATTICES, THRESHOLDS
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS, count_table
 
 Array = NDArray[Any]
-SERVER, DEVICE, STREAM, COLOCATED, OWN_TREE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = (
-    "server alone",
-    "device alone",
-    "server alone, streaming",
-    "server with its own draft",
-    "server with its own tree",
-    "fixed K, full rows",
-    "HLM",
-    "U-HLM",
-    "CU-HLM",
-    "SQS",
-    "FlexSpec",
-)
-SEED_TREE, CERTIFIED, STREAMED, OURS = ("shared seed tree", "DSSD certified", "shared seed, streamed", "ours")
-WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED, OWN_TREE)
-"""Policies that need no device."""
-FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, SEED_TREE, CERTIFIED, STREAMED, OURS)
-NO_RIVALS = (CERTIFIED, STREAMED, OURS)
-"""Policies of ours."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One policy with its parameters."""
+    """One policy with its parameters; ``family`` is the name of its row."""
 
     family: str
     label: str  # The parameters as text
@@ -56,6 +52,11 @@ class Option:
     sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
     block: bool = False  # Whether the server verifies the drafts of a round together
     answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
+
+    @property
+    def row(self) -> RowInfo:
+        """Return what is true of every option of its policy."""
+        return ROWS[self.family]
 
     @cached_property
     def lossless(self) -> bool:

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.policy import BandUser, ServedPlan, SharedServer, lower_hulls, plan_served
+from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.menu import OURS, SERVER, Option
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate

@@ -9,8 +9,8 @@ import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
 from tests.validation.stored_traces import stored
+from validation.decoding.methods.rows import COLOCATED, OURS, SQS
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, OURS, SQS
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request

@@ -13,7 +13,7 @@ from hlmtheory.shared_seed import list_match_bound, list_match_probability
 from hlmtheory.verification import top_draft_optimum
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
-from validation.planning.menu import OWN_TREE, SEED_TREE
+from validation.decoding.methods.rows import OWN_TREE, SEED_TREE
 from validation.planning.positions import MOST_CHILDREN, race_matches, sure_drafts
 from validation.planning.rounds import COUNTS, expected_counts
 from validation.planning.several import nodes_of

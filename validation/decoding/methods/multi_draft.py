@@ -20,11 +20,15 @@ from validation.decoding.methods.registry import (
     GREY,
     LIGHT_BLUE,
     ORANGE,
+    Absent,
     Family,
+    Format,
+    Law,
     Setup,
     entry,
     register,
 )
+from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.session import Draft, Message, Outcome, Session
 from validation.decoding.wire import float_bits, index_bits, pack
@@ -43,6 +47,8 @@ SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link'
 class FixedLength(Method):
     """Standard speculative decoding: K drafts, each with its distribution, and a bonus token (leviathan2023fast)."""
 
+    source = "leviathan2023fast"
+    row: str | Absent = FIXED
     label = "fixed K = {}"
 
     def __init__(self, max_draft_length: int = 4) -> None:
@@ -53,6 +59,7 @@ class FixedLength(Method):
 class BlockVerification(FixedLength):
     """Standard speculative decoding, but the server verifies the K drafts of a round together (sun2025block)."""
 
+    source, row = "sun2025block", OURS
     by_block, label = True, "block verification (K = {})"
 
 
@@ -64,6 +71,7 @@ class Dssd(FixedLength):
     (p - q)⁺. A probability has 32 bits. At temperature 0 q_d = 1 is not sent, and the answer is a token.
     """
 
+    source, format, row = "ning2025dssd", Format.PROBABILITIES, FLEXSPEC
     label = "DSSD (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -94,10 +102,17 @@ _PRINTED = ", printed acceptance"
 
 @register(
     entry(
-        f"flexspec linear{_PRINTED}", SD, BLUE, "x", "dotted", default=_flexspec("linear", True), published="FlexSpec"
+        f"flexspec linear{_PRINTED}",
+        SD,
+        BLUE,
+        "x",
+        "dotted",
+        default=_flexspec("linear", True),
+        published="FlexSpec",
+        printed=True,
     ),
     entry("flexspec linear", SD, BLUE, "x", "dashed", default=_flexspec("linear")),
-    entry(f"flexspec exact{_PRINTED}", SD, BLUE, "D", "dotted", default=_flexspec("exact", True)),
+    entry(f"flexspec exact{_PRINTED}", SD, BLUE, "D", "dotted", default=_flexspec("exact", True), printed=True),
     entry("flexspec exact", SD, ORANGE, "D", default=_flexspec("exact")),
 )
 class FlexSpec(Dssd):
@@ -109,6 +124,7 @@ class FlexSpec(Dssd):
     values are ours.
     """
 
+    source = "li2025flexspec"
     follows_rate = True
 
     def __init__(
@@ -156,6 +172,7 @@ class FlexSpec(Dssd):
 class PromptLookup(Method):
     """Prompt lookup: certain drafts, the tokens that followed the last occurrence of the newest n tokens, or fewer."""
 
+    format, row = Format.TOKENS, Absent("a trace has no such drafts")
     runs_draft = False
 
     def __init__(self, max_draft_length: int = 4, ngram: int = 3) -> None:
@@ -179,6 +196,7 @@ class PromptLookup(Method):
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: certain drafts, the target's likeliest tokens in the last pass (flexspec V)."""
 
+    format, row = Absent("its drafts are made on the server"), Absent("a trace has no such drafts")
     wants_likeliest = True
 
     def __init__(self, max_draft_length: int = 4) -> None:
@@ -227,6 +245,7 @@ class DssdCertified(Dssd):
     The device draws from (p̂ - q)⁺, so each token's law is within ε of the target's (``channel.downlink_truncated``).
     """
 
+    source, law, row = "channel.downlink_truncated", Law.TOKEN, CERTIFIED
     cuts_answer = True
 
     def __init__(self, limit: float = 0.01, max_draft_length: int = 4) -> None:

@@ -24,7 +24,8 @@ from hlmtheory.policy.answers import answer_length
 from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import cut
-from validation.decoding.methods.registry import BLACK, Family, entry, register
+from validation.decoding.methods.registry import BLACK, Family, Format, Law, entry, register
+from validation.decoding.methods.rows import OURS
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.errors import UserError
@@ -42,6 +43,8 @@ FILE = "policy.json"
 @register(entry("Planned", Family.PLANNED, BLACK, "*", width=2.0, order=5))
 class Planned(Method):
     """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends."""
+
+    source, law, format, row = "policy", Law.LIMIT, Format.POLICY, OURS
 
     def __init__(self, policy: DevicePolicy) -> None:
         self.policy, self.text = policy, policy.to_json()

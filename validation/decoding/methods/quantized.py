@@ -21,10 +21,13 @@ from validation.decoding.methods.registry import (
     LIGHT_BLUE,
     ORANGE,
     PLAIN,
+    Absent,
     Family,
+    Format,
     entry,
     register,
 )
+from validation.decoding.methods.rows import SQS
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.errors import UserError
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
 """c-sqs Section 4: B, ℓ, η and the target deviation."""
+NOT_PLANNED = Absent("the supports of a plan have K tokens, or a threshold")
 FINEST = 2**20
 """Largest resolution; a finer one would not change a model's distribution, and the codec supports at most 2²⁴."""
 
@@ -74,6 +78,8 @@ class Sqs(Method):
     drawn. The name holds the main parameter and every setting that differs from the paper's.
     """
 
+    source, format = "bhattacharjee2025csqs", Format.LATTICE
+    row: str | Absent = SQS
     adaptive = False
     sends_last = False  # an attribute of the object only where it is true: older journals do not name it
 
@@ -165,6 +171,8 @@ class Sqs(Method):
 @register(entry("QS dense", Family.SQS, GREY, "v", default=PLAIN))
 class DenseQs(Sqs):
     """QS: the whole distribution on the lattice."""
+
+    row = NOT_PLANNED
 
     def __init__(self, **options: Any) -> None:
         super().__init__("QS dense", **options)
@@ -277,6 +285,7 @@ class CSqs(AdaptiveSqs):
 class BudgetedSqs(AdaptiveSqs):
     """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold."""
 
+    row = NOT_PLANNED
     budgeted = True
 
     def __init__(self, *, epsilon: float = EPSILON, **options: Any) -> None:
@@ -288,6 +297,7 @@ class BudgetedSqs(AdaptiveSqs):
 class BudgetedCSqs(AdaptiveSqs):
     """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`; one ε for both."""
 
+    row = NOT_PLANNED
     budgeted = True
 
     def __init__(
@@ -302,6 +312,7 @@ class BudgetedCSqs(AdaptiveSqs):
 class AllocatedSqs(Sqs):
     """The support size and resolution with the smallest distortion for a number of bits per draft."""
 
+    row = NOT_PLANNED
     adaptive = True
 
     def __init__(self, draft_bits: float = 500.0, **options: Any) -> None:

@@ -19,6 +19,31 @@ if TYPE_CHECKING:
 
     Class = TypeVar("Class", bound=type[Method])
 
+
+class Format(StrEnum):
+    """What the message of a draft holds beside its token; :mod:`validation.link.formats` reads it."""
+
+    ROWS = "rows"  # its distribution in float32
+    TOKENS = "tokens"
+    PROBABILITIES = "probabilities"  # q_d
+    LATTICE = "lattice"  # its quantised distribution
+    TRUNCATED = "truncated"  # its top-k probabilities
+    POLICY = "policy"  # what a policy.json says
+
+
+class Absent(str):
+    """Why a method has no message on a link, or no row in a plan."""
+
+
+class Law(StrEnum):
+    """Whether texts have the target model's law, for every pair of models."""
+
+    KEPT = "yes"
+    TOKEN = "a token within ε"
+    LIMIT = "as your limit says"
+    LOST = "no"
+
+
 BLACK, GREY, LIGHT_BLUE, BLUE, ORANGE, GREEN = "black", "0.45", "#6d8bb5", "#16325c", "#c2571a", "#2c7a4b"
 """The colours of methods. Printed in grey, they still differ in lightness."""
 
@@ -92,7 +117,13 @@ class MethodInfo:
     default: Callable[[Setup], Method] | None = None
     studies: Collection[str] | None = None
     published: str | None = None
+    printed: bool = False  # whether its rule is a paper's that loses the law, where that of its class keeps it
     method: type[Method] | None = None
+
+    @property
+    def law(self) -> Law:
+        """Return what the method promises of its texts."""
+        return Law.LOST if self.printed or self.method is None else self.method.law
 
 
 def entry(

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from hlmtheory.shared_seed import race_list, race_winner
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.registry import BY_LENGTH, GREEN, PLAIN, Family, entry, register
+from validation.decoding.methods.registry import BY_LENGTH, GREEN, PLAIN, Family, Format, entry, register
+from validation.decoding.methods.rows import OURS, SEED_TREE, STREAMED
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
@@ -27,6 +28,7 @@ class SharedSeed(FixedLength):
     The server emits the winners of the target's race, so the text is that of the target model alone with this seed.
     """
 
+    source, format, row = "daliri2025coupling", Format.TOKENS, OURS
     shared_seed = True
     label = "shared seed (K = {})"
 
@@ -38,6 +40,7 @@ class SharedSeed(FixedLength):
 class SharedSeedStreamed(SharedSeed):
     """Drafts by a shared seed that never stop: the device drafts on while the server verifies."""
 
+    row = STREAMED
     streamed, bonus = True, False  # without a token of the server alone, every position has a draft
     label = "shared seed streamed"
 
@@ -59,6 +62,7 @@ class SharedSeedStreamed(SharedSeed):
 class SharedSeedTree(SampledTree):
     """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race."""
 
+    source, row = "rowan2025list", SEED_TREE
     runs_draft = shared_seed = True
 
     def __init__(self, widths: tuple[int, ...] = (2, 2, 1, 1)) -> None:

@@ -21,17 +21,21 @@ from validation.decoding.methods.registry import (
     LIGHT_BLUE,
     ORANGE,
     PLAIN,
+    Absent,
     Family,
+    Format,
+    Law,
     Setup,
     entry,
     register,
 )
+from validation.decoding.methods.rows import CU_HLM, DEVICE, HLM, SERVER, U_HLM
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Step
 from validation.decoding.wire import index_bits
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 Array = NDArray[Any]
 BITS = 8  # b_prob of cu-hlm Section V
@@ -43,6 +47,8 @@ CERTIFIED_BITS = (16, 24)
 class DraftOnly(Method):
     """The draft model alone."""
 
+    law, row = Law.LOST, DEVICE
+    format: Format | Absent = Absent("nothing is sent")
     name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
@@ -53,6 +59,8 @@ class DraftOnly(Method):
 class TargetOnly(Method):
     """The target model alone, on the user's device."""
 
+    format: Format | Absent = Absent("nothing is sent")
+    row: str | Absent = Absent("the target model is not on a device")
     name, runs_draft = "large only", False
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
@@ -69,6 +77,8 @@ class TargetOnly(Method):
 class CloudOnly(TargetOnly):
     """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
+    source, row = "li2025flexspec", SERVER
+    format: Format | Absent = Format.TOKENS
     name = "cloud only"
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -82,6 +92,8 @@ class CloudOnly(TargetOnly):
 class Hlm(Method):
     """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
+    source = "oh2025cuhlm"
+    row: str | Absent = HLM
     name, bonus = "HLM", False
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -94,6 +106,8 @@ class Hlm(Method):
 )
 class RandHlm(Hlm):
     """HLM in which each draft skips verification with the probability ``share``; 0.5 in cu-hlm Section V-A."""
+
+    law, row = Law.LOST, Absent("it skips by chance, and U-HLM by the uncertainty")
 
     def __init__(self, share: float = 0.5) -> None:
         self.share, self.name = share, f"Rand-HLM ({share:g})"
@@ -127,6 +141,8 @@ class UHlm(Hlm):
     The uncertainty is that of ``draws`` perturbed samples, or their mean by quadrature if None. The server needs the
     skipped tokens as well: both papers neglect them, and no message here counts them.
     """
+
+    source, law, row = "oh2024uhlm", Law.LOST, U_HLM
 
     def __init__(self, threshold: float, name: str = "U-HLM", *, draws: int | None = DRAWS) -> None:
         self.threshold, self.name, self.draws = threshold, name, draws
@@ -163,12 +179,16 @@ class CuHlm(UHlm, ABC):
     the lost mass is spread over the tail (:mod:`hlmtheory.truncation`).
     """
 
+    source, format, row = "oh2025cuhlm", Format.TRUNCATED, CU_HLM
     truncates = True
     bits = BITS
 
     @abstractmethod
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all."""
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
+        """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all.
+
+        Distributions and tokens are tensors, or in a plan arrays of numpy.
+        """
 
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
         import torch
@@ -191,8 +211,12 @@ class CuHlm(UHlm, ABC):
     def message(self, drafts: list[Draft]) -> Message:
         (draft,) = drafts
         row, cut = draft.distribution.double().cpu().numpy(), draft.note
-        coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
-        return Message(float(cut.k * (cut.bits + index_bits(self.session.vocabulary))), coded)
+        return Message(float(cut.k * (cut.bits + index_bits(len(row)))), self.coded(row, draft.token, cut))
+
+    @staticmethod
+    def coded(row: Array, token: int, cut: Cut) -> bytes:
+        """Return the bytes of a draft with this part of its distribution (V,)."""
+        return encode(truncated_message(row, k=cut.k, token=token, bits=cut.bits))
 
 
 @register(
@@ -205,8 +229,8 @@ class CuHlmOffline(CuHlm):
         super().__init__(threshold, name or f"CU-HLM offline (k = {k})", draws=draws)
         self.k = k
 
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        return min(self.k, self.session.vocabulary), self.bits
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
+        return min(self.k, draft.shape[-1]), self.bits
 
 
 def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Setup], CuHlmOnline]:
@@ -241,12 +265,11 @@ class CuHlmOnline(CuHlm):
         super().__init__(threshold, name, draws=draws)
         self.line, self.distortion_tolerance, self.sharpness = (slope, intercept), distortion_tolerance, sharpness
 
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        import torch
-
-        estimate = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
-        found = torch.from_numpy(estimate).to(draft.device)
-        return online_size(draft, tokens, found, self.distortion_tolerance, sharpness=self.sharpness), self.bits
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
+        estimate: Any = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
+        if not isinstance(draft, np.ndarray):
+            estimate = draft.new_tensor(estimate)
+        return online_size(draft, tokens, estimate, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
 
 @register(entry("CU-HLM certified", Family.CU_HLM, ORANGE, "*", width=2.0, order=4, default=("calibrated",)))
@@ -259,14 +282,14 @@ class CuHlmCertified(CuHlm):
         super().__init__(threshold, f"CU-HLM certified (bias {bias_tolerance:g})", draws=draws)
         self.bias_tolerance = bias_tolerance
 
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
         except ValueError:  # the bits are too few for some distribution
             found = np.array([self._finer(row) for row in draft])
             return found[:, 0], found[:, 1]
 
-    def _finer(self, row: torch.Tensor) -> tuple[int, int]:
+    def _finer(self, row: Any) -> tuple[int, int]:
         usual, most = CERTIFIED_BITS
         try:
             return int(certified_size(row, self.bias_tolerance, bits_per_probability=usual)), usual

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Family, entry, register
+from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Absent, Family, entry, register
+from validation.decoding.methods.rows import OWN_TREE
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
@@ -32,6 +33,8 @@ Array = NDArray[Any]
 class TreeMethod(Method, ABC):
     """A method that drafts trees; the loop calls these functions in the order in which they stand."""
 
+    format = Absent("a server on a link reads no trees")
+    row: str | Absent = Absent("a trace has no such drafts")
     runs_draft = wants_features = on_server = False
     walk: Walk = staticmethod(exact_walk)
 
@@ -187,6 +190,7 @@ class SampledTree(LevelTree):
 class DraftTreeSd(SampledTree):
     """Tree speculative decoding with the pair's draft model (miao2024specinfer)."""
 
+    source = "miao2024specinfer"
     runs_draft = True
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
@@ -197,6 +201,8 @@ class DraftTreeSd(SampledTree):
 @register(entry("draft tree, sure", Family.SPECULATIVE, BLUE, "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
     """A tree whose nodes have one drawn child, tried first, and else the likeliest tokens (hu2025multidraft)."""
+
+    source, row = "hu2025multidraft", OWN_TREE
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         super().__init__(widths)

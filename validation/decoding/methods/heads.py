@@ -83,6 +83,7 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
 class Medusa(_FromFeatures):
     """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on."""
 
+    source = "cai2024medusa"
     kind = MEDUSA
 
     def __init__(self, folder: str | Path, *, nodes: int = 16, on_server: bool = False, any_base: bool = False) -> None:
@@ -126,6 +127,7 @@ class Medusa(_FromFeatures):
 class Eagle2(_FromFeatures, LevelTree):
     """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence."""
 
+    source = "li2024eagle2"
     kind = EAGLE
 
     def __init__(

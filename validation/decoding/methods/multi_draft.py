@@ -172,6 +172,7 @@ class FlexSpec(Dssd):
 class PromptLookup(Method):
     """Prompt lookup: certain drafts, the tokens that followed the last occurrence of the newest n tokens, or fewer."""
 
+    source = "li2025flexspec"
     format, row = Format.TOKENS, Absent("a trace has no such drafts")
     runs_draft = False
 

@@ -246,6 +246,7 @@ class NgramLookahead(TreeMethod):
     target's.
     """
 
+    source = "fu2024lookahead"
     on_server = True
 
     def __init__(self, window: int = 8, ngram: int = 4, guesses: int = 8) -> None:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from hlmtheory import policy as hp
+from hlmtheory import wire
 
-rule, line = hp.threshold_rule(4, threshold=0.2), hp.UncertaintyLine(1.0, 0.0)  # keep drafts of low uncertainty
-mine = hp.DevicePolicy(1000, 1.0, rule, hp.LatticeRows(100, top_k=32), line)
+rule, line = wire.threshold_rule(4, threshold=0.2), wire.UncertaintyLine(1.0, 0.0)  # keep drafts of low uncertainty
+mine = wire.DevicePolicy(1000, 1.0, rule, wire.LatticeRows(100, top_k=32), line)
 text = Path(sys.argv[1]).read_text(encoding="utf-8") if len(sys.argv) > 1 else mine.to_json()
-device = hp.DevicePolicy.from_json(text)
-server = hp.ServerPolicy(hp.DevicePolicy.from_json(text))
+device = wire.DevicePolicy.from_json(text)
+server = wire.ServerPolicy(wire.DevicePolicy.from_json(text))
 
 CONTEXTS, rng = 64, np.random.default_rng(0)
 target_logits = rng.normal(scale=6, size=(CONTEXTS, device.vocabulary))  # of a token, by the last one modulo CONTEXTS
 draft_logits = target_logits + rng.normal(size=target_logits.shape)
-warm = hp.DevicePolicy(device.vocabulary, device.temperature, hp.threshold_rule(0), hp.DraftProbabilities())
+warm = wire.DevicePolicy(device.vocabulary, device.temperature, wire.threshold_rule(0), wire.DraftProbabilities())
 target = np.stack([warm.distribution(row) for row in target_logits])
 
 tokens, kept, rounds, sent = [0], 0, 0, 0

@@ -6,7 +6,7 @@ Each topic is a module, which is imported when it is first used:
 >>> float(hlm.verification.total_variation([0.25, 0.75], [0.5, 0.5]))
 0.25
 
-The names that most programs begin with are also here.
+The names that most programs begin with are also here; what a device and a server of a link need is in ``hlm.wire``.
 
 >>> target, draft = [0.625, 0.25, 0.125], [0.5, 0.25, 0.25]
 >>> float(hlm.acceptance_rate(target, draft)), float(hlm.verification.expected_tokens(0.875, 4))
@@ -56,6 +56,7 @@ MODULES = (
     "lossless",
     "shared_seed",
     "vocabulary",
+    "wire",
 )
 """The public modules; ``__all__`` of each lists its public names."""
 
@@ -66,7 +67,6 @@ SHORTCUTS = {
     "non_acceptance": "skipping",
     "calibrate": "skipping",
     "certified_size": "truncation",
-    "resampling_distortion": "truncation",
     "resampling_bias": "truncation",
     "encode": "codec",
     "decode": "codec",

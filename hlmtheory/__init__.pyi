@@ -16,6 +16,7 @@ from hlmtheory import truncation as truncation
 from hlmtheory import uncertainty as uncertainty
 from hlmtheory import verification as verification
 from hlmtheory import vocabulary as vocabulary
+from hlmtheory import wire as wire
 from hlmtheory.codec import decode as decode
 from hlmtheory.codec import encode as encode
 from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length
@@ -24,7 +25,6 @@ from hlmtheory.skipping import non_acceptance as non_acceptance
 from hlmtheory.traces import open_trace as open_trace
 from hlmtheory.truncation import certified_size as certified_size
 from hlmtheory.truncation import resampling_bias as resampling_bias
-from hlmtheory.truncation import resampling_distortion as resampling_distortion
 from hlmtheory.verification import acceptance_rate as acceptance_rate
 from hlmtheory.verification import softmax as softmax
 from hlmtheory.verification import total_variation as total_variation

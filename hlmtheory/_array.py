@@ -6,7 +6,7 @@ Everything here is private. The modules use it, so that none of their functions 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_namespace
@@ -172,6 +172,18 @@ def upward(xp: Any, bound: Array, kind: Any) -> Array:
     with np.errstate(over="ignore"):  # a bound beyond the largest number of the type is infinite
         near = in_kind(xp, bound, kind)
     return xp.where(in_kind(xp, near, bound.dtype) < bound, xp.nextafter(near, xp.full_like(near, xp.inf)), near)
+
+
+class Interval(NamedTuple):
+    """Ends of an interval, rounded outwards; the function that returns it says which ends are sharp."""
+
+    lower: Array
+    upper: Array
+
+
+def interval(xp: Any, lower: Array, upper: Array, kind: Any) -> Interval:
+    """Return the interval in the type ``kind``, rounded outwards."""
+    return Interval(-upward(xp, -lower, kind), upward(xp, upper, kind))
 
 
 def sum_up(xp: Any, a: Array, b: Array) -> Array:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hlmtheory._array import brief
 from hlmtheory._domains import DomainError
 
-__all__ = ["StoredTrace", "open_trace"]
+__all__ = ["open_trace"]
 
 _VERSION = 2
 _INDEX = ("tokens", "prompt_index", "position")
@@ -38,7 +38,24 @@ class StoredTrace:
 
 
 def open_trace(path: str | PathLike[str]) -> StoredTrace:
-    """Open a finished trace; raise ValueError if the folder holds none of version 2, or a part is missing."""
+    """Open a finished trace.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A folder.
+
+    Returns
+    -------
+    StoredTrace
+        ``draft_logits`` and ``target_logits`` (N, V), read when indexed; ``tokens``, ``prompt_index`` and ``position``
+        (N,); ``prompts``.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no finished trace of version 2, or a part is missing.
+    """
     if not isinstance(path, (str, PathLike)):
         raise TypeError(f"path must be a str or a Path; got {brief(path)}; give the folder of a trace")
     if "://" in str(path):

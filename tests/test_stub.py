@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import hlmtheory
 from validation.stub import FILE, stub_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,15 +23,16 @@ def test_the_stub_is_what_the_modules_make() -> None:
 
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy comes with the extra dev")
 def test_mypy_knows_the_names_and_their_types(tmp_path: Path) -> None:
-    (tmp_path / "asks.py").write_text(
-        "import hlmtheory as hlm\nreveal_type(hlm.certified_size)\nhlm.certified_siz\nhlm.channel.db_to_linea\n"
-    )
+    doors = {module: import_module(f"hlmtheory.{module}").__all__ for module in hlmtheory.MODULES}
+    names = [f"{module}.{name}" for module, door in doors.items() for name in door]
+    asks = ["hlm.certified_siz", "hlm.channel.db_to_linea", *(f"reveal_type(hlm.{name})" for name in names)]
+    (tmp_path / "asks.py").write_text("\n".join(["import hlmtheory as hlm", *asks]))
     words = ["--strict", "--config-file", "", "--ignore-missing-imports", "--follow-imports", "silent"]
     command = [sys.executable, "-m", "mypy", *words, "--cache-dir", str(tmp_path / "cache"), "asks.py"]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert "def (draft: Any, " in lines[0]
-    assert 'asks.py:3: error: Module has no attribute "certified_siz"' in lines[1], done.stdout
+    assert 'asks.py:2: error: Module has no attribute "certified_siz"' in lines[0], done.stdout
     assert 'Module has no attribute "db_to_linea"' in done.stdout
     assert done.returncode == 1
+    assert sum('Revealed type is "def (' in line for line in lines) == len(names), done.stdout

@@ -6,6 +6,6 @@ Paper: edge-sd (zhu2025edgesd) Section III-B, (28)-(33), Algorithm 1, and the ba
 
 from __future__ import annotations
 
-from hlmtheory.batching.planner import METHODS, Plan, lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import lower_bound, plan, plan_latency
 
-__all__ = ["METHODS", "Plan", "lower_bound", "plan", "plan_latency"]
+__all__ = ["lower_bound", "plan", "plan_latency"]

@@ -16,7 +16,8 @@ from hlmtheory.batching.facilities import Known, facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
-from hlmtheory.serving import Service, Task, decoding_steps, inference_latency, stage_times
+from hlmtheory.serving import Service, Task, inference_latency, stage_times
+from hlmtheory.serving.costs import decoding_steps
 from hlmtheory.serving.pipeline import finish_time, in_turn, longest_first, partition_bound, step_times
 
 Batches: TypeAlias = tuple[tuple[int, ...], ...]

@@ -14,7 +14,8 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory.batching.memory import Cache
-from hlmtheory.serving import Service, decoding_steps, stage_times
+from hlmtheory.serving import Service, stage_times
+from hlmtheory.serving.costs import decoding_steps
 
 ROUNDING = 1e-12
 """Relative improvement that a plan needs to replace another: both are sums of thousands of rounded terms."""

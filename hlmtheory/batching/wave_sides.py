@@ -12,8 +12,8 @@ from hlmtheory.batching.facilities import facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.planner import plan_latency
 from hlmtheory.batching.search import Costs
-from hlmtheory.serving import Service, Task, decoding_steps
-from hlmtheory.serving.costs import memory_bytes
+from hlmtheory.serving import Service, Task
+from hlmtheory.serving.costs import decoding_steps, memory_bytes
 
 _CHECKED: dict[str, Any] = {"memory_rule": "ignored"}
 """The memory of the competitor is not checked here: an assumption of each claim covers it."""

@@ -8,17 +8,8 @@ is infinite.
 from __future__ import annotations
 
 from hlmtheory.channel.fading import Rayleigh, Rician
-from hlmtheory.channel.latency import (
-    db_to_linear,
-    dbm_to_watts,
-    log_distance_gain,
-    shannon_latency,
-    throughput,
-    vocabulary_payload_bits,
-)
-from hlmtheory.channel.leak import rounds_leak, size_classes
+from hlmtheory.channel.latency import db_to_linear, log_distance_gain, shannon_latency, vocabulary_payload_bits
 from hlmtheory.channel.links import GilbertElliott, TraceLink
-from hlmtheory.channel.split import downlink_bits
 
 __all__ = [
     "GilbertElliott",
@@ -26,12 +17,7 @@ __all__ = [
     "Rician",
     "TraceLink",
     "db_to_linear",
-    "dbm_to_watts",
-    "downlink_bits",
     "log_distance_gain",
-    "rounds_leak",
     "shannon_latency",
-    "size_classes",
-    "throughput",
     "vocabulary_payload_bits",
 ]

@@ -12,74 +12,28 @@ d          ``token``, the drawn token                      index     (...)
 ========== =============================================== ========= ===========
 
 The two sides share only this format: a message holds its vocabulary, sizes and resolutions. Each kind of damage raises
-its own subclass of :class:`CodecError`. A message has one form in bytes, and any other form is refused. Decoding takes
-at most about 1 KiB of memory for each byte, and about a second for an enumerated batch; both sides refuse a batch that
-would take longer. The rows of a truncated message take 8 bytes for each draft and token; more than half a gigabyte at
-once is refused.
+its own subclass of :class:`hlmtheory.wire.CodecError`. A message has one form in bytes, and any other is refused.
+Decoding takes at most about 1 KiB of memory for each byte, and about a second for an enumerated batch; both sides
+refuse a batch that would take longer. The rows of a truncated message take 8 bytes for each draft and token; more than
+half a gigabyte at once is refused.
 """
 
 from __future__ import annotations
 
 from hlmtheory.codec.coding import decode, encode
-from hlmtheory.codec.envelope import AuthenticationError, ForeignError, OutOfOrderError, ReplayedError
-from hlmtheory.codec.frame import (
-    ChecksumError,
-    CodecError,
-    ExtendedError,
-    MalformedError,
-    MessageError,
-    TruncatedError,
-    UnexpectedError,
-    VersionError,
-)
 from hlmtheory.codec.menu import CodecMenu
-from hlmtheory.codec.messages import KINDS as CODEC_KINDS
-from hlmtheory.codec.messages import (
-    LatticeDraft,
-    LatticeMessage,
-    Message,
-    MixedDraft,
-    MixedMessage,
-    TokenDraft,
-    TokenMessage,
-    TruncatedMessage,
-    truncated_message,
-)
-from hlmtheory.codec.mixed import coded_message, decoded_rows, message_bytes
-from hlmtheory.codec.selection import CodecChoice, cheapest_codec
-from hlmtheory.codec.text_budget import CodecAllocation, optimal_codecs
+from hlmtheory.codec.messages import truncated_message
+from hlmtheory.codec.mixed import coded_message, decoded_rows
+from hlmtheory.codec.selection import cheapest_codec
+from hlmtheory.codec.text_budget import optimal_codecs
 
 __all__ = [
-    "CODEC_KINDS",
-    "AuthenticationError",
-    "ChecksumError",
-    "CodecAllocation",
-    "CodecChoice",
-    "CodecError",
     "CodecMenu",
-    "ExtendedError",
-    "ForeignError",
-    "LatticeDraft",
-    "LatticeMessage",
-    "MalformedError",
-    "Message",
-    "MessageError",
-    "MixedDraft",
-    "MixedMessage",
-    "OutOfOrderError",
-    "ReplayedError",
-    "TokenDraft",
-    "TokenMessage",
-    "TruncatedError",
-    "TruncatedMessage",
-    "UnexpectedError",
-    "VersionError",
     "cheapest_codec",
     "coded_message",
     "decode",
     "decoded_rows",
     "encode",
-    "message_bytes",
     "optimal_codecs",
     "truncated_message",
 ]

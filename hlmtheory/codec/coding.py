@@ -86,7 +86,7 @@ def encode(message: Message) -> bytes:
 
     Examples
     --------
-    >>> from hlmtheory.codec import LatticeDraft, LatticeMessage
+    >>> from hlmtheory.codec.messages import LatticeDraft, LatticeMessage
     >>> message = LatticeMessage(4, (LatticeDraft([0, 2], [6, 4], token=2),))
     >>> encode(message).hex(" ")
     '01 00 0d 04 01 03 02 0a 67 0e 5c 6d 7a'

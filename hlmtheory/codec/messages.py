@@ -57,21 +57,11 @@ def _keep_batch(message: Any, kind: type[Any]) -> None:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LatticeDraft(_Record):
-    """One quantised draft; raises a MessageError if the fields do not fit each other.
+    """One quantised draft; raises a MessageError if the fields do not fit each other."""
 
-    Parameters
-    ----------
-    support : int64 array, shape (K,)
-        The tokens kept, ascending.
-    counts : int64 array, shape (K,)
-        Their units, 0 or more; the sum is ℓ ≥ 1.
-    token : int
-        The drawn token: one of the support with a positive count.
-    """
-
-    support: Integers
-    counts: Integers
-    token: int
+    support: Integers  # (K,), the tokens kept, ascending
+    counts: Integers  # (K,), their units, 0 or more; the sum is ℓ ≥ 1
+    token: int  # the drawn one: of the support, with a positive count
 
     def __post_init__(self) -> None:
         support, counts = integers("support", self.support), integers("counts", self.counts)
@@ -119,30 +109,17 @@ class LatticeMessage(_Record):
 class MixedDraft(_Record):
     """One draft, in its own codec; raises a MessageError if the fields do not fit each other.
 
-    Parameters
-    ----------
-    kind : str
-        "top-k", "lattice" or "mixture".
-    support, values : int64 arrays, shape (k,)
-        The tokens that are written, ascending, and their levels in 0..2^b - 1, or counts.
-    rest : int or None
-        Counts of all other tokens together, spread evenly over them. None: they have none, or share what the levels
-        of top-k leave.
-    bits : int
-        b of top-k; 0 for the others, whose ℓ is the sum of the counts.
-    token : int
-        The drawn token d, any of the vocabulary.
-    probability : float or None
-        The exact q_d, or None if the server accepts by the decoded q̂_d.
+    ``rest`` counts all other tokens together, spread evenly over them. None: they have none, or share what the levels
+    of top-k leave.
     """
 
-    kind: str
-    support: Integers
-    values: Integers
+    kind: str  # "top-k", "lattice" or "mixture"
+    support: Integers  # (k,), the tokens that are written, ascending
+    values: Integers  # (k,), their levels in 0..2^b - 1, or counts
     rest: int | None
-    bits: int
-    token: int
-    probability: float | None = None
+    bits: int  # b of top-k; 0 for the others, whose ℓ is the sum of the counts
+    token: int  # the drawn token d, any of the vocabulary
+    probability: float | None = None  # the exact q_d, or None if the server accepts by the decoded q̂_d
 
     def __post_init__(self) -> None:
         kind = option("kind", self.kind, KINDS)

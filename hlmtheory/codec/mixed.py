@@ -62,6 +62,26 @@ def coded_message(draft: Any, choice: CodecChoice, *, token: Any, probability: b
 
     With ``probability`` q_d is sent too, so that acceptance is exact. Without it the server accepts by the decoded
     q̂_d; the certified bias is the same, the acceptance rate is lower by at most half of it.
+
+    Parameters
+    ----------
+    draft : array, shape (L, V) or (V,)
+        Distributions over the vocabulary.
+    choice : CodecChoice
+        Of :func:`cheapest_codec`, for the same rows.
+    token : integer array, shape (L,) or ()
+        The drawn tokens.
+    probability : bool
+        Whether q_d is sent, in 64 bits.
+
+    Returns
+    -------
+    MixedMessage
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, a token is outside the vocabulary, or the choice is for other rows.
     """
     rows = np.atleast_2d(canonical("draft", draft))
     choice = instance("choice", choice, CodecChoice)
@@ -105,9 +125,9 @@ def _coded(
 def decoded_rows(message: LatticeMessage | MixedMessage) -> NDArray[np.float64]:
     """Return the distributions q̂ that the server decodes from a message.
 
-    Those of a truncated message equal :func:`hlmtheory.truncation.decoded_draft` with the draft token d. The remaining
-    mass is spread evenly over the tokens that were not sent; if all were sent, it is spread over all tokens except d.
-    The rows of a lattice message are its counts over their sum. A mixed message has rows of both kinds.
+    Those of a truncated message equal :func:`hlmtheory.truncation.message.decoded_draft` with the draft token d. The
+    remaining mass is spread evenly over the tokens that were not sent; if all were sent, over all tokens except d. The
+    rows of a lattice message are its counts over their sum. A mixed message has rows of both kinds.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from hlmtheory.codec.mixed import coded_message, decoded_rows
 from hlmtheory.codec.selection import TOLERANCE, cheapest_codec
 from hlmtheory.codec.text_budget import BIAS, BITS, Numbers, hull_corners, optimal_codecs, total_bias
 from hlmtheory.lattice import quantize, top_support
-from hlmtheory.truncation import decoded_draft
+from hlmtheory.truncation.message import decoded_draft
 
 _NEARLY = 1e-9
 """A competitor this near to the tolerance is out of scope: the certificate adds slack for rounding."""

@@ -23,22 +23,6 @@ position.
 
 from __future__ import annotations
 
-from hlmtheory.conformal.controller import (
-    MassBudgetController,
-    Run,
-    ThresholdController,
-    regret_bound,
-    regret_bound_sharp,
-    smallest_support,
-    threshold_support,
-)
+from hlmtheory.conformal.controller import MassBudgetController, ThresholdController, regret_bound, threshold_support
 
-__all__ = [
-    "MassBudgetController",
-    "Run",
-    "ThresholdController",
-    "regret_bound",
-    "regret_bound_sharp",
-    "smallest_support",
-    "threshold_support",
-]
+__all__ = ["MassBudgetController", "ThresholdController", "regret_bound", "threshold_support"]

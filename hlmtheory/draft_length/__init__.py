@@ -9,15 +9,10 @@ from __future__ import annotations
 from hlmtheory.draft_length.censored import acceptance_by_depth, tokens_by_length
 from hlmtheory.draft_length.delay import critical_delays
 from hlmtheory.draft_length.online import online_regret_bound, optimistic_draft_length
-from hlmtheory.draft_length.optimum import (
-    draft_length_regret,
-    optimal_draft_length,
-    optimal_draft_length_profile,
-    surrogate_draft_length,
-)
-from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate, split_tokens
+from hlmtheory.draft_length.optimum import draft_length_regret, optimal_draft_length
+from hlmtheory.draft_length.published import split_tokens
 from hlmtheory.draft_length.rates import etgr
-from hlmtheory.draft_length.rounds import round_costs, synchronisation_time
+from hlmtheory.draft_length.rounds import round_costs
 from hlmtheory.draft_length.tracking import AcceptanceTracker
 
 __all__ = [
@@ -26,16 +21,10 @@ __all__ = [
     "critical_delays",
     "draft_length_regret",
     "etgr",
-    "mean_interval",
     "online_regret_bound",
     "optimal_draft_length",
-    "optimal_draft_length_profile",
     "optimistic_draft_length",
-    "position_interval",
     "round_costs",
-    "single_rate",
     "split_tokens",
-    "surrogate_draft_length",
-    "synchronisation_time",
     "tokens_by_length",
 ]

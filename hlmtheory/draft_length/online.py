@@ -59,8 +59,26 @@ def optimistic_draft_length(examined: Array, accepted: Array, fixed: Array, marg
 def online_regret_bound(examined: Array, *, error: Array, rounds: Array = 0, range_tokens: Array = 0.0) -> Array:
     """Return how many tokens the optimistic choices lose at most, against the best length in the same time.
 
-    Σ_d W(N_d) + v W(T) over T rounds with probability 1 - δ; ``rounds`` and v = ``range_tokens``, the tokens of the
-    fastest length in the range of the delay, count if the delay is learnt too.
+    Σ_d W(N_d) + v W(T) over T rounds with probability 1 - δ; T and v count if the delay is learnt too.
+
+    Parameters
+    ----------
+    examined : integer array, shape (..., K)
+        N_d, drafts at each depth that the server examined.
+    error : array, shape (...)
+        δ in (0, 1).
+    rounds, range_tokens : array, shape (...)
+        T, and v, the tokens of the fastest length in the range of the delay.
+
+    Returns
+    -------
+    array, shape (...)
+        Tokens.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
     """
     xp, seen, count, delta, tokens = arrays(
         "examined", "rounds", examined=examined, rounds=rounds, error=error, range_tokens=range_tokens

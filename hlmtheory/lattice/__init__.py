@@ -25,18 +25,7 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 
 from __future__ import annotations
 
-from hlmtheory.lattice._sides import PAPER_RESOLUTION
-from hlmtheory.lattice.arithmetic import Allocation
 from hlmtheory.lattice.payload import allocate, payload_bits
-from hlmtheory.lattice.quantization import distortion_bound_sharp, dropped_mass, quantize, top_support
+from hlmtheory.lattice.quantization import quantize, top_support
 
-__all__ = [
-    "PAPER_RESOLUTION",
-    "Allocation",
-    "allocate",
-    "distortion_bound_sharp",
-    "dropped_mass",
-    "payload_bits",
-    "quantize",
-    "top_support",
-]
+__all__ = ["allocate", "payload_bits", "quantize", "top_support"]

@@ -24,16 +24,7 @@ known probability (distance_ceiling).
 from __future__ import annotations
 
 from hlmtheory.lossless.ceiling import distance_ceiling
-from hlmtheory.lossless.evidence import LawTest, distance_bound, law_wealth
-from hlmtheory.lossless.power import draws_to_find, power_to_find, smallest_found, text_distance
+from hlmtheory.lossless.evidence import LawTest
+from hlmtheory.lossless.power import draws_to_find, text_distance
 
-__all__ = [
-    "LawTest",
-    "distance_bound",
-    "distance_ceiling",
-    "draws_to_find",
-    "law_wealth",
-    "power_to_find",
-    "smallest_found",
-    "text_distance",
-]
+__all__ = ["LawTest", "distance_ceiling", "draws_to_find", "text_distance"]

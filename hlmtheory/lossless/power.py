@@ -134,7 +134,11 @@ STEP = {"step_distance": UNIT_INTERVAL, "tokens": whole_from_one("count the toke
 
 
 def text_distance(step_distance: Array, tokens: Array) -> Array:
-    """Return the largest TV of texts of T tokens with steps of at most τ, rounded up: 1 - (1 - τ)^T."""
+    """Return the largest TV of texts of T tokens with steps of at most τ, rounded up: 1 - (1 - τ)^T.
+
+    ``step_distance`` τ in [0, 1], the TV of a step given the text before it, and whole ``tokens`` T, of shape (...);
+    other values raise a ValueError.
+    """
     xp, tau, count = checked(STEP, step_distance=step_distance, tokens=tokens)
     kind = tau.dtype
     wide, many = xp.astype(tau, xp.float64), xp.astype(count, xp.float64)

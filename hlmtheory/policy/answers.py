@@ -10,8 +10,9 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import DomainError
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import MalformedError, TruncatedMessage, decode, decoded_rows, encode, truncated_message
-from hlmtheory.codec.frame import BitReader, fixed
+from hlmtheory.codec import decode, decoded_rows, encode, truncated_message
+from hlmtheory.codec.frame import BitReader, MalformedError, fixed
+from hlmtheory.codec.messages import TruncatedMessage
 from hlmtheory.policy.costs import Integers, Numbers
 from hlmtheory.policy.device import ANSWER_BITS, DevicePolicy
 from hlmtheory.policy.device_parts import CertifiedAnswers, DraftProbabilities, ServerAnswer

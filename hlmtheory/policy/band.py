@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from hlmtheory.policy.capacity import UTILITIES
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.rounds import Prices
-from hlmtheory.policy.user import as_list, best_plan, checked_user
+from hlmtheory.policy.user import Given, as_list, best_plan, checked_user
 
 _WEIGHT = positive("leave out users without a weight")
 
@@ -73,9 +74,10 @@ class BandUser:
         if self.draft_lengths is not None:
             found = numbers(COUNT, "draft_lengths", as_list(self.draft_lengths)).ravel().tolist()
             object.__setattr__(self, "draft_lengths", tuple(found))
-        self._checked()
+        _ = self._checked  # refuses what cannot be planned
 
-    def _checked(self) -> tuple[Any, ...]:
+    @cached_property
+    def _checked(self) -> tuple[Given, list[int], float]:
         return checked_user(*(getattr(self, field.name) for field in fields(self)[:-1]))
 
     def _kind(self) -> tuple[Any, ...]:
@@ -83,7 +85,7 @@ class BandUser:
         plain = (self.risk_limit, self.draft_lengths, self.skipping, self.bonus)
         arrays = (np.asarray(one).tobytes() if one is not None else None for one in (self.acceptances, self.rejection))
         other = np.asarray(self.weight).tobytes() if self.weight is not None else None
-        return (id(self.hulls), replace(self.costs, seconds_per_bit=1.0), *plain, *arrays, other)
+        return (id(self.hulls), self.costs.on_link(1.0), *plain, *arrays, other)
 
 
 class Bounded:
@@ -192,12 +194,11 @@ def _grid(low: float, high: float, users: int) -> Numbers:
 
 
 def _curve(user: BandUser, z: Numbers, toll: Toll) -> Curve:
-    given, lengths, limit = user._checked()
-    given = replace(given, toll=toll)
+    given, lengths, limit = user._checked
     plans: list[UserPlan] = []
     starts: list[Prices] = []
     for one in z.tolist():
-        there = replace(given, costs=replace(given.costs, seconds_per_bit=one))
+        there = replace(given, costs=given.costs.on_link(one), toll=toll)
         plan, start = best_plan(there, lengths, limit, start=starts[-1] if starts else None)
         plans.append(plan)
         starts.append(start)
@@ -213,8 +214,8 @@ def plan_at(user: BandUser, curve: Curve, share: float, *, exact: bool, toll: To
     """The plan of a user at its share: the best there, or the best of those found elsewhere."""
     n, z = curve.choice(share), curve.slow / share
     if exact:
-        given, lengths, limit = user._checked()
-        there = replace(given, toll=toll, costs=replace(given.costs, seconds_per_bit=z))
+        given, lengths, limit = user._checked
+        there = replace(given, toll=toll, costs=given.costs.on_link(z))
         return best_plan(there, lengths, limit, start=curve.starts[n])[0]
     air = float(curve.bits[n]) * z
     rate = float(curve.tokens[n]) / (float(curve.fixed[n]) + air)

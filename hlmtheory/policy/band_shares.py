@@ -52,6 +52,36 @@ class Curve(NamedTuple):
             return np.interp(self.slow / shares, self.z, self.upper)
 
 
+class Lines(NamedTuple):
+    """A user's weighted utility as straight lines in 1/w between two shares; below the smallest it is constant."""
+
+    level: Numbers  # (n,), at the large share
+    slope: Numbers  # (n,), at most 0
+    small: Numbers  # (n,), shares
+    large: Numbers  # (n,)
+    none: float  # the utility of no share
+
+    @classmethod
+    def of(cls, curve: Curve, weight: float, utility: str) -> Lines:
+        """The lines of a curve, of shares of at most 1."""
+        level = weight * (np.log(curve.upper) if utility == "log" else curve.upper)
+        z, none = np.maximum(curve.z, curve.slow), float(level[-1])
+        slope = np.minimum(np.diff(level) / np.diff(curve.z), 0.0)
+        level = level[:-1] + slope * (z[:-1] - curve.z[:-1])
+        some = curve.z[1:] > curve.slow
+        small, large = (curve.slow / edge[some] for edge in (z[1:], z[:-1]))
+        return cls(level[some], slope[some] * curve.slow, small, large, none)
+
+    def best_share(self, price: float) -> tuple[float, float]:
+        """The largest utility less ν w over the shares: on each line at w = √(-slope/ν)."""
+        inside = np.sqrt(-self.slope / price) if price > 0 else self.large
+        inside = np.minimum(np.maximum(inside, self.small), self.large)
+        value = self.level + self.slope * (1.0 / inside - 1.0 / self.large) - price * inside
+        best = int(np.argmax(value)) if len(value) else 0
+        worth = len(value) and value[best] >= self.none
+        return (float(value[best]), float(inside[best])) if worth else (self.none, 0.0)
+
+
 def utility_of(rates: Numbers, weights: Numbers, utility: str) -> float:
     """The utility of these rates."""
     return float(weights @ (np.log(rates) if utility == "log" else rates))
@@ -60,46 +90,37 @@ def utility_of(rates: Numbers, weights: Numbers, utility: str) -> float:
 def priced_shares(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
     """Shares near the optimum by the price ν of the band, and the least upper bound."""
     least = 1e-6 / len(curves)
+    lines = lines_of(curves, weights, utility)
     low, high = 0.0, 1.0
-    while price_bound(curves, weights, high, utility)[1].sum() > 1.0:
+    while price_bound(lines, high)[1].sum() > 1.0:
         low, high = high, 4.0 * high
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
-        much = price_bound(curves, weights, middle, utility)[1].sum() > 1.0
+        much = price_bound(lines, middle)[1].sum() > 1.0
         low, high = (middle, high) if much else (low, middle)
         if high - low <= 1e-13 * high:
             break
-    bound = min(price_bound(curves, weights, one, utility)[0] for one in (low, high))
-    shares = np.maximum(price_bound(curves, weights, high, utility)[1], least)
+    bound = min(price_bound(lines, one)[0] for one in (low, high))
+    shares = np.maximum(price_bound(lines, high)[1], least)
     if len(curves) > FEW:
         return shares / shares.sum(), bound
     fine, above = grid_bound(curves, weights, utility)
     return fine, min(bound, above)
 
 
-def price_bound(curves: list[Curve], weights: Numbers, price: float, utility: str) -> tuple[float, Numbers]:
+def lines_of(curves: list[Curve], weights: Numbers, utility: str) -> list[Lines]:
+    """The lines of each user."""
+    return [Lines.of(curve, weight, utility) for curve, weight in zip(curves, weights.tolist(), strict=True)]
+
+
+def price_bound(lines: list[Lines], price: float) -> tuple[float, Numbers]:
     """g(ν), rounded up, and the shares at which it is reached."""
     total, shares = price, []
-    for curve, weight in zip(curves, weights.tolist(), strict=True):
-        value, share = _best_share(curve, weight, price, utility)
+    for one in lines:
+        value, share = one.best_share(price)
         total += value
         shares.append(share)
     return total + ROUNDING * (abs(total) + price), np.asarray(shares)
-
-
-def _best_share(curve: Curve, weight: float, price: float, utility: str) -> tuple[float, float]:
-    """The largest ω U(bound(w)) - ν w over the shares: on each straight line p + q s/w at w = √(-ω q s/ν)."""
-    level = np.log(curve.upper) if utility == "log" else curve.upper
-    z = np.maximum(curve.z, curve.slow)  # a share is at most 1
-    slope = np.minimum(np.diff(level) / np.diff(curve.z), 0.0)
-    at = level[:-1] + slope * (z[:-1] - curve.z[:-1])
-    large, small = curve.slow / z[:-1], curve.slow / z[1:]
-    inside = np.clip(np.sqrt(-weight * slope * curve.slow / price) if price > 0 else large, small, large)
-    value = weight * (at + slope * (curve.slow / inside - z[:-1])) - price * inside
-    value = np.where(curve.z[1:] > curve.slow, value, -math.inf)
-    best = int(np.argmax(value))
-    none = weight * float(level[-1])  # a share below the smallest of the grid: not more than there
-    return (float(value[best]), float(inside[best])) if value[best] >= none else (none, 0.0)
 
 
 def grid_bound(curves: list[Curve], weights: Numbers, utility: str, *, cells: int = _CELLS) -> tuple[Numbers, float]:
@@ -116,12 +137,13 @@ def grid_bound(curves: list[Curve], weights: Numbers, utility: str, *, cells: in
 def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
     """The cells of each user with the largest sum; cell i costs i + first of all cells."""
     size = len(values[0])
-    best = np.zeros(size + 1)  # by the cells that may be used
-    choices = []
-    for user, value in enumerate(values):
+    top, reach = np.maximum.accumulate(values[0]), np.minimum(np.arange(size + 1) - first, size - 1)
+    best = np.where(reach >= 0, top[reach], -math.inf)  # by the cells that may be used
+    choices = [np.searchsorted(top, top)[reach]]
+    for user, value in enumerate(values[1:], 2):
         below = np.concatenate([np.full(size + first, -math.inf), best])
         table = sliding_window_view(below, size)[1 : size + 2, ::-1]  # row c, cell i: best[c - i - first]
-        table = table[-1:] + value if user == len(values) - 1 else table + value  # the last user takes what is left
+        table = table[-1:] + value if user == len(values) else table + value  # the last user takes what is left
         choices.append(np.argmax(table, axis=1))
         best = table[np.arange(len(table)), choices[-1]]
     left, cells = size, []

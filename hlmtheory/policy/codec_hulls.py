@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from hlmtheory._array import NUMPY, Array, tail_sums
 from hlmtheory._domains import DomainError, instance
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import CodecChoice, CodecMenu
+from hlmtheory.codec import CodecMenu
 from hlmtheory.codec.menu import candidates, grid, top_k_bits
 from hlmtheory.codec.messages import KINDS, LATTICE, MIXTURE, TOP_K
+from hlmtheory.codec.selection import CodecChoice
 from hlmtheory.policy.costs import Integers, Numbers
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.truncation.levels import levels_of, slack, values_of

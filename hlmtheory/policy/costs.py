@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -72,6 +73,12 @@ class StageCosts:
         for field in fields(self):
             value = number(_DOMAINS.get(field.name, _AMOUNT), field.name, getattr(self, field.name))
             object.__setattr__(self, field.name, value)
+
+    def on_link(self, seconds_per_bit: float) -> StageCosts:
+        """Return the same costs on another link; its seconds a bit are not checked."""
+        other = copy(self)
+        object.__setattr__(other, "seconds_per_bit", seconds_per_bit)
+        return other
 
     def fixed_time(self, draft_length: int) -> float:
         """Return A(K), the time of a round of K drafts without its air time, in seconds."""

@@ -16,21 +16,19 @@ from hlmtheory._array import NUMPY, Array, brief, softmax
 from hlmtheory._domains import COUNT, DomainError, flag, generator, instance, instances, number, token_of
 from hlmtheory._quantities import not_negative, whole_from_one, whole_in
 from hlmtheory._simplex import over_exact_sums
-from hlmtheory.codec import (
-    CodecChoice,
+from hlmtheory.codec import coded_message, decoded_rows, encode
+from hlmtheory.codec.frame import LONGEST_MESSAGE
+from hlmtheory.codec.messages import (
+    LONGEST_BATCH,
+    TOP_K,
     LatticeDraft,
     LatticeMessage,
     MixedDraft,
     MixedMessage,
     TokenDraft,
     TokenMessage,
-    coded_message,
-    decoded_rows,
-    encode,
 )
-from hlmtheory.codec.frame import LONGEST_MESSAGE
-from hlmtheory.codec.messages import LONGEST_BATCH, TOP_K
-from hlmtheory.codec.selection import VOCABULARY
+from hlmtheory.codec.selection import VOCABULARY, CodecChoice
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, Numbers
@@ -108,7 +106,7 @@ class DevicePolicy:
 
     Examples
     --------
-    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> from hlmtheory.wire import LatticeRows, threshold_rule
     >>> policy = DevicePolicy(4, 1.0, threshold_rule(1, 0.25), LatticeRows(100, top_k=4), UncertaintyLine(1.0, 0.0))
     >>> rng = np.random.default_rng(0)
     >>> sure, unsure = policy.draft([99.0, 0.0, 0.0, 0.0], rng=rng), policy.draft([0.0, 0.5, 0.0, 0.5], rng=rng)

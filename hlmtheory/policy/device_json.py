@@ -1,4 +1,4 @@
-"""The text of ``policy.json``: the fields of :class:`hlmtheory.policy.DevicePolicy`, and nothing else."""
+"""The text of ``policy.json``: the fields of :class:`hlmtheory.wire.DevicePolicy`, and nothing else."""
 
 from __future__ import annotations
 

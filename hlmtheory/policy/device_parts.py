@@ -25,12 +25,15 @@ from hlmtheory._domains import (
 )
 from hlmtheory._quantities import whole_from_one, whole_in
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import CodecMenu, LatticeDraft, MalformedError, MixedDraft, TokenDraft, UnexpectedError
+from hlmtheory.codec import CodecMenu
+from hlmtheory.codec.frame import MalformedError, UnexpectedError
+from hlmtheory.codec.messages import LatticeDraft, MixedDraft, TokenDraft
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.policy.costs import DeviceRule, Numbers
 from hlmtheory.shared_seed.stream import POSITION, SEED, STREAM, race_winner
-from hlmtheory.uncertainty import MAX_TEMPERATURE, expected_uncertainty, sample_uncertainty
+from hlmtheory.uncertainty import expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.perturbation import DOMAINS as UNCERTAINTY
+from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
 
 BASES = ("proved", "calibrated", "measured")
 LONGEST_TEXT = 500
@@ -195,7 +198,21 @@ class ServerAnswer:
 def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:
     """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
 
-    K = 0: the server decodes alone. A threshold of None skips nothing, one of 1 or more everything.
+    Parameters
+    ----------
+    draft_length : int
+        K, drafts of a round; 0: the server decodes alone.
+    threshold : float, optional
+        The largest β̂ that skips. None skips nothing, 1 or more everything.
+
+    Returns
+    -------
+    DeviceRule
+
+    Raises
+    ------
+    ValueError
+        If K is negative or the threshold not finite.
     """
     level = 0.0 if threshold is None else float(number(FINITE, "threshold", threshold))
     k = number(COUNT, "draft_length", draft_length)

@@ -9,7 +9,7 @@ import numpy as np
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import COUNT, Domain, DomainError, instance, numbers
 from hlmtheory._quantities import not_negative
-from hlmtheory.codec import CodecChoice
+from hlmtheory.codec.selection import CodecChoice
 from hlmtheory.policy.costs import Integers, Numbers
 
 _FINITE = not_negative("give bits of messages")

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._combinatorics import about_log2
-from hlmtheory.codec import LatticeDraft, TokenDraft, UnexpectedError
 from hlmtheory.codec.enumerative import LONGEST_INDEX
-from hlmtheory.codec.frame import LATTICE_ROWS, LONGEST_MESSAGE, MIXED_ROWS, TOKENS, Limits
+from hlmtheory.codec.frame import LATTICE_ROWS, LONGEST_MESSAGE, MIXED_ROWS, TOKENS, Limits, UnexpectedError
 from hlmtheory.codec.menu import PROBABILITY_BITS
-from hlmtheory.codec.messages import KINDS, TOP_K
+from hlmtheory.codec.messages import KINDS, TOP_K, LatticeDraft, TokenDraft
 from hlmtheory.codec.reachable import quantised, written
 from hlmtheory.policy.codec_hulls import Entries, codec_hulls, entries
 from hlmtheory.policy.device import DevicePolicy, cheapest_corner

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._sides import Values
-from hlmtheory.policy.band_shares import Curve, price_bound
+from hlmtheory.policy.band_shares import Curve, lines_of, price_bound
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.queueing import Pass, longest_response, passes
 
@@ -50,7 +50,7 @@ def on_the_band(one: Values) -> Values:
 
 def bound(one: Values, weights: Any) -> float:
     price = float(one["server_price"])
-    return price_bound(_curves(one, weights, price), weights, float(one["band_price"]), "linear")[0] + price
+    return price_bound(lines_of(_curves(one, weights, price), weights, "linear"), float(one["band_price"]))[0] + price
 
 
 def _passes(one: Values) -> tuple[SharedServer, list[Pass]]:

@@ -10,8 +10,9 @@ import numpy as np
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import DomainError, generator, instance
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import LatticeDraft, MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError
 from hlmtheory.codec.coding import decoded
+from hlmtheory.codec.frame import UnexpectedError
+from hlmtheory.codec.messages import LatticeDraft, MixedDraft, TokenDraft, TruncatedMessage
 from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
@@ -36,7 +37,7 @@ class ServerPolicy:
 
     Examples
     --------
-    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> from hlmtheory.wire import LatticeRows, threshold_rule
     >>> policy = DevicePolicy(4, 1.0, threshold_rule(1, None), LatticeRows(100, top_k=2))
     >>> rng = np.random.default_rng(0)
     >>> message = policy.message([policy.draft([9.0, 0.0, 9.0, 0.0], rng=rng)])

@@ -24,7 +24,10 @@ _LEAST, _MOST = {"session": 8, "key": 16}, 64  # bytes
 
 
 def envelope_bits(rounds: int, *, authenticated: bool) -> int:
-    """Return the bits that the envelope adds to a message, and to its answer, in a text of 1 to 2^32 rounds."""
+    """Return the bits that the envelope adds to a message, and to its answer, in a text of 1 to 2^32 rounds.
+
+    With a key (``authenticated``) it has 16 bytes of HMAC, without one 4 of CRC-32. Other numbers raise a ValueError.
+    """
     last = number(COUNT, "rounds", rounds) - 1
     if not 0 <= last < MOST_ROUNDS:
         raise DomainError(f"rounds must be in 1..{MOST_ROUNDS}; got {rounds}; give those of one text")
@@ -39,7 +42,7 @@ class DeviceSession:
 
     Examples
     --------
-    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> from hlmtheory.wire import LatticeRows, threshold_rule
     >>> policy = DevicePolicy(4, 1.0, threshold_rule(1), LatticeRows(100, top_k=2))
     >>> device, server = (side(policy, session=b"text 0001", key=b"k" * 16) for side in (DeviceSession, ServerSession))
     >>> rng = np.random.default_rng(0)

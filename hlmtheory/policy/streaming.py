@@ -11,10 +11,10 @@ from collections.abc import MutableSet
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import DomainError, instance, number
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import MalformedError, TokenDraft, TokenMessage, encode
+from hlmtheory.codec import encode
 from hlmtheory.codec.envelope import DOWN, MOST_ROUNDS, UP
-from hlmtheory.codec.frame import Reader, varint
-from hlmtheory.codec.messages import LONGEST_BATCH
+from hlmtheory.codec.frame import MalformedError, Reader, varint
+from hlmtheory.codec.messages import LONGEST_BATCH, TokenDraft, TokenMessage
 from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import DevicePolicy
@@ -73,7 +73,7 @@ class StreamedDevice(_Side):
 
     Examples
     --------
-    >>> from hlmtheory.policy import StreamedTokens, threshold_rule
+    >>> from hlmtheory.wire import StreamedTokens, threshold_rule
     >>> policy = DevicePolicy(4, 1.0, threshold_rule(1), StreamedTokens(), bonus=False)
     >>> device = StreamedDevice(policy, session=b"text 0001", seed=5, position=3)
     >>> server = StreamedServer(policy, session=b"text 0001", seed=5, used=set(), position=3)

@@ -114,19 +114,18 @@ def checked_user(
     lengths = _lengths(draft_lengths, len(alpha))
     limit = float(number(_RISK, "risk_limit", risk_limit))
     limit = limit if limit < max(lengths[-1], 1) else math.inf  # no round can break it
-    made = Given(hulls, costs, alpha, beta, weights / weights.sum(), flag("skipping", skipping), flag("bonus", bonus))
-    return made, lengths, limit
+    priced = Priced(hulls, weights / weights.sum())
+    return Given(priced, costs, alpha, beta, flag("skipping", skipping), flag("bonus", bonus)), lengths, limit
 
 
 @dataclass(frozen=True)
 class Given:
     """The checked arguments of one user."""
 
-    hulls: Hulls
+    priced: Priced
     costs: StageCosts
     acceptances: Numbers
     rejection: Numbers
-    weight: Numbers
     skipping: bool
     bonus: bool
     toll: tuple[float, float] = (0.0, 0.0)
@@ -146,17 +145,19 @@ def best_plan(
 
     ``start`` are the prices of a plan for another link.
     """
-    priced = Priced(given.hulls, given.weight)
-    models = [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
+    models = [given.rounds(k, given.priced, given.priced.hulls, skipping=given.skipping) for k in lengths]
     found = solve(models, limit, start or Prices(0.0), charged=False)
     bound, mixture = found.bound, best_mixture(found.columns, limit) if found.columns else None
     if mixture is not None and not all(_fully_charged(column) for _, column in mixture.parts):
-        found = solve(models, limit, found.prices, charged=True)
+        found, mixture = solve(models, limit, found.prices, charged=True), None
     # Columns whose skipped rows were not charged for their messages are none of the plan
     columns = [column for column in found.columns if _fully_charged(column)]
     good = [column for column in columns if keeps(column.totals, limit)]
     single = max(reversed(good), key=lambda column: rate_of(column.totals)) if good else None
-    mixture = best_mixture(columns, limit) if columns and (mixing or single is None) else None
+    if not columns or not (mixing or single is None):
+        mixture = None
+    elif mixture is None or len(columns) < len(found.columns):
+        mixture = best_mixture(columns, limit)
     if single is not None and (mixture is None or not _worth_mixing(mixture, single)):
         mixture = Mixture(((1.0, single),), single.totals)
     if mixture is None or not (mixing or len(mixture.parts) == 1):

@@ -6,35 +6,19 @@ Paper: edge-sd (zhu2025edgesd) (7)-(23). A stage (prefill, base, slope) takes th
 
 from __future__ import annotations
 
-from hlmtheory.serving.costs import decoding_steps, expected_steps, peak_memory, stage_times, upload_bits
-from hlmtheory.serving.goodput import (
-    DeviceFit,
-    crossover_batch,
-    fit_device,
-    fit_passes,
-    goodput,
-    load_batch,
-    round_line,
-)
+from hlmtheory.serving.costs import peak_memory, stage_times
+from hlmtheory.serving.goodput import crossover_batch, fit_device
 from hlmtheory.serving.pipeline import inference_latency
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [
     "Device",
-    "DeviceFit",
     "ModelShape",
     "Service",
     "Task",
     "crossover_batch",
-    "decoding_steps",
-    "expected_steps",
     "fit_device",
-    "fit_passes",
-    "goodput",
     "inference_latency",
-    "load_batch",
     "peak_memory",
-    "round_line",
     "stage_times",
-    "upload_bits",
 ]

@@ -44,31 +44,13 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 
 from __future__ import annotations
 
-from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
-from hlmtheory.shared_seed.match import (
-    MatchRules,
-    list_match_floor,
-    match_floor,
-    match_probability,
-    match_rules,
-    message_value,
-    skip_mismatch,
-)
-from hlmtheory.shared_seed.stream import exponentials, race, race_list, race_winner, stream_key
-from hlmtheory.shared_seed.streamed import StreamedRate, streamed_rate
+from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
+from hlmtheory.shared_seed.stream import race_list, race_winner, stream_key
+from hlmtheory.shared_seed.streamed import streamed_rate
 
 __all__ = [
-    "MatchRules",
-    "StreamedRate",
-    "exponentials",
-    "list_match_bound",
-    "list_match_floor",
-    "list_match_probability",
-    "match_floor",
     "match_probability",
-    "match_rules",
     "message_value",
-    "race",
     "race_list",
     "race_winner",
     "skip_mismatch",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating, in_kind, tail_sums, take, upward
-from hlmtheory._domains import UNIT_INTERVAL, Domain, broadcast
+from hlmtheory._domains import UNIT_INTERVAL, Domain
 from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, distributions, quotient, skip_probabilities
 
@@ -86,19 +86,11 @@ def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array]:
 
 def match_floor(total_variation: Array) -> Array:
     """Return the least probability of a match at a distance T, rounded down: (1 - T)/(1 + T), daliri2025coupling."""
-    return list_match_floor(total_variation, 1)
-
-
-def list_match_floor(total_variation: Array, size: Array) -> Array:
-    """Return a lower bound of P(a list of L holds the server's token), rounded down: (1 - T)(1 - (T/(1 + T))^L)."""
-    xp, value, size = arrays("size", total_variation=total_variation, size=size)
+    xp, value = arrays(total_variation=total_variation)
     UNIT_INTERVAL.check(xp, "total_variation", value)
-    size = SIZE.check(xp, "size", size)
-    broadcast(total_variation=tuple(value.shape), size=tuple(size.shape))
     (narrow,) = floating(xp, value)
     t = in_kind(xp, value, xp.float64)
-    bound = (1.0 - t) * (1.0 - (t / (1.0 + t)) ** xp.astype(size, xp.float64)) * BELOW
-    return -upward(xp, -xp.where(t > 0, bound, 1.0), narrow.dtype)
+    return -upward(xp, -xp.where(t > 0, (1.0 - t) / (1.0 + t) * BELOW, 1.0), narrow.dtype)
 
 
 def message_value(total_variation: Array) -> Array:
@@ -106,6 +98,8 @@ def message_value(total_variation: Array) -> Array:
 
     Drafts that are not drawn from q may gain more: with p = (1, 0) and q = (.75, .25) the argmax of q is always
     accepted.
+
+    T = ``total_variation`` has shape (...); a value outside [0, 1] raises a ValueError.
     """
     xp, value = arrays(total_variation=total_variation)
     UNIT_INTERVAL.check(xp, "total_variation", value)
@@ -140,6 +134,8 @@ def skip_mismatch(target: Array, draft: Array, skip: Array) -> Array:
 
     t_v = P(a = b = v) ≤ min(p_v, q_v), so this is at least Σ_v s_v (q_v - p_v)⁺, the charge with rejection sampling,
     which is no bound here: behind a token that is not kept comes the server's, not the residual.
+
+    p, q and ``skip``, with s_v in [0, 1], have shape (..., V); other values raise a ValueError.
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     p, q, s = xp.broadcast_arrays(p, q, skip_probabilities(xp, skip, q))

@@ -50,6 +50,8 @@ def stream_key(seed: Array, prompt: Array) -> Array:
     """Return the seed of one prompt's stream, 63 bits: words 0 and 1 of Philox4x32-10 with key ``seed``.
 
     The counter is (prompt mod 2^32, ⌊prompt / 2^32⌋, 0, 1). Of n prompts two share a key with about n²/2^64.
+
+    Both arguments are integers of shape (...) in 0..2^63 - 1; others raise a ValueError.
     """
     xp, seed, prompt = arrays(seed=seed, prompt=prompt)
     seed, prompt = SEED.check(xp, "seed", seed), PROMPT.check(xp, "prompt", prompt)
@@ -114,7 +116,11 @@ def race_winner(probabilities: Array, seed: Array, position: Array) -> Array:
 
 
 def race_list(probabilities: Array, seed: Array, position: Array, size: int) -> Array:
-    """Return the L tokens (..., L) with the least times of :func:`race`, the fastest first, ties by lowest id."""
+    """Return the L tokens (..., L) with the least times of :func:`race`, the fastest first, ties by lowest id.
+
+    ``probabilities`` (..., V), ``seed`` and ``position`` are those of :func:`race_winner`; ``size`` is L. A ValueError
+    is raised also if L is not in 1..V.
+    """
     xp, times = arrays(times=race(probabilities, seed, position))
     size = list_size("size", size, times.shape[-1])
     return xp.argsort(times, axis=-1, stable=True)[..., :size]

@@ -26,45 +26,22 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 
 from __future__ import annotations
 
-from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
-from hlmtheory.skipping.bill import bill_bound, position_bill
-from hlmtheory.skipping.calibration import Calibration, calibrate, calibrate_threshold, held_out_risk, threshold_losses
-from hlmtheory.skipping.confident import ConfidentThreshold, confident_threshold
-from hlmtheory.skipping.holder import (
-    Thresholds,
-    holder_bound,
-    holder_bound_discrete,
-    rejection_risk,
-    rejection_risk_discrete,
-    skip_thresholds,
-)
-from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, surrogate_gap
-from hlmtheory.skipping.text_risk import TextRisk, text_risk
+from hlmtheory.skipping.audit import SkipAudit, audit_bound
+from hlmtheory.skipping.calibration import calibrate
+from hlmtheory.skipping.confident import confident_threshold
+from hlmtheory.skipping.holder import holder_bound, rejection_risk, skip_thresholds
+from hlmtheory.skipping.risk import non_acceptance, one_step_risk
+from hlmtheory.skipping.text_risk import text_risk
 
 __all__ = [
-    "Calibration",
-    "ConfidentThreshold",
     "SkipAudit",
-    "SurrogateGap",
-    "TextRisk",
-    "Thresholds",
     "audit_bound",
-    "audit_wealth",
-    "bill_bound",
     "calibrate",
-    "calibrate_threshold",
     "confident_threshold",
-    "fewest_tokens_to_certify",
-    "held_out_risk",
     "holder_bound",
-    "holder_bound_discrete",
     "non_acceptance",
     "one_step_risk",
-    "position_bill",
     "rejection_risk",
-    "rejection_risk_discrete",
     "skip_thresholds",
-    "surrogate_gap",
     "text_risk",
-    "threshold_losses",
 ]

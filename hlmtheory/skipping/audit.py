@@ -58,6 +58,24 @@ def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array
     """Return an upper bound on the mean risk after each token (..., T), valid at all of them at once; rounded up.
 
     The bound on Σ μ is the S at which the mean over the bets of exp(λS) Π (1 - λX_i) is 1/δ, with λ = bet · π.
+
+    Parameters
+    ----------
+    audited_rejection : array, shape (..., T)
+        β_d of an audited token, 0 at every other one.
+    audit_probability, error : array, shape (...)
+        π in (0, 1], and δ in (0, 1).
+    bets : array, shape (..., J)
+        In [0.000001, 1), fixed before the run.
+
+    Returns
+    -------
+    array, shape (..., T)
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
     """
     xp, kind, loss, rate, delta, shares = _inputs(audited_rejection, audit_probability, bets, error=error)
     drops = running_down(xp, _drops(xp, loss[..., None], shares[..., None, :]))

@@ -43,7 +43,24 @@ class ConfidentThreshold:
 def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error: float = 0.05) -> ConfidentThreshold:
     """Return the largest threshold with P(E[L(λ̂)] ≥ risk) ≤ error (``skipping.confident``).
 
-    ``losses`` (n, L) of the prompts lie in [0, 1] and do not fall along a row.
+    Parameters
+    ----------
+    losses : array, shape (n, L)
+        Of each prompt at each threshold, in [0, 1]; they do not fall along a row.
+    thresholds : array, shape (L,)
+        Ascending.
+    risk, error : float
+        ε and δ, in (0, 1).
+
+    Returns
+    -------
+    ConfidentThreshold
+        The threshold, -inf if none is certified, its mean loss, n, and the fewest prompts that could certify one.
+
+    Raises
+    ------
+    ValueError
+        If a loss or a number is outside its range, or a row falls.
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)

@@ -35,8 +35,9 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     target, draft : array, shape (..., V)
         Distributions p and q.
     skip : array, shape (..., V) or broadcastable to it
-        s_v in [0, 1]: from :func:`hlmtheory.uncertainty.skip_probability` of
-        :func:`hlmtheory.uncertainty.vocabulary_uncertainty`, or a boolean from any rule that knows the draft.
+        s_v in [0, 1]: from :func:`hlmtheory.uncertainty.binomial.skip_probability` of
+        :func:`hlmtheory.uncertainty.perturbation.vocabulary_uncertainty`, or a boolean from any
+        rule that knows the draft.
 
     Returns
     -------

@@ -44,7 +44,8 @@ from hlmtheory.truncation.partial_sides import (
 from hlmtheory.truncation.reconstruction import resampling_bias, truncate
 from hlmtheory.truncation.sides import deviation, misdeclared_side
 from hlmtheory.truncation.sides import noise as truncation_noise
-from hlmtheory.verification import acceptance_rate, decoded_acceptance_rate, total_variation
+from hlmtheory.verification import acceptance_rate, total_variation
+from hlmtheory.verification.intervals import decoded_acceptance_rate
 
 EACH = Source("bhattacharjee2025csqs", "Section 4, and oh2025cuhlm IV-B: each with one codec for all rows")
 ROW = {"draft": [0.5, 0.25, 0.125, 0.125], "bias_tolerance": 0.5}

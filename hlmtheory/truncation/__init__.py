@@ -23,61 +23,22 @@ is taken at its worst, 1 up to rounding. Types and normalisation are those of :m
 
 from __future__ import annotations
 
-from hlmtheory.truncation.box_sizes import box_bias, box_deviation
-from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
-from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
-from hlmtheory.truncation.partial import (
-    DraftOutcome,
-    PartialBoxes,
-    PartialPair,
-    partial_bias,
-    partial_boxes,
-    partial_deviation,
-    partial_distance,
-    partial_draft,
-)
-from hlmtheory.truncation.reconstruction import (
-    resampling_bias,
-    resampling_distortion,
-    tail_deviation,
-    truncate,
-    tvd_bound,
-    tvd_bound_sharp,
-)
-from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
-from hlmtheory.truncation.sizes import certified_size, exact_size, offline_size, online_size
-from hlmtheory.truncation.softplus import online_bound, softplus_gap
+from hlmtheory.truncation.message import decoded_output_distribution
+from hlmtheory.truncation.partial import partial_bias, partial_distance
+from hlmtheory.truncation.reconstruction import resampling_bias, tail_deviation, truncate, tvd_bound
+from hlmtheory.truncation.sizes import certified_size, offline_size, online_size
+from hlmtheory.truncation.softplus import online_bound
 
 __all__ = [
-    "DraftOutcome",
-    "Interval",
-    "PartialBoxes",
-    "PartialPair",
-    "box_bias",
-    "box_deviation",
-    "box_distance",
     "certified_size",
-    "decoded_draft",
     "decoded_output_distribution",
-    "exact_size",
-    "message_deviation",
     "offline_size",
     "online_bound",
     "online_size",
     "partial_bias",
-    "partial_boxes",
-    "partial_deviation",
     "partial_distance",
-    "partial_draft",
-    "quantised_box",
     "resampling_bias",
-    "resampling_distortion",
-    "size_from_min_p",
-    "size_from_top_n_sigma",
-    "size_from_top_p",
-    "softplus_gap",
     "tail_deviation",
     "truncate",
     "tvd_bound",
-    "tvd_bound_sharp",
 ]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, epsilon, every, in_kind, running, take
+from hlmtheory._array import Array, Interval, arrays, epsilon, every, in_kind, interval, running, take
 from hlmtheory._domains import DomainError, leading_dimensions, size_up_to
-from hlmtheory.truncation.boxes import Interval, checked_boxes, farthest_bound, interval, nearest_distance
+from hlmtheory.truncation.boxes import checked_boxes, farthest_bound, nearest_distance
 from hlmtheory.truncation.reconstruction import NOISE
 
 

@@ -6,10 +6,9 @@ and so do lists of the k most probable tokens: there one column stands for all t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from hlmtheory._array import Array, arrays, epsilon, every, in_kind, upward, widest
+from hlmtheory._array import Array, Interval, arrays, epsilon, every, in_kind, interval, widest
 from hlmtheory._domains import Domain, DomainError, broadcast, leading_dimensions, same_vocabulary
 
 MOST_HALVINGS = 12
@@ -28,19 +27,6 @@ _COUNT = Domain(
     kind="integer",
 )
 ERROR = Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfinite(value), "give half a step in nats")
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Ends of an interval, rounded outwards; the function that returns it says which ends are sharp."""
-
-    lower: Array
-    upper: Array
-
-
-def interval(xp: Any, lower: Array, upper: Array, kind: Any) -> Interval:
-    """Return the interval in the type ``kind``, rounded outwards."""
-    return Interval(-upward(xp, -lower, kind), upward(xp, upper, kind))
 
 
 def box_distance(

@@ -32,12 +32,10 @@ BITS = 8
 """b_prob of cu-hlm V-A."""
 
 
-def decoded_draft(
-    draft: Array, k: Array, *, bits_per_probability: int = BITS, draft_token: Array | None = None
-) -> Array:
+def decoded_draft(draft: Array, k: Array, *, bits_per_probability: int = BITS, token: Array | None = None) -> Array:
     """The distribution q̂ (..., V) that the server decodes from k rounded values of b_prob bits.
 
-    With ``draft_token`` the server has the exact q_d, and Δ_k is at most that of :func:`message_deviation`.
+    With ``token`` the server has the exact q_d, and Δ_k is at most that of :func:`message_deviation`.
     """
     bits = _width(bits_per_probability)
     xp, given, k = arrays(draft=draft, k=k)
@@ -46,10 +44,10 @@ def decoded_draft(
     sent, _ = kept(NUMPY, q, k)
     value = np.where(sent, values_of(levels_of(q, bits), bits), 0.0)
     others = np.ones_like(sent)
-    if draft_token is not None:
-        _, _, token = arrays(draft=given, draft_token=draft_token)
-        token = to_numpy(token_of(q.shape[-1]).check(xp, "draft_token", token))
-        batch = leading_dimensions(draft=sent.shape[:-1], draft_token=token.shape)
+    if token is not None:
+        _, _, token = arrays(draft=given, token=token)
+        token = to_numpy(token_of(q.shape[-1]).check(xp, "token", token))
+        batch = leading_dimensions(draft=sent.shape[:-1], token=token.shape)
         drafted = np.arange(q.shape[-1]) == np.broadcast_to(token, batch)[..., None]
         sent, value, others = sent | drafted, np.where(drafted, q, value), ~drafted
     row = completed(np.ascontiguousarray(value), sent, others)
@@ -74,6 +72,8 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
 
     law_v = q_v min(1, p_v/q̂_v) + r̂_v Σ_i q_i (1 - p_i/q̂_i)⁺. With drafts from q̂ the law would be p, so TV(law, p) ≤
     TV(q, q̂): the same guarantee without sending q_d. A draft with q̂_d = 0 is accepted.
+
+    The rows have shape (..., V); one that is no distribution raises a ValueError.
     """
     xp, kind, p, q, decoded = distributions(target=target, draft=draft, decoded=decoded)
     return in_kind(xp, _decoded_law(xp, p, q, decoded), kind)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, epsilon, every, in_kind, take, widest
+from hlmtheory._array import Array, Interval, arrays, epsilon, every, in_kind, interval, take, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number, size_up_to, token_of
 from hlmtheory.truncation._known import Known, least_distance, most_distance
-from hlmtheory.truncation.boxes import ERROR, Interval, interval
+from hlmtheory.truncation.boxes import ERROR
 
 MASS = 1e-4
 """Tolerance for the mass of a list: the rounding error of a softmax in float32."""
@@ -74,8 +74,26 @@ def partial_distance(
 ) -> PartialPair:
     """Return the sharp intervals of TV(q, p) and of the acceptance rate from the top k of p and the top j of q.
 
-    The tokens (..., k) and (..., j) have log-probabilities in nats, in descending order, -inf for 0, taken as exact.
     Give only the top k: some engines add the sampled token, which may be less probable than an unlisted one.
+
+    Parameters
+    ----------
+    target_token, target_log_probability : array, shape (..., k)
+        The top k of p, in descending order; log-probabilities in nats, -inf for 0, taken as exact.
+    draft_token, draft_log_probability : array, shape (..., j)
+        The top j of q.
+    vocabulary : int
+        V.
+
+    Returns
+    -------
+    PartialPair
+        ``total_variation`` and ``acceptance``, intervals of shape (...), rounded outwards.
+
+    Raises
+    ------
+    ValueError
+        If a token repeats or is outside the vocabulary, or a list ascends or has more mass than 1.
     """
     pair = _pair(target_token, target_log_probability, draft_token, draft_log_probability, vocabulary)
     xp, kind = pair.lists.xp, pair.lists.kind
@@ -113,6 +131,27 @@ def partial_bias(
 
     The upper end is 2 min(max Δ_k, max TV(q, p), mass of p outside the tokens that p lists and q sends): proven, and
     attained for some lists only. The lower end is 0, attained where all listed entries of q are sent.
+
+    Parameters
+    ----------
+    target_token, target_log_probability : array, shape (..., k)
+        The top k of p, in descending order; log-probabilities in nats, -inf for 0, taken as exact.
+    draft_token, draft_log_probability : array, shape (..., j)
+        The top j of q.
+    vocabulary : int
+        V.
+    k : integer array, shape (...)
+        How many are sent, 0..j.
+
+    Returns
+    -------
+    Interval
+        Of shape (...), rounded outwards.
+
+    Raises
+    ------
+    ValueError
+        If a token repeats or is outside the vocabulary, a list ascends or has more mass than 1, or k > j.
     """
     pair = _pair(target_token, target_log_probability, draft_token, draft_log_probability, vocabulary)
     xp, q = pair.lists.xp, pair.draft

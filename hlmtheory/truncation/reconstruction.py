@@ -86,28 +86,11 @@ def tail_deviation(draft: Array) -> Array:
 
 
 def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
-    """True distortion TV(r, r̂) of the residual when k entries of the draft distribution are sent.
+    """True distortion TV(r, r̂) (...) of the residual when k entries of the draft distribution are sent; cu-hlm (18).
 
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries are sent, 0..V.
+    0 where nothing is rejected. Where r̂ is 0/0, that is TV(q̂, p) ≤ 2^-44, the largest possible value
+    Δ_k / max(TV(q, p), TV(q̂, p)): 1 up to rounding.
 
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1]; cu-hlm (18). 0 where nothing is rejected. Where r̂ is 0/0, that is TV(q̂, p) ≤ 2^-44, the largest
-        possible value Δ_k / max(TV(q, p), TV(q̂, p)): 1 up to rounding.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, k is not an integer in 0..V, or the vocabularies differ.
-
-    Examples
-    --------
     >>> float(resampling_distortion([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
     0.5
     """

@@ -98,7 +98,7 @@ def least_offline(xp: Any, q: Array, gap: Array, theta: Array, *, sharp: bool) -
 
 
 def online_size(
-    draft: Array, draft_token: Array, rejection_probability: Array, distortion_tolerance: Array, *, sharpness: Array
+    draft: Array, token: Array, rejection_probability: Array, distortion_tolerance: Array, *, sharpness: Array
 ) -> Array:
     """The smallest k with Ū(k) ≤ θ, on the device; the distortion may exceed θ (``truncation.online_gap``).
 
@@ -106,7 +106,7 @@ def online_size(
     ----------
     draft : array, shape (..., V)
         Distributions over the vocabulary.
-    draft_token : integer array, shape (...)
+    token : integer array, shape (...)
         d, the token drawn from the row.
     rejection_probability : array, shape (...)
         β_d in [0, 1]; in the paper the estimate a·u + b.
@@ -133,14 +133,14 @@ def online_size(
     xp, draft, token, beta, theta, eta = arrays(
         *("draft", "rejection_probability", "distortion_tolerance", "sharpness"),
         draft=draft,
-        draft_token=draft_token,
+        token=token,
         rejection_probability=rejection_probability,
         distortion_tolerance=distortion_tolerance,
         sharpness=sharpness,
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     q = distributions(draft=draft)[2]
-    _refuse_shapes(q, draft_token=token, rejection_probability=beta, distortion_tolerance=theta, sharpness=eta)
+    _refuse_shapes(q, token=token, rejection_probability=beta, distortion_tolerance=theta, sharpness=eta)
     denominator = denominator_at(xp, draft_probability(xp, q, token), beta, eta)
     return Tails.of(xp, q).least(0.5 * theta * denominator, "distortion_tolerance")  # (24)
 

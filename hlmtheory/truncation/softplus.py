@@ -8,7 +8,7 @@ symbol     name                                                              sha
 ========== ================================================================= =========
 η          ``sharpness`` of the softplus; the paper does not print its value (...)
 ℓ          softplus ln(1 + e^{ηz})/η                                         (...)
-d, β_d     ``draft_token`` and its ``rejection`` probability                 (...)
+d, β_d     ``token`` and its ``rejection`` probability                       (...)
 D          (1 - q_d) ℓ(-1) + q_d ℓ(-β_d), the bound's denominator            (...)
 Ū          2 Δ_k / D                                                         (...)
 η*         least sharpness with D ≤ 2 q_d β_d                                (...)
@@ -56,16 +56,14 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
     return in_kind(xp, distance(xp, p, q) + added, kind)  # (22), as q ℓ(z) = (p - q)⁺ + q (ℓ(z) - z⁺)
 
 
-def online_bound(
-    draft: Array, draft_token: Array, rejection_probability: Array, k: Array, *, sharpness: Array
-) -> Array:
+def online_bound(draft: Array, token: Array, rejection_probability: Array, k: Array, *, sharpness: Array) -> Array:
     """Published online bound Ū(k) = 2 Δ_k / D. It need not bound the distortion (``truncation.online_safe``).
 
     Parameters
     ----------
     draft : array, shape (..., V)
         Distributions over the vocabulary.
-    draft_token : integer array, shape (...)
+    token : integer array, shape (...)
         d, the token drawn from the row.
     rejection_probability : array, shape (...)
         β_d in [0, 1]; in the paper the estimate a·u + b.
@@ -93,7 +91,7 @@ def online_bound(
     xp, draft, token, beta, k, eta = arrays(
         *("rejection_probability", "sharpness"),
         draft=draft,
-        draft_token=draft_token,
+        token=token,
         rejection_probability=rejection_probability,
         k=k,
         sharpness=sharpness,
@@ -106,28 +104,28 @@ def online_bound(
     return upward(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
 
 
-def draft_probability(xp: Any, q: Array, draft_token: Array) -> Array:
+def draft_probability(xp: Any, q: Array, token: Array) -> Array:
     """q_d of each row, of the broadcast shape."""
-    token = token_of(q.shape[-1]).check(xp, "draft_token", draft_token)
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), draft_token=tuple(token.shape))
+    token = token_of(q.shape[-1]).check(xp, "token", token)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), token=tuple(token.shape))
     rows = spread(xp, q, (*batch, q.shape[-1]))
     return take(xp, rows, spread(xp, token, batch)[..., None])[..., 0]
 
 
-def rejection_at(target: Array, draft: Array, draft_token: Array) -> Array:
+def rejection_at(target: Array, draft: Array, token: Array) -> Array:
     """β_d."""
-    xp, target, draft, token = arrays(target=target, draft=draft, draft_token=draft_token)
+    xp, target, draft, token = arrays(target=target, draft=draft, token=token)
     return draft_probability(xp, rejection_probability(target, draft), token)
 
 
 def online_denominator(
-    draft: Array, draft_token: Array, rejection_probability: Array, sharpness: Array
+    draft: Array, token: Array, rejection_probability: Array, sharpness: Array
 ) -> tuple[Array, Array]:
     """The rows q in float64, and D, from unchecked arguments."""
     xp, draft, token, beta, eta = arrays(
         *("rejection_probability", "sharpness"),
         draft=draft,
-        draft_token=draft_token,
+        token=token,
         rejection_probability=rejection_probability,
         sharpness=sharpness,
     )
@@ -139,9 +137,7 @@ def denominator_at(xp: Any, drafted: Array, rejection_probability: Array, sharpn
     """D for a given q_d, from unchecked arguments."""
     beta = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection_probability", rejection_probability), xp.float64)
     eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", sharpness), xp.float64)
-    leading_dimensions(
-        draft_token=tuple(drafted.shape), rejection_probability=tuple(beta.shape), sharpness=tuple(eta.shape)
-    )
+    leading_dimensions(token=tuple(drafted.shape), rejection_probability=tuple(beta.shape), sharpness=tuple(eta.shape))
     return (1.0 - drafted) * _gap(xp, xp.ones_like(beta), eta) + drafted * _gap(xp, beta, eta)  # the softplus of z ≤ 0
 
 

@@ -6,7 +6,7 @@ Papers: cu-hlm (oh2025cuhlm) (7)-(9), u-hlm (oh2024uhlm) (5)-(7); the measure is
 symbol     name                                                 unit      shape
 ========== ==================================================== ========= ===========
 z          ``logits`` of the draft model                        1         (..., V)
-d          ``draft_token``                                      1         (...)
+d          ``token``, the draft                                   1         (...)
 θ, θmax    temperature, ``max_temperature``                     1         (), number
 M          ``draws``, perturbed samples                         tokens    (...)
 u          uncertainty, share of the samples that differ from d 1         (...)
@@ -22,22 +22,7 @@ means the limit, uniform over the largest logits. A logit of -inf is a masked en
 
 from __future__ import annotations
 
-from hlmtheory.uncertainty.binomial import DRAWS, skip_probability
-from hlmtheory.uncertainty.perturbation import (
-    MAX_TEMPERATURE,
-    expected_uncertainty,
-    sample_uncertainty,
-    vocabulary_uncertainty,
-)
-from hlmtheory.uncertainty.regression import LinearFit, fit_linear
+from hlmtheory.uncertainty.perturbation import expected_uncertainty, sample_uncertainty
+from hlmtheory.uncertainty.regression import fit_linear
 
-__all__ = [
-    "DRAWS",
-    "MAX_TEMPERATURE",
-    "LinearFit",
-    "expected_uncertainty",
-    "fit_linear",
-    "sample_uncertainty",
-    "skip_probability",
-    "vocabulary_uncertainty",
-]
+__all__ = ["expected_uncertainty", "fit_linear", "sample_uncertainty"]

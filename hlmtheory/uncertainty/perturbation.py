@@ -33,7 +33,7 @@ DOMAINS = {
 
 def sample_uncertainty(
     logits: Array,
-    draft_token: Array,
+    token: Array,
     *,
     draws: int = DRAWS,
     max_temperature: float = MAX_TEMPERATURE,
@@ -48,7 +48,7 @@ def sample_uncertainty(
     ----------
     logits : array, shape (..., V)
         Finite, or -inf for a masked entry: a token of probability 0 at every temperature.
-    draft_token : integer array, shape (...) or broadcastable to it
+    token : integer array, shape (...) or broadcastable to it
         The draft d, 0..V-1.
     draws : int
         M, 20 in the papers; 1 to 100,000.
@@ -73,10 +73,10 @@ def sample_uncertainty(
     >>> float(sample_uncertainty([9.0, -9.0], 0, max_temperature=0.0, rng=np.random.default_rng(1)))
     0.0
     """
-    xp, kind, z, token = _logits_and_token(logits, draft_token)
+    xp, kind, z, token = _logits_and_token(logits, token)
     count, warmest = number(DOMAINS["draws"], "draws", draws), _warmest(max_temperature)
     rng = generator("rng", rng)
-    shape = leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))
+    shape = leading_dimensions(logits=tuple(z.shape[:-1]), token=tuple(token.shape))
     cold = gap_of(xp, 1.0 - coldest(xp, z), token)
     differing = xp.zeros_like(cold)
     for _ in range(count):
@@ -89,7 +89,7 @@ def sample_uncertainty(
     return in_kind(xp, differing / count, kind)  # (9)
 
 
-def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
+def expected_uncertainty(logits: Array, token: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
     """Return the mean of the sampled uncertainty: 1 - (1/θmax) ∫₀^θmax softmax(z/θ)_d dθ.
 
     The integral is a Gauss-Legendre rule in (θ/θmax)^{1/3} with 40 softmax passes. On the logits of language models the
@@ -100,7 +100,7 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     ----------
     logits : array, shape (..., V)
         Finite, or -inf for a masked entry: a token of probability 0 at every temperature.
-    draft_token : integer array, shape (...) or broadcastable to it
+    token : integer array, shape (...) or broadcastable to it
         The draft d, 0..V-1.
     max_temperature : float
         θmax. At 0 the result is the limit: 1 minus the probability of d if the largest logits share the mass evenly.
@@ -121,9 +121,9 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     >>> expected_uncertainty([0.0, 0.0, -1e4], [0, 2]).round(9).tolist()
     [0.5, 1.0]
     """
-    xp, kind, z, token = _logits_and_token(logits, draft_token)
+    xp, kind, z, token = _logits_and_token(logits, token)
     warmest = _warmest(max_temperature)
-    leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))
+    leading_dimensions(logits=tuple(z.shape[:-1]), token=tuple(token.shape))
     if not warmest:
         return in_kind(xp, 1.0 - gap_of(xp, coldest(xp, z), token), kind)
     gaps = scaled_gaps(xp, z, warmest)
@@ -141,11 +141,11 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
     return in_kind(xp, xp.clip(1.0 - mean, min=0.0, max=1.0), widest(xp, z))
 
 
-def _logits_and_token(logits: Array, draft_token: Array) -> tuple[Array, Array, Array, Array]:
+def _logits_and_token(logits: Array, token: Array) -> tuple[Array, Array, Array, Array]:
     """Check the logits and the draft token, and return the namespace, the result dtype, and both."""
-    xp, z, token = arrays(logits=logits, draft_token=draft_token)
+    xp, z, token = arrays(logits=logits, token=token)
     check_logits(xp, z)
-    return xp, widest(xp, z), z, token_of(z.shape[-1]).check(xp, "draft_token", token)
+    return xp, widest(xp, z), z, token_of(z.shape[-1]).check(xp, "token", token)
 
 
 def _warmest(max_temperature: float) -> float:

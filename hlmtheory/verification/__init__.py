@@ -25,20 +25,11 @@ Results are float64 if an argument is, else float32; plain numbers take the libr
 
 from __future__ import annotations
 
-from hlmtheory.verification.block import block_acceptance, block_weights
-from hlmtheory.verification.intervals import RateInterval, acceptance_interval, decoded_acceptance_rate
-from hlmtheory.verification.lossy import (
-    LossyPrice,
-    lossy_price,
-    relaxed_acceptance,
-    threshold_acceptance,
-    top_acceptance,
-    typical_acceptance,
-)
-from hlmtheory.verification.multi_draft import multi_draft_optimum, top_draft_optimum
+from hlmtheory.verification.block import block_weights
+from hlmtheory.verification.intervals import acceptance_interval
+from hlmtheory.verification.lossy import lossy_price
 from hlmtheory.verification.rule import (
     acceptance_rate,
-    greedy_output_distribution,
     output_distribution,
     rejection_probability,
     residual_distribution,
@@ -46,30 +37,18 @@ from hlmtheory.verification.rule import (
     total_variation,
 )
 from hlmtheory.verification.tokens import expected_tokens
-from hlmtheory.verification.updates import acceptance_after_update, largest_distance
+from hlmtheory.verification.updates import acceptance_after_update
 
 __all__ = [
-    "LossyPrice",
-    "RateInterval",
     "acceptance_after_update",
     "acceptance_interval",
     "acceptance_rate",
-    "block_acceptance",
     "block_weights",
-    "decoded_acceptance_rate",
     "expected_tokens",
-    "greedy_output_distribution",
-    "largest_distance",
     "lossy_price",
-    "multi_draft_optimum",
     "output_distribution",
     "rejection_probability",
-    "relaxed_acceptance",
     "residual_distribution",
     "softmax",
-    "threshold_acceptance",
-    "top_acceptance",
-    "top_draft_optimum",
     "total_variation",
-    "typical_acceptance",
 ]

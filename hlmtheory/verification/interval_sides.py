@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._array import Array, Interval, arrays, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import open_unit
-from hlmtheory.verification.intervals import RateInterval, acceptance_interval
+from hlmtheory.verification.intervals import acceptance_interval
 
 # Proofs, by the last part of the id. S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
 #
@@ -21,7 +21,7 @@ def settings(**values: Array) -> tuple[Any, ...]:
     return (xp, *(in_kind(xp, value, xp.float64) for value in given))
 
 
-def _intervals(xp: Any, error: Array, drafts: int, form: str) -> RateInterval:
+def _intervals(xp: Any, error: Array, drafts: int, form: str) -> Interval:
     """Return the intervals for n = 1, ..., drafts and S = 0, ..., drafts, shape (..., drafts, drafts + 1)."""
     examined = xp.arange(1, drafts + 1, device=error.device)[:, None]
     accepted = xp.minimum(xp.arange(drafts + 1, device=error.device)[None, :], examined)

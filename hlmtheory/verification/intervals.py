@@ -8,9 +8,9 @@ intervals hold for S accepted of n examined drafts with any rule of stopping.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
+from hlmtheory._array import Array, Interval, arrays, in_kind, interval, sum_up, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, broadcast, leading_dimensions, option
 from hlmtheory._quantities import not_negative, open_unit
 from hlmtheory._simplex import distributions
@@ -30,14 +30,7 @@ _HALVINGS = 60
 _SLACK = 2.0**-44  # relative; covers the rounding of sums of logarithms
 
 
-class RateInterval(NamedTuple):
-    """Interval of a rate: arrays of shape (...) in [0, 1]."""
-
-    lower: Array
-    upper: Array
-
-
-def acceptance_interval(accepted: Array, examined: Array, error: Array, *, form: str) -> RateInterval:
+def acceptance_interval(accepted: Array, examined: Array, error: Array, *, form: str) -> Interval:
     """Return an interval of the acceptance rate that holds after every draft at once, with probability 1 - δ.
 
     "constant": every examined draft is accepted with the same probability α. The interval holds all α with
@@ -58,7 +51,7 @@ def acceptance_interval(accepted: Array, examined: Array, error: Array, *, form:
 
     Returns
     -------
-    RateInterval
+    Interval
         Rounded outward; [0, 1] for n = 0.
 
     Raises
@@ -90,10 +83,10 @@ def acceptance_interval(accepted: Array, examined: Array, error: Array, *, form:
 
     lower = _edge(xp, share, xp.zeros_like(share), outside)
     upper = _edge(xp, xp.where(n > 0, share, 1.0), xp.ones_like(share), outside)
-    return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
+    return interval(xp, lower, upper, kind)
 
 
-def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> RateInterval:
+def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> Interval:
     """Return the interval Σ min(p, q̂) ± TV(q, q̂) of the acceptance that a server knows from a decoded row.
 
     ``deviation`` (...) is TV(q, q̂) or a bound on it, such as Δ_k. Clipped to [0, 1] and rounded outward.
@@ -107,7 +100,7 @@ def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> 
     error = (q.shape[-1] + 10) * 2.0**-52 * overlap + q.shape[-1] * 2.0**-1072
     lower = xp.clip(-sum_up(xp, -(overlap - error), delta), min=0.0)
     upper = xp.clip(sum_up(xp, overlap + error, delta), max=1.0)
-    return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
+    return interval(xp, lower, upper, kind)
 
 
 def _constant(xp: Any, s: Array, n: Array, rate: Array) -> Array:

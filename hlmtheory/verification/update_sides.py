@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays
+from hlmtheory._array import Array, Interval, arrays
 from hlmtheory._simplex import chains, distance, distributions
-from hlmtheory.verification.intervals import RateInterval
 from hlmtheory.verification.rule import acceptance_rate, total_variation
 from hlmtheory.verification.updates import acceptance_after_update, largest_distance
 
 HORIZON = 4  # drafts of a round, and tokens of a text, of the chains that the claims enumerate
 
 
-def after_side(draft: Array, old: Array, new: Array) -> RateInterval:
+def after_side(draft: Array, old: Array, new: Array) -> Interval:
     _, _, q, p, r = distributions(draft=draft, old=old, new=new)
     return acceptance_after_update(acceptance_rate(p, q), total_variation(p, r))
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
+from hlmtheory._array import Array, Interval, arrays, in_kind, interval, sum_up, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import not_negative
-from hlmtheory.verification.intervals import RateInterval
 
 # Proofs, by the last part of the id. M_v(x_1..x_i) = Π min(q, p_v) is the probability that the drafts x_1..x_i are
 # drawn and accepted. K is the number of drafts of a round, τ_v how many are accepted.
@@ -27,17 +26,19 @@ _ROUNDING = 2.0**-34  # relative; the divergence of a pair is known to about 1e-
 _LOG_RANGE = -4.0, 41.0  # log s for KL from below _SHARP_FROM to 41 nats, where the distance is 1 up to rounding
 
 
-def acceptance_after_update(acceptance: Array, distance: Array) -> RateInterval:
+def acceptance_after_update(acceptance: Array, distance: Array) -> Interval:
     """Return the interval α(0) ± TV(p_0, p_v) of the acceptance after an update, on a prefix or a mean over prefixes.
 
     Clipped to [0, 1] and rounded outward; both ends are attained. Each version's own texts are not covered.
+
+    ``acceptance`` α(0) and ``distance`` have shape (...); a value outside [0, 1] raises a ValueError.
     """
     xp, rate, moved = arrays(acceptance=acceptance, distance=distance)
     kind = widest(xp, UNIT_INTERVAL.check(xp, "acceptance", rate), UNIT_INTERVAL.check(xp, "distance", moved))
     leading_dimensions(acceptance=tuple(rate.shape), distance=tuple(moved.shape))
     rate, moved = (in_kind(xp, value, xp.float64) for value in (rate, moved))
     lower, upper = xp.clip(-sum_up(xp, -rate, moved), min=0.0), xp.clip(sum_up(xp, rate, moved), max=1.0)
-    return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
+    return interval(xp, lower, upper, kind)
 
 
 def largest_distance(divergence: Array) -> Array:

@@ -22,6 +22,4 @@ from __future__ import annotations
 
 from hlmtheory.vocabulary.intersection import common_acceptance
 
-__all__ = [
-    "common_acceptance",
-]
+__all__ = ["common_acceptance"]

@@ -10,7 +10,10 @@ from hlmtheory._simplex import distributions, normalised
 
 
 def common_acceptance(target: Array, draft: Array, support: Array) -> Array:
-    """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)); 0 where q has no mass on A."""
+    """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)); 0 where q has no mass on A.
+
+    p, q and ``support``, True on A, have shape (..., V); a row that is no distribution raises a ValueError.
+    """
     xp, target, draft, support = arrays(target=target, draft=draft, support=support)
     xp, kind, p, _ = distributions(target=target, draft=draft)
     kept = on_support(draft, support)[4]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hlmtheory.codec import CodecMenu
-from hlmtheory.policy import CertifiedRows, DevicePolicy, UncertaintyLine, threshold_rule
+from hlmtheory.wire import CertifiedRows, DevicePolicy, UncertaintyLine, threshold_rule
 from tests.device.stand_in import Far
 from tests.validation.decoding.test_heads import write
 from tests.validation.tiny_texts import PROMPTS

@@ -14,11 +14,13 @@ from scipy.optimize import linprog
 
 from hlmtheory import codec
 from hlmtheory.codec.frame import framed, unframed, varint
-from hlmtheory.policy import (
+from hlmtheory.codec.messages import KINDS, LatticeDraft, MixedDraft
+from hlmtheory.codec.selection import CodecChoice
+from hlmtheory.policy.costs import DeviceRule
+from hlmtheory.wire import (
     CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
-    DeviceRule,
     DraftProbabilities,
     LatticeRows,
     SeededTokens,
@@ -155,7 +157,7 @@ def _draft_is_sent(policy: DevicePolicy, draft: Any) -> bool:
     return _coded_from(policy.vocabulary, draft)
 
 
-def _quantised_from(policy: DevicePolicy, messages: LatticeRows, draft: codec.LatticeDraft) -> bool:
+def _quantised_from(policy: DevicePolicy, messages: LatticeRows, draft: LatticeDraft) -> bool:
     """x/ℓ with x - counts in [a, a + 1] and x ≥ ℓ τ; the program keeps as far as it can from the borders."""
     k, units = draft.size, draft.resolution
     q = np.zeros(policy.vocabulary)
@@ -185,11 +187,11 @@ def _quantised_from(policy: DevicePolicy, messages: LatticeRows, draft: codec.La
     return bool(np.array_equal(np.rint(row * units), counts)) or (k > 1 and -found.fun < 1e-6)
 
 
-def _coded_from(vocabulary: int, draft: codec.MixedDraft) -> bool:
+def _coded_from(vocabulary: int, draft: MixedDraft) -> bool:
     """Whether some q with this q_d is coded as this row by :func:`hlmtheory.codec.coded_message`."""
-    kind = codec.CODEC_KINDS.index(draft.kind)
+    kind = KINDS.index(draft.kind)
     parameter = draft.bits or draft.resolution
-    choice = codec.CodecChoice(*map(np.asarray, (kind, draft.support.size, parameter, draft.kind != "lattice", 0, 0.0)))
+    choice = CodecChoice(*map(np.asarray, (kind, draft.support.size, parameter, draft.kind != "lattice", 0, 0.0)))
     near = False
     for q, margin in _candidates(vocabulary, draft):
         again = codec.coded_message(q, choice, token=draft.token).drafts[0]
@@ -200,7 +202,7 @@ def _coded_from(vocabulary: int, draft: codec.MixedDraft) -> bool:
     return near
 
 
-def _candidates(vocabulary: int, draft: codec.MixedDraft) -> Iterator[tuple[np.ndarray, float]]:
+def _candidates(vocabulary: int, draft: MixedDraft) -> Iterator[tuple[np.ndarray, float]]:
     """Yield q in the interior of the row's polytope, with the distance from its border."""
     k, values = draft.support.size, draft.values.astype(float)
     if draft.kind == "top-k":
@@ -220,7 +222,7 @@ def _candidates(vocabulary: int, draft: codec.MixedDraft) -> Iterator[tuple[np.n
 
 def _solved(
     vocabulary: int,
-    draft: codec.MixedDraft,
+    draft: MixedDraft,
     low: np.ndarray,
     high: np.ndarray,
     rest: tuple[float, float],

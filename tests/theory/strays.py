@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory import serving
+from hlmtheory.serving.goodput import DeviceFit
 
 DISTRIBUTIONS = {
     "p",
@@ -136,7 +137,7 @@ def _no_sequences(value: Any) -> Iterator[Stray]:
 
 
 def _no_objects(value: Any) -> Iterator[Stray]:
-    other = serving.DeviceFit(0.0, 0.0, 1.0)
+    other = DeviceFit(0.0, 0.0, 1.0)
     for stray in (None, "2", 3, math.nan, [value], {}, [], 1j, type(value)):
         yield Stray(repr(stray), stray)
     yield Stray("another object", other)

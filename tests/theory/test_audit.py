@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.skipping import SkipAudit, audit_bound, audit_wealth
-from hlmtheory.skipping.audit import BETS
+from hlmtheory.skipping import SkipAudit, audit_bound
+from hlmtheory.skipping.audit import BETS, audit_wealth
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 

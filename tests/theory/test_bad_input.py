@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory import codec, draft_length, serving, uncertainty
+from hlmtheory import codec, draft_length, serving, uncertainty, wire
 from hlmtheory.arguments import ARGUMENTS
+from hlmtheory.codec.messages import MixedDraft
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.lattice.payload import exact_payload_bits
 from hlmtheory.ofdma.shares import kkt_residual, sum_shares
@@ -223,10 +224,9 @@ def test_a_record_is_an_answer_alone():
         for word in re.findall(r"\w+", str(parameter.annotation))
     }
     assert RECORDS & taken == CHECKED_WHERE_TAKEN
-    assert all(inspect.isclass(NAMES[name]) for name in RECORDS)
 
 
-LONGEST = codec.TruncatedMessage(2**18, [codec.MixedDraft("top-k", [], [], None, 1, 0, 0.5)] * 2**12)
+LONGEST = wire.TruncatedMessage(2**18, [MixedDraft("top-k", [], [], None, 1, 0, 0.5)] * 2**12)
 """The batch of most drafts over the largest vocabulary: 47 kilobytes."""
 
 NAMED = {

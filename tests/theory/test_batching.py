@@ -15,11 +15,12 @@ from hypothesis.extra import numpy as hnp
 
 import hlmtheory
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, bounds, claim_sides, methods, plan, plan_latency, search
+from hlmtheory.batching import bounds, claim_sides, methods, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import undominated
+from hlmtheory.batching.planner import METHODS
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 from hlmtheory.serving.costs import operations

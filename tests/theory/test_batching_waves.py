@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory.batching import METHODS, lower_bound, plan, plan_latency, search
+from hlmtheory.batching import lower_bound, plan, plan_latency, search
 from hlmtheory.batching.pareto import pareto
+from hlmtheory.batching.planner import METHODS
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
 from .test_batching import fastest, partitions

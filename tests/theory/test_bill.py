@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 import hlmtheory
-from hlmtheory.skipping import bill_bound, one_step_risk, position_bill
-from hlmtheory.skipping.bill import bill_bound_on_device
+from hlmtheory.skipping import one_step_risk
+from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill
 from hlmtheory.verification import total_variation
 
 from . import oracles

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import hlmtheory
-from hlmtheory.verification import acceptance_rate, block_acceptance, block_weights
+from hlmtheory.verification import acceptance_rate, block_weights
+from hlmtheory.verification.block import block_acceptance
 
 KNOWN = hlmtheory.all_claims()
 

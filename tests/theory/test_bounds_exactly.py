@@ -16,10 +16,8 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from hlmtheory import lattice, lossless, shared_seed, skipping, truncation, verification
-from hlmtheory.shared_seed.match import list_match_floor
-
 from .oracles import over_its_sum
+from .public import theory
 
 CASES = int(os.environ.get("ADVERSARIAL_CASES", "150"))
 """Inputs for each bound and type; 100,000 take a minute or two for each."""
@@ -82,11 +80,6 @@ def _known(bound):
 def text_distance(bound, tau, tokens):
     with mp.workprec(1200):
         return mpf(float(bound)) >= -mpmath.expm1(int(tokens) * mpmath.log1p(-number(tau))) if tau < 1 else bound == 1
-
-
-def list_floor(t, size):
-    t = F(float(t))
-    return (1 - t) * (1 - (t / (1 + t)) ** int(size)) if t else F(1)
 
 
 def match_terms(p, q):
@@ -192,7 +185,7 @@ def outside(end, losses, error):
 
 def decoded_distance(q):
     """TV of q and the row that the server decodes from one value of 8 bits."""
-    decoded = truncation.decoded_draft(q.astype(np.float64), 1, bits_per_probability=8)
+    decoded = theory.decoded_draft(q.astype(np.float64), 1, bits_per_probability=8)
     return sum(max(a - b, 0) for a, b in zip(over_its_sum(q), over_its_sum(decoded), strict=True))
 
 
@@ -229,49 +222,48 @@ def dropped(bound, k, units, q):
 BOUNDS = {
     "text_distance": Bound(
         lambda rng, n: (unit(rng, n), np.floor(10.0 ** (6 * rng.random(n))).astype(np.int64)),
-        lossless.text_distance,
+        theory.text_distance,
         text_distance,
     ),
-    "match_floor": Bound(lambda rng, n: (unit(rng, n),), shared_seed.match_floor, below(lambda t: list_floor(t, 1))),
-    "list_match_floor": Bound(
-        lambda rng, n: (unit(rng, n), rng.integers(1, 9, n)), list_match_floor, below(list_floor)
+    "match_floor": Bound(
+        lambda rng, n: (unit(rng, n),), theory.match_floor, below(lambda t: (1 - F(float(t))) / (1 + F(float(t))))
     ),
     "message_value": Bound(
         lambda rng, n: (unit(rng, n),),
-        shared_seed.message_value,
+        theory.message_value,
         above(lambda t: F(float(t)) * (1 - F(float(t))) / (1 + F(float(t)))),
     ),
     "list_match_bound": Bound(
         lambda rng, n: (rows(rng, n, 3), rows(rng, n, 3), rng.integers(1, 4, n)),
-        shared_seed.list_match_bound,
+        theory.list_match_bound,
         below(list_bound),
     ),
     "acceptance_after_update.lower": Bound(
         lambda rng, n: (unit(rng, n), unit(rng, n)),
-        lambda a, d: verification.acceptance_after_update(a, d).lower,
+        lambda a, d: theory.acceptance_after_update(a, d).lower,
         below(lambda a, d: max(F(float(a)) - F(float(d)), F(0))),
     ),
     "acceptance_after_update.upper": Bound(
         lambda rng, n: (unit(rng, n), unit(rng, n)),
-        lambda a, d: verification.acceptance_after_update(a, d).upper,
+        lambda a, d: theory.acceptance_after_update(a, d).upper,
         above(lambda a, d: min(F(float(a)) + F(float(d)), F(1))),
     ),
     "decoded_acceptance_rate.lower": Bound(
         lambda rng, n: (rows(rng, n, 4), rows(rng, n, 4), unit(rng, n)),
-        lambda p, q, d: verification.decoded_acceptance_rate(p, q, d).lower,
+        lambda p, q, d: theory.decoded_acceptance_rate(p, q, d).lower,
         below(lambda p, q, d: max(overlap(p, q) - F(float(d)), F(0))),
     ),
     "decoded_acceptance_rate.upper": Bound(
         lambda rng, n: (rows(rng, n, 4), rows(rng, n, 4), unit(rng, n)),
-        lambda p, q, d: verification.decoded_acceptance_rate(p, q, d).upper,
+        lambda p, q, d: theory.decoded_acceptance_rate(p, q, d).upper,
         above(lambda p, q, d: min(overlap(p, q) + F(float(d)), F(1))),
     ),
-    "largest_distance": Bound(largest, lambda kl, s: verification.largest_distance(kl), largest_distance),
+    "largest_distance": Bound(largest, lambda kl, s: theory.largest_distance(kl), largest_distance),
     **{
         f"acceptance_interval.{form}.{end}": Bound(
             accepted,
             lambda s, n, e, form=form, end=end: getattr(
-                verification.acceptance_interval(np.minimum(s, n), n, e, form=form), end
+                theory.acceptance_interval(np.minimum(s, n), n, e, form=form), end
             ),
             lambda bound, s, n, e, form=form: binomial_end(bound, min(s, n), n, e, form),
         )
@@ -280,7 +272,7 @@ BOUNDS = {
     },
     "law_wealth": Bound(
         lambda rng, n: (unit(rng, n, 2, 3), unit(rng, n, 2, 3), 10.0 ** rng.uniform(-5.9, 5.9, (n, 2))),
-        lambda f, m, bets: lossless.law_wealth(f, m, bets)[..., -1],
+        lambda f, m, bets: theory.law_wealth(f, m, bets)[..., -1],
         law_wealth,
     ),
     "distance_bound": Bound(
@@ -290,7 +282,7 @@ BOUNDS = {
             10.0 ** rng.uniform(-2, 3, (n, 2)),
             rng.choice([0.5, 0.9, 0.1, 0.999], n),
         ),
-        lambda f, m, bets, e: lossless.distance_bound(f, m, e, bets)[..., -1],
+        lambda f, m, bets, e: theory.distance_bound(f, m, e, bets)[..., -1],
         law_distance,
     ),
     "audit_wealth": Bound(
@@ -300,7 +292,7 @@ BOUNDS = {
             unit(rng, n, inner=True),
             np.clip(unit(rng, n, 2), 2e-6, 1 - 2.0**-53),
         ),
-        lambda loss, rate, risk, bets: skipping.audit_wealth(loss, rate, risk, bets)[..., -1],
+        lambda loss, rate, risk, bets: theory.audit_wealth(loss, rate, risk, bets)[..., -1],
         audit_wealth,
     ),
     "audit_bound": Bound(
@@ -310,25 +302,25 @@ BOUNDS = {
             rng.choice([0.5, 0.9, 0.1, 0.999], n),
             np.clip(unit(rng, n, 2), 2e-6, 1 - 2.0**-53),
         ),
-        lambda loss, rate, error, bets: skipping.audit_bound(loss, rate, error, bets)[..., -1],
+        lambda loss, rate, error, bets: theory.audit_bound(loss, rate, error, bets)[..., -1],
         audit_bound,
     ),
     **{
         f"text_risk.{end}": Bound(
             lambda rng, n: (unit(rng, n, 5), rng.choice([0.05, 0.5, 1e-9, 0.999], n)),
-            lambda losses, error, end=end: getattr(skipping.text_risk(losses, error), end),
+            lambda losses, error, end=end: getattr(theory.text_risk(losses, error), end),
             outside,
         )
         for end in ("low", "high")
     },
     "message_deviation": Bound(
         lambda rng, n: (rows(rng, n, 4),),
-        lambda q: truncation.message_deviation(q, bits_per_probability=8)[..., 1],
+        lambda q: theory.message_deviation(q, bits_per_probability=8)[..., 1],
         above(lambda q: decoded_distance(q) if max(q) < 1 else F(0)),
     ),
     "allocate": Bound(
         lambda rng, n: (rows(rng, n, 4),),
-        lambda q: lattice.allocate(q, 12.0),
+        lambda q: theory.allocate(q, 12.0),
         lambda found, q: dropped(found[0], found[1], found[2], q),
     ),
 }

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec, conformal, draft_length, lattice, lossless, shared_seed, skipping, truncation, verification
-from hlmtheory.skipping.bill import bill_bound_on_device
-
 from .kinds import kind_of, numbers, to
+from .public import theory
 
 EPSILON = {"epsilon": 0.1, "learning_rate": 0.3, "threshold": 0.2, "steps": np.array([1, 9, 100])}
 """Settings that are not rows: numbers and int64, answered in float64 whatever the rows."""
@@ -33,39 +31,38 @@ def _top(row):
 
 
 BOUNDS = {
-    "tail_deviation": lambda p, q, u: truncation.tail_deviation(q),
-    "message_deviation": lambda p, q, u: truncation.message_deviation(q),
-    "tvd_bound": lambda p, q, u: truncation.tvd_bound(p, q, 2),
-    "tvd_bound_sharp": lambda p, q, u: truncation.tvd_bound_sharp(p, q, 2),
-    "online_bound": lambda p, q, u: truncation.online_bound(q, 0, u[:, 0], 2, sharpness=5.0),
-    "distortion_bound_sharp": lambda p, q, u: lattice.distortion_bound_sharp(3, 7),
-    "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, non_acceptance=0.7),
-    "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, non_acceptance=0.7),
-    "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
-    "distance_bound": lambda p, q, u: -lossless.distance_bound(u, q, 0.9),  # from below: rounded down
-    "message_value": lambda p, q, u: shared_seed.message_value(u),
-    "match_floor": lambda p, q, u: -shared_seed.match_floor(u),
-    "list_match_floor": lambda p, q, u: -shared_seed.list_match_floor(u, 2),
-    "list_match_bound": lambda p, q, u: -shared_seed.list_match_bound(p, q, 2),
-    "largest_distance": lambda p, q, u: verification.largest_distance(8 * u),
-    "acceptance_after_update": lambda p, q, u: verification.acceptance_after_update(u, q[..., :1]).upper,
-    "acceptance_after_update.lower": lambda p, q, u: -verification.acceptance_after_update(u, q[..., :1]).lower,
-    "text_distance": lambda p, q, u: lossless.text_distance(u, 5),
-    "position_bill": lambda p, q, u: skipping.position_bill(p, q, u, q[:, None, :]),
-    "bill_bound": lambda p, q, u: skipping.bill_bound(p, q, u, u),
-    "bill_bound_on_device": lambda p, q, u: bill_bound_on_device(q, u, u),
-    "cheapest_codec": lambda p, q, u: codec.cheapest_codec(q, 0.3).bias,
-    "online_regret_bound": lambda p, q, u: draft_length.online_regret_bound([9, 5], error=u[..., 0]),
-    "regret_bound": lambda p, q, u: conformal.regret_bound(**EPSILON),
-    "regret_bound_sharp": lambda p, q, u: conformal.regret_bound_sharp(**EPSILON),
-    "allocate": lambda p, q, u: lattice.allocate(q, 40.0).distortion,
-    "partial_distance": lambda p, q, u: truncation.partial_distance(*_lists(p, q)).total_variation.upper,
-    "partial_deviation": lambda p, q, u: truncation.partial_deviation(_lists(p, q)[3], 1, 6).upper,
-    "partial_bias": lambda p, q, u: truncation.partial_bias(*_lists(p, q), k=1).upper,
-    "box_distance": lambda p, q, u: truncation.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,
-    "box_deviation": lambda p, q, u: truncation.box_deviation(q / 2, _wider(q), 1).upper,
-    "box_bias": lambda p, q, u: truncation.box_bias(p / 2, _wider(p), q / 2, _wider(q), 1).upper,
-    "partial_boxes": lambda p, q, u: truncation.partial_boxes(*_lists(p, q), target_error=0.25).target.upper,
+    "tail_deviation": lambda p, q, u: theory.tail_deviation(q),
+    "message_deviation": lambda p, q, u: theory.message_deviation(q),
+    "tvd_bound": lambda p, q, u: theory.tvd_bound(p, q, 2),
+    "tvd_bound_sharp": lambda p, q, u: theory.tvd_bound_sharp(p, q, 2),
+    "online_bound": lambda p, q, u: theory.online_bound(q, 0, u[:, 0], 2, sharpness=5.0),
+    "distortion_bound_sharp": lambda p, q, u: theory.distortion_bound_sharp(3, 7),
+    "holder_bound": lambda p, q, u: theory.holder_bound(q, 1.0, 0.1, non_acceptance=0.7),
+    "holder_bound_discrete": lambda p, q, u: theory.holder_bound_discrete(q, 1.0, 0.1, non_acceptance=0.7),
+    "audit_bound": lambda p, q, u: theory.audit_bound(u, 0.5, 0.1),
+    "distance_bound": lambda p, q, u: -theory.distance_bound(u, q, 0.9),  # from below: rounded down
+    "message_value": lambda p, q, u: theory.message_value(u),
+    "match_floor": lambda p, q, u: -theory.match_floor(u),
+    "list_match_bound": lambda p, q, u: -theory.list_match_bound(p, q, 2),
+    "largest_distance": lambda p, q, u: theory.largest_distance(8 * u),
+    "acceptance_after_update": lambda p, q, u: theory.acceptance_after_update(u, q[..., :1]).upper,
+    "acceptance_after_update.lower": lambda p, q, u: -theory.acceptance_after_update(u, q[..., :1]).lower,
+    "text_distance": lambda p, q, u: theory.text_distance(u, 5),
+    "position_bill": lambda p, q, u: theory.position_bill(p, q, u, q[:, None, :]),
+    "bill_bound": lambda p, q, u: theory.bill_bound(p, q, u, u),
+    "bill_bound_on_device": lambda p, q, u: theory.bill_bound_on_device(q, u, u),
+    "cheapest_codec": lambda p, q, u: theory.cheapest_codec(q, 0.3).bias,
+    "online_regret_bound": lambda p, q, u: theory.online_regret_bound([9, 5], error=u[..., 0]),
+    "regret_bound": lambda p, q, u: theory.regret_bound(**EPSILON),
+    "regret_bound_sharp": lambda p, q, u: theory.regret_bound_sharp(**EPSILON),
+    "allocate": lambda p, q, u: theory.allocate(q, 40.0).distortion,
+    "partial_distance": lambda p, q, u: theory.partial_distance(*_lists(p, q)).total_variation.upper,
+    "partial_deviation": lambda p, q, u: theory.partial_deviation(_lists(p, q)[3], 1, 6).upper,
+    "partial_bias": lambda p, q, u: theory.partial_bias(*_lists(p, q), k=1).upper,
+    "box_distance": lambda p, q, u: theory.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,
+    "box_deviation": lambda p, q, u: theory.box_deviation(q / 2, _wider(q), 1).upper,
+    "box_bias": lambda p, q, u: theory.box_bias(p / 2, _wider(p), q / 2, _wider(q), 1).upper,
+    "partial_boxes": lambda p, q, u: theory.partial_boxes(*_lists(p, q), target_error=0.25).target.upper,
 }
 """What has the word in its name: lower bounds in Python's own floats, and classes whose fields are tried."""
 
@@ -87,4 +84,4 @@ def test_a_bound_in_float32_is_at_least_that_in_float64(name, library, seed, fla
 def test_the_deviation_of_a_narrow_row_is_no_smaller_than_itself():
     """2 Δ_0 of (.75 + 6e-8, .25) is above .5, and was .5 to the nearest float32."""
     draft = np.float32([0.75 + 6e-8, 0.25])
-    assert int((2 * truncation.tail_deviation(draft) > 0.5).sum(-1)) == int(truncation.certified_size(draft, 0.5)) == 1
+    assert int((2 * theory.tail_deviation(draft) > 0.5).sum(-1)) == int(theory.certified_size(draft, 0.5)) == 1

@@ -15,6 +15,7 @@ from scipy.stats import binomtest
 
 import hlmtheory
 from hlmtheory import draft_length as module
+from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate
 from hlmtheory.verification.tokens import expected_tokens_profile
 
 KNOWN = hlmtheory.all_claims()
@@ -196,7 +197,7 @@ def test_positions_give_the_interval_of_a_linear_program(size, seed):
     rates = np.cumprod(rng.uniform(0.2, 1.0, size))
     least = 1 + rates[1:].sum() / rates[0]
     mean = least + rng.random() * (size - least)
-    low, high = module.position_interval(rates, mean)
+    low, high = position_interval(rates, mean)
     for d in range(2, size + 1):
         ratio = rates[d - 1] / rates[d - 2]
         most, fewest = kept_by_program(rates, mean, d, -1.0), kept_by_program(rates, mean, d, 1.0)
@@ -206,15 +207,15 @@ def test_positions_give_the_interval_of_a_linear_program(size, seed):
 
 def test_one_number_at_fixed_lengths_and_none_without_them():
     rates = [0.75, 0.5, 0.125]
-    fixed = module.position_interval(rates, 3.0)
+    fixed = position_interval(rates, 3.0)
     np.testing.assert_allclose(fixed, [[0.75, 2 / 3, 0.25]] * 2, rtol=1e-15)
     # the shortest lengths that the rates allow: every accepted draft was the last one drafted, unless the first
-    shortest = module.position_interval(rates, 1 + 0.625 / 0.75)
+    shortest = position_interval(rates, 1 + 0.625 / 0.75)
     np.testing.assert_allclose(shortest[0], [0.75, 1.0, 1.0], rtol=1e-12)
     # a depth that no round accepts was rejected, if it was examined at all
-    np.testing.assert_allclose(module.position_interval([0.5, 0.0], 1.5), [[0.5, 0.0], [0.5, 0.0]])
-    np.testing.assert_allclose(module.position_interval([0.5, 0.0], 1.0), [[0.5, 0.0], [0.5, 1.0]])
-    np.testing.assert_allclose(module.position_interval([0.0, 0.0], 1.5), [[0.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(position_interval([0.5, 0.0], 1.5), [[0.5, 0.0], [0.5, 0.0]])
+    np.testing.assert_allclose(position_interval([0.5, 0.0], 1.0), [[0.5, 0.0], [0.5, 1.0]])
+    np.testing.assert_allclose(position_interval([0.0, 0.0], 1.5), [[0.0, 0.0], [0.0, 1.0]])
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(0.0, 1.0))
@@ -228,13 +229,13 @@ def test_the_mean_gives_the_interval_of_a_linear_program(length, other, share):
         found = linprog(cost, A_ub=falls, b_ub=np.zeros(len(falls)), A_eq=total, b_eq=[mean], bounds=(0, 1))
         assert found.success
         ends.append(1.0 + sign * found.fun)
-    np.testing.assert_allclose(module.mean_interval(mean, length, other), ends, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mean_interval(mean, length, other), ends, rtol=1e-9, atol=1e-9)
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 12))
 def test_a_single_rate_is_the_root_of_its_polynomial(rate, length):
     mean = sum(rate**d for d in range(1, length + 1))
-    found = float(module.single_rate(min(mean, float(length)), length))
+    found = float(single_rate(min(mean, float(length)), length))
     assert sum(found**d for d in range(1, length + 1)) == pytest.approx(mean, abs=1e-12)
 
 
@@ -257,11 +258,11 @@ def test_copied_passages_split_exactly():
 def test_ends_are_rounded_outwards(dtype):
     rates = np.asarray([0.7, 0.3, 0.1], dtype=dtype)
     mean = np.asarray(2.3, dtype=dtype)
-    narrow = module.position_interval(rates, mean)
-    wide = module.position_interval(rates.astype(np.float64), mean.astype(np.float64))
+    narrow = position_interval(rates, mean)
+    wide = position_interval(rates.astype(np.float64), mean.astype(np.float64))
     assert (narrow[0][1:] <= wide[0][1:]).all()
     assert (narrow[1][1:] >= wide[1][1:]).all()
-    low, high = module.mean_interval(mean, 7, 3)
-    exact = module.mean_interval(np.float64(mean), 7, 3)
+    low, high = mean_interval(mean, 7, 3)
+    exact = mean_interval(np.float64(mean), 7, 3)
     assert low <= exact[0]
     assert high >= exact[1]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hlmtheory import codec, truncation
 from hlmtheory.truncation.levels import levels_of
+from hlmtheory.truncation.message import decoded_draft, message_deviation
 
 from .kinds import namespace, numbers
 from .oracles import over_its_sum
@@ -106,7 +107,7 @@ def test_the_decoded_message_of_any_row_keeps_its_certificate(case, data):
     values = numbers(variants[0])
     assume(np.abs(values.sum(-1) - 1).max() <= 1e-4 or not str(variants[0].dtype).endswith(("32", "64")))
     whole = values / values.sum(-1, keepdims=True)
-    reached = 2 * numbers(truncation.message_deviation(whole, bits_per_probability=bits))
+    reached = 2 * numbers(message_deviation(whole, bits_per_probability=bits))
     tolerance = data.draw(st.one_of(st.sampled_from(reached[0].tolist()), st.floats(0.0, 2.0)))
     tolerance *= data.draw(st.sampled_from((1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-52, 1.0 + 1e-9)))
     found = [size_or_refusal(draft, tolerance, bits) for draft in variants]
@@ -156,9 +157,9 @@ def test_a_level_never_stands_for_more_than_the_value():
 def test_a_single_entry_that_misses_one_is_no_certain_row(entry, bits):
     """The row is used as it is and its value is rounded; 2 Δ_k was below the exact distance (0 with 52 bits)."""
     row = [0.0, entry, 0.0, 0.0]
-    bound = truncation.message_deviation(row, bits_per_probability=bits)
+    bound = message_deviation(row, bits_per_probability=bits)
     for k in range(len(row) + 1) if entry < 1.0 else range(1, len(row) + 1):
         for token in (None, 1):
-            decoded = truncation.decoded_draft(row, k, bits_per_probability=bits, draft_token=token)
+            decoded = decoded_draft(row, k, bits_per_probability=bits, token=token)
             assert apart(over_its_sum(row), over_its_sum(decoded)) <= 2 * Fraction(float(bound[k]))
     assert entry < 1.0 or bound[1:].tolist() == [0.0] * 4

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hlmtheory
 from hlmtheory import channel
 from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink
+from hlmtheory.channel.latency import dbm_to_watts
 
 from .strategies import quantity
 
@@ -38,7 +39,7 @@ def traces(draw):
 
 def test_units_by_hand():
     assert channel.db_to_linear([0.0, 10.0, 30.0]).tolist() == pytest.approx([1.0, 10.0, 1000.0])
-    assert channel.dbm_to_watts([0.0, 23.0103, -30.0]).tolist() == pytest.approx([1e-3, 0.2, 1e-6], rel=1e-6)
+    assert dbm_to_watts([0.0, 23.0103, -30.0]).tolist() == pytest.approx([1e-3, 0.2, 1e-6], rel=1e-6)
 
 
 def test_the_papers_payloads():

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hlmtheory import codec, truncation
+from hlmtheory import codec, wire
 from hlmtheory.codec.enumerative import index_of, rank, unrank
 from hlmtheory.codec.frame import LONGEST_MESSAGE, framed, unframed, varint
-from hlmtheory.lattice.payload import exact_payload_bits
+from hlmtheory.codec.messages import KINDS, LatticeDraft, MixedDraft, TokenDraft
 
+from .public import theory
 from .strategies import rows as draft_rows
 
 
@@ -33,13 +34,13 @@ def lattice_drafts(draw, vocabulary):
     units = draw(st.sampled_from((1, 2, 7, 100, 5000, 2**24)))
     counts = rng.multinomial(units, rng.dirichlet([draw(st.sampled_from((0.05, 1.0)))] * support.size))
     token = int(rng.choice(support[counts > 0]))
-    return codec.LatticeDraft(support, counts, token)
+    return LatticeDraft(support, counts, token)
 
 
 @st.composite
 def lattice_messages(draw):
     vocabulary = draw(st.sampled_from((2, 3, 17, 300, 4096, 2**18)))
-    return codec.LatticeMessage(vocabulary, tuple(draw(st.lists(lattice_drafts(vocabulary), min_size=1, max_size=4))))
+    return wire.LatticeMessage(vocabulary, tuple(draw(st.lists(lattice_drafts(vocabulary), min_size=1, max_size=4))))
 
 
 @st.composite
@@ -52,8 +53,8 @@ def truncated_messages(draw):
         token, own, largest = int(rng.integers(vocabulary)), float(rng.random()), 2**bits - 1
         shares = rng.dirichlet(np.full(indices.size, 0.5)) if indices.size else np.zeros(0)
         levels = np.floor(np.where(indices == token, shares, (1 - own) * shares) * largest).astype(np.int64)
-        drafts.append(codec.MixedDraft("top-k", indices, levels, None, bits, token, own))
-    return codec.TruncatedMessage(vocabulary, tuple(drafts))
+        drafts.append(MixedDraft("top-k", indices, levels, None, bits, token, own))
+    return wire.TruncatedMessage(vocabulary, tuple(drafts))
 
 
 @given(lattice_messages())
@@ -83,7 +84,7 @@ def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
     token = np.argmax(rows, axis=-1)
     bits = data.draw(st.integers(1, 24))
     message = codec.decode(codec.encode(codec.truncated_message(rows, k=k, token=token, bits=bits)))
-    expected = truncation.decoded_draft(rows, k, bits_per_probability=bits, draft_token=token)
+    expected = theory.decoded_draft(rows, k, bits_per_probability=bits, token=token)
     np.testing.assert_array_equal(codec.decoded_rows(message), expected)
     own = [draft.probability for draft in message.drafts]
     np.testing.assert_allclose(own, rows[np.arange(len(rows)), token], rtol=1e-15)
@@ -94,27 +95,27 @@ def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
     monkeypatch.setattr("hlmtheory.codec.mixed.MOST_DECODED", 8)
     message = codec.truncated_message([[0.5, 0.25, 0.25, 0.0]] * 3, k=0, token=[0, 1, 2], bits=1)
     words = r"^message must hold at most 8 probabilities, .*; got 3 drafts of V = 4; decode fewer .* drafts\[:2\]\)$"
-    with pytest.raises(codec.MessageError, match=words):
+    with pytest.raises(wire.MessageError, match=words):
         codec.decoded_rows(message)
-    fewer = codec.TruncatedMessage(message.vocabulary, message.drafts[:2])
+    fewer = wire.TruncatedMessage(message.vocabulary, message.drafts[:2])
     assert codec.decoded_rows(fewer).tolist() == [[0.5, *[0.5 / 3] * 3], [0.25, 0.25, 0.25, 0.25]]
 
 
 def test_the_server_decodes_the_rows_of_a_lattice():
     counts = np.array([[6, 0, 4, 0], [1, 2, 0, 0]])
-    drafts = codec.LatticeDraft([0, 2], [6, 4], 2), codec.LatticeDraft([0, 1, 2], [1, 2, 0], 1)
-    message = codec.LatticeMessage(4, drafts)
+    drafts = LatticeDraft([0, 2], [6, 4], 2), LatticeDraft([0, 1, 2], [1, 2, 0], 1)
+    message = wire.LatticeMessage(4, drafts)
     rows = codec.decoded_rows(codec.decode(codec.encode(message)))
     np.testing.assert_array_equal(rows, counts / counts.sum(axis=-1, keepdims=True))
     with pytest.raises(ValueError, match=r"^message must be a lattice, truncated or mixed one; got"):
-        codec.decoded_rows(codec.TokenMessage(4, [codec.TokenDraft(1)]))
+        codec.decoded_rows(wire.TokenMessage(4, [TokenDraft(1)]))
 
 
 @given(lattice_messages())
 def test_the_enumerated_batch_is_within_a_bit_of_the_formula(message):
     vary = len({draft.size for draft in message.drafts}) > 1
     formula = sum(
-        exact_payload_bits(message.vocabulary, draft.size, draft.resolution)
+        theory.exact_payload_bits(message.vocabulary, draft.size, draft.resolution)
         + math.log2(np.count_nonzero(draft.counts))
         + (math.log2(message.vocabulary) if vary else 0.0)
         for draft in message.drafts
@@ -158,14 +159,14 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
 _ROW = np.random.default_rng(0).dirichlet(np.ones(40))
 _MIXED = [
     codec.coded_message(_ROW, codec.cheapest_codec(_ROW, 0.3, menu=codec.CodecMenu(kinds=(kind,))), token=5).drafts[0]
-    for kind in codec.CODEC_KINDS
+    for kind in KINDS
 ]
-_LATTICES = (codec.LatticeDraft([1, 5, 9, 200], [60, 30, 0, 10], 5), codec.LatticeDraft([2, 3], [1, 99], 3))
+_LATTICES = (LatticeDraft([1, 5, 9, 200], [60, 30, 0, 10], 5), LatticeDraft([2, 3], [1, 99], 3))
 SAMPLES = {
-    "lattice": codec.encode(codec.LatticeMessage(300, _LATTICES)),
+    "lattice": codec.encode(wire.LatticeMessage(300, _LATTICES)),
     "truncated": codec.encode(codec.truncated_message(np.full((2, 300), 1 / 300), k=5, token=[7, 8], bits=8)),
-    "mixed": codec.encode(codec.MixedMessage(40, tuple(_MIXED))),
-    "tokens": codec.encode(codec.TokenMessage(300, (codec.TokenDraft(7), codec.TokenDraft(299)))),
+    "mixed": codec.encode(wire.MixedMessage(40, tuple(_MIXED))),
+    "tokens": codec.encode(wire.TokenMessage(300, (TokenDraft(7), TokenDraft(299)))),
 }
 """One message of each kind."""
 
@@ -173,10 +174,10 @@ SAMPLES = {
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_every_cut_and_every_extension_is_refused(kind):
     for length in range(len(SAMPLES[kind])):
-        with pytest.raises(codec.TruncatedError, match=r"the message was (cut|lost)"):
+        with pytest.raises(wire.TruncatedError, match=r"the message was (cut|lost)"):
             codec.decode(SAMPLES[kind][:length])
     for tail in (b"\0", b"\xff", SAMPLES[kind], b"\0" * 100):
-        with pytest.raises(codec.ExtendedError, match="something was appended"):
+        with pytest.raises(wire.ExtendedError, match="something was appended"):
             codec.decode(SAMPLES[kind] + tail)
 
 
@@ -186,17 +187,17 @@ def test_every_flipped_bit_is_refused(kind):
     for place in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[place // 8] ^= 1 << place % 8
-        with pytest.raises(codec.CodecError) as refusal:
+        with pytest.raises(wire.CodecError) as refusal:
             codec.decode(bytes(flipped))
         found.add(type(refusal.value))
-    assert found >= {codec.VersionError, codec.ChecksumError, codec.TruncatedError}
+    assert found >= {wire.VersionError, wire.ChecksumError, wire.TruncatedError}
 
 
 def outcome(data):
     """Return the message with exactly these bytes, or the named refusal; any other result fails the test."""
     try:
         message = codec.decode(data)
-    except codec.CodecError as error:
+    except wire.CodecError as error:
         return error
     assert codec.encode(message) == data
     return message
@@ -205,7 +206,7 @@ def outcome(data):
 @given(st.sampled_from(range(6)), st.binary(max_size=80))
 def test_any_body_with_a_right_checksum_is_read_or_refused(kind, body):
     found = outcome(framed(kind, body))
-    assert isinstance(found, codec.LatticeMessage | codec.MixedMessage | codec.TokenMessage | codec.MalformedError)
+    assert isinstance(found, wire.LatticeMessage | wire.MixedMessage | wire.TokenMessage | wire.MalformedError)
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -216,7 +217,7 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     found = outcome(framed(number, bytes(changed)))
-    assert isinstance(found, codec.LatticeMessage | codec.MixedMessage | codec.TokenMessage | codec.MalformedError)
+    assert isinstance(found, wire.LatticeMessage | wire.MixedMessage | wire.TokenMessage | wire.MalformedError)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
     ],
 )
 def test_malformed_bodies_are_named(kind, body, message):
-    with pytest.raises(codec.MalformedError, match=message):
+    with pytest.raises(wire.MalformedError, match=message):
         codec.decode(framed(kind, body))
 
 
@@ -256,19 +257,19 @@ def test_only_the_flags_of_a_batch_are_read(message, flags):
     head = len(varint(message.vocabulary)) + len(varint(len(message.drafts)))
     changed = body[:head] + bytes((flags,)) + body[head + 1 :]
     found = outcome(framed(number, changed))
-    assert (flags == body[head]) == (found == message if isinstance(found, codec.LatticeMessage) else False)
+    assert (flags == body[head]) == (found == message if isinstance(found, wire.LatticeMessage) else False)
 
 
 def test_frames_are_checked_from_the_outside_in():
-    with pytest.raises(codec.TruncatedError, match="there are no bytes"):
+    with pytest.raises(wire.TruncatedError, match="there are no bytes"):
         codec.decode(b"")
-    with pytest.raises(codec.VersionError, match="the version is 2, and this decoder reads 1"):
+    with pytest.raises(wire.VersionError, match="the version is 2, and this decoder reads 1"):
         codec.decode(b"\x02" + SAMPLES["truncated"][1:])
-    with pytest.raises(codec.MalformedError, match="the length is 6"):
+    with pytest.raises(wire.MalformedError, match="the length is 6"):
         codec.decode(b"\x01\x00\x06")
-    with pytest.raises(codec.MalformedError, match="the length is"):
+    with pytest.raises(wire.MalformedError, match="the length is"):
         codec.decode(b"\x01\x00" + varint(LONGEST_MESSAGE + 1))
-    with pytest.raises(codec.MessageError, match=r"the message would take \d+ bytes of 16777216 at most"):
+    with pytest.raises(wire.MessageError, match=r"the message would take \d+ bytes of 16777216 at most"):
         framed(0, bytes(LONGEST_MESSAGE))
     assert codec.decode(bytearray(SAMPLES["truncated"])) == codec.decode(memoryview(SAMPLES["truncated"]))
 
@@ -295,7 +296,7 @@ def test_no_message_takes_more_memory_than_its_length_warrants():
         found = outcome(data)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert isinstance(found, codec.LatticeMessage | codec.CodecError)
+        assert isinstance(found, wire.LatticeMessage | wire.CodecError)
         assert peak <= 2048 * len(data) + 2**20, (kind, body[:20], peak)
 
 
@@ -303,33 +304,33 @@ def test_a_message_that_takes_long_or_much_memory_is_refused_by_both_sides():
     """2,400 tokens at resolution 7,000,000 took twelve seconds for 3.9 KB."""
     rng = np.random.default_rng(3)
     head = varint(2400) + varint(1) + b"\x03" + varint(2400) + varint(7_000_000)
-    with pytest.raises(codec.MalformedError, match="take too long to decode"):
+    with pytest.raises(wire.MalformedError, match="take too long to decode"):
         codec.decode(framed(0, head + rng.bytes(3885)))
-    many = codec.LatticeDraft(np.arange(1200), rng.multinomial(7_000_000, np.full(1200, 1 / 1200)), 0)
+    many = LatticeDraft(np.arange(1200), rng.multinomial(7_000_000, np.full(1200, 1 / 1200)), 0)
     wide = np.arange(100_000)
     flat = np.sort(rng.choice(2**18, 9000, replace=False))
     counts = rng.multinomial(20_000, np.full(9000, 1 / 9000))
-    short = codec.LatticeDraft(flat[::10], counts[::10], int(flat[::10][np.argmax(counts[::10])]))
+    short = LatticeDraft(flat[::10], counts[::10], int(flat[::10][np.argmax(counts[::10])]))
     for vocabulary, drafts, words in (
         (1200, (many,), r"too long to decode; .*lower the resolution"),
         (
             100_000,
-            (codec.LatticeDraft(wide, (wide == 0) * 1, 0),),
+            (LatticeDraft(wide, (wide == 0) * 1, 0),),
             "100000 support entries in .* remove tokens",
         ),
-        (2**18, (codec.LatticeDraft(flat, counts, int(flat[np.argmax(counts)])),), "too long to enumerate; send fewer"),
+        (2**18, (LatticeDraft(flat, counts, int(flat[np.argmax(counts)])),), "too long to enumerate; send fewer"),
         (2**18, (short,) * 4, "bytes, more than 4096; send fewer drafts at a time"),
     ):
-        with pytest.raises(codec.MessageError, match=words):
-            codec.encode(codec.LatticeMessage(vocabulary, drafts))
+        with pytest.raises(wire.MessageError, match=words):
+            codec.encode(wire.LatticeMessage(vocabulary, drafts))
 
 
 def lattice(support, counts, token):
-    return codec.LatticeDraft(np.array(support, dtype=int), np.array(counts, dtype=int), token)
+    return LatticeDraft(np.array(support, dtype=int), np.array(counts, dtype=int), token)
 
 
 def cut(support, levels, token, probability, bits=1):
-    return codec.MixedDraft("top-k", np.array(support), np.array(levels), None, bits, token, probability)
+    return MixedDraft("top-k", np.array(support), np.array(levels), None, bits, token, probability)
 
 
 @pytest.mark.parametrize(
@@ -343,15 +344,15 @@ def cut(support, levels, token, probability, bits=1):
         (lambda: lattice([0, 1], [2, -1], 0), "counts must be 0 or more, with a sum"),
         (lambda: lattice([0, 1], [0, 0], 0), "counts must be 0 or more, with a sum"),
         (lambda: lattice([0, 1], [1, 0], 1), "token must be one of the support"),
-        (lambda: codec.LatticeDraft(np.array([0.5, 1]), np.array([1, 0]), 0), "support must be a row of whole numbers"),
-        (lambda: codec.LatticeMessage(2, ()), "drafts must be 1 to 4096"),
-        (lambda: codec.LatticeMessage(1, (lattice([0], [1], 0),)), r"vocabulary must be in 2\.\.262144"),
-        (lambda: codec.LatticeMessage(2, (lattice([0, 2], [1, 1], 0),)), "support must lie within the vocabulary"),
-        (lambda: codec.TruncatedMessage(2, (cut([0], [1], 0, None),)), "drafts must have a probability"),
-        (lambda: codec.TruncatedMessage(2, (cut([0], [1], 0, 1, 8), cut([0], [1], 0, 1))), "of as many bits"),
-        (lambda: codec.TruncatedMessage(2, (codec.MixedDraft("lattice", [0], [1], None, 0, 0, 1),)), "must be top-k"),
-        (lambda: codec.TruncatedMessage(2, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
-        (lambda: codec.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
+        (lambda: LatticeDraft(np.array([0.5, 1]), np.array([1, 0]), 0), "support must be a row of whole numbers"),
+        (lambda: wire.LatticeMessage(2, ()), "drafts must be 1 to 4096"),
+        (lambda: wire.LatticeMessage(1, (lattice([0], [1], 0),)), r"vocabulary must be in 2\.\.262144"),
+        (lambda: wire.LatticeMessage(2, (lattice([0, 2], [1, 1], 0),)), "support must lie within the vocabulary"),
+        (lambda: wire.TruncatedMessage(2, (cut([0], [1], 0, None),)), "drafts must have a probability"),
+        (lambda: wire.TruncatedMessage(2, (cut([0], [1], 0, 1, 8), cut([0], [1], 0, 1))), "of as many bits"),
+        (lambda: wire.TruncatedMessage(2, (MixedDraft("lattice", [0], [1], None, 0, 0, 1),)), "must be top-k"),
+        (lambda: wire.TruncatedMessage(2, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
+        (lambda: wire.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
         (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
         (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one number"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=2, bits=8), "token must be a token in 0..V-1"),

@@ -14,12 +14,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory._simplex import canonical
 from hlmtheory.codec.enumerative import MOST_STEPS
 from hlmtheory.codec.frame import fixed, framed, gamma, unframed
 from hlmtheory.codec.menu import KIND_BITS, number_bits, steps_of_row
 from hlmtheory.codec.messages import KINDS, MixedDraft
+from hlmtheory.codec.mixed import message_bytes
 from hlmtheory.codec.reachable import written
 from hlmtheory.codec.rounding import Bounds, SortedRow, least_distance, rounding, units_of
 
@@ -108,7 +109,7 @@ def test_the_bytes_are_as_many_as_promised_and_hold_the_certificate(data):
     for known in (True, False):
         message = codec.coded_message(rows, found, token=token, probability=known)
         sent = codec.encode(message)
-        assert len(sent) == codec.message_bytes(size, found.bits, probability=known)
+        assert len(sent) == message_bytes(size, found.bits, probability=known)
         back = codec.decode(sent)
         assert back == message
         assert [draft.token for draft in back.drafts] == token.tolist()
@@ -167,18 +168,18 @@ def test_the_server_needs_no_probability_to_keep_the_certificate():
 
 
 def test_what_no_encoder_writes_is_refused():
-    kind, body = unframed(codec.encode(codec.MixedMessage(4, a_small_message().drafts)))
-    with pytest.raises(codec.MalformedError, match="there are bytes after the last draft"):
+    kind, body = unframed(codec.encode(wire.MixedMessage(4, a_small_message().drafts)))
+    with pytest.raises(wire.MalformedError, match="there are bytes after the last draft"):
         codec.decode(framed(kind, body + b"\0"))
-    with pytest.raises(codec.MalformedError, match="the bits end within a draft"):
+    with pytest.raises(wire.MalformedError, match="the bits end within a draft"):
         codec.decode(framed(kind, body[:-1]))
     head, bits = body[:3], np.unpackbits(np.frombuffer(body[3:], dtype=np.uint8))
     lattice = np.concatenate([fixed(KINDS.index("lattice"), KIND_BITS), gamma(5), bits])
-    with pytest.raises(codec.MalformedError, match="a support has 5 tokens of 4"):
+    with pytest.raises(wire.MalformedError, match="a support has 5 tokens of 4"):
         codec.decode(framed(kind, head + np.packbits(lattice).tobytes()))
     states = math.comb(4, 3) * math.comb(5 + 2, 2)
     wrong = np.concatenate([fixed(1, KIND_BITS), gamma(3), gamma(5), fixed(states, number_bits(4, 3, 3, 5)), bits])
-    with pytest.raises(codec.MalformedError, match="a number is not that of a row"):
+    with pytest.raises(wire.MalformedError, match="a number is not that of a row"):
         codec.decode(framed(kind, head + np.packbits(wrong).tobytes()))
 
 
@@ -209,7 +210,7 @@ def a_small_message():
 def test_a_draft_that_no_codec_gives_is_refused(change, words):
     good = {"kind": "lattice", "support": [0, 1], "values": [1, 1], "rest": None, "bits": 0, "token": 0}
     with pytest.raises(ValueError, match=words):
-        codec.MixedDraft(**{**good, "probability": None, **change})
+        MixedDraft(**{**good, "probability": None, **change})
 
 
 @pytest.mark.parametrize(
@@ -224,27 +225,27 @@ def test_a_draft_that_no_codec_gives_is_refused(change, words):
 )
 def test_a_choice_that_no_search_made_is_refused(field):
     choice = dataclasses.replace(codec.cheapest_codec([0.5, 0.5], 0.1), **{n: np.array(v) for n, v in field.items()})
-    with pytest.raises(codec.MessageError, match="choice must hold"):
+    with pytest.raises(wire.MessageError, match="choice must hold"):
         codec.coded_message([0.5, 0.5], choice, token=0)
 
 
 def test_a_message_that_the_format_cannot_hold_is_refused():
     (draft,) = a_small_message().drafts
-    bare = codec.MixedDraft("mixture", [0, 1], [1, 1], 1, 0, 0, None)
-    with pytest.raises(codec.MessageError, match="drafts must all have a probability, or none"):
-        codec.MixedMessage(4, (draft, bare))
-    with pytest.raises(codec.MessageError, match="rest must have a token left"):
-        codec.MixedMessage(2, (bare,))
-    with pytest.raises(codec.MessageError, match="support and token must lie within the vocabulary"):
-        codec.MixedMessage(2, (codec.MixedDraft("lattice", [0, 2], [1, 1], None, 0, 0, None),))
-    with pytest.raises(codec.MessageError, match="token and choice must be one a row"):
+    bare = MixedDraft("mixture", [0, 1], [1, 1], 1, 0, 0, None)
+    with pytest.raises(wire.MessageError, match="drafts must all have a probability, or none"):
+        wire.MixedMessage(4, (draft, bare))
+    with pytest.raises(wire.MessageError, match="rest must have a token left"):
+        wire.MixedMessage(2, (bare,))
+    with pytest.raises(wire.MessageError, match="support and token must lie within the vocabulary"):
+        wire.MixedMessage(2, (MixedDraft("lattice", [0, 2], [1, 1], None, 0, 0, None),))
+    with pytest.raises(wire.MessageError, match="token and choice must be one a row"):
         codec.coded_message([[0.5, 0.5]], codec.cheapest_codec([0.5, 0.5], 0.1), token=[0, 1])
     wide = codec.coded_message(
         wide_rows(1, 4096, 1.0), codec.cheapest_codec(wide_rows(1, 4096, 1.0), 0.2), token=[0]
     ).drafts[0]
     effort = steps_of_row(4096, wide.support.size, wide.support.size + 1, wide.resolution)
-    with pytest.raises(codec.MessageError, match="the batch takes too long to decode; send fewer drafts"):
-        codec.encode(codec.MixedMessage(4096, (wide,) * (MOST_STEPS // effort + 1)))
+    with pytest.raises(wire.MessageError, match="the batch takes too long to decode; send fewer drafts"):
+        codec.encode(wire.MixedMessage(4096, (wide,) * (MOST_STEPS // effort + 1)))
 
 
 @pytest.mark.parametrize(

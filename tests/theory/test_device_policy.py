@@ -15,12 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec, policy, truncation, uncertainty
-from hlmtheory.policy import (
+from hlmtheory import codec, policy, truncation, uncertainty, wire
+from hlmtheory.codec.messages import KINDS as CODEC_KINDS
+from hlmtheory.codec.selection import CodecChoice
+from hlmtheory.policy.costs import DeviceRule
+from hlmtheory.policy.device import REQUEST
+from hlmtheory.policy.device_parts import drawn, numbers_for
+from hlmtheory.shared_seed.stream import exponentials
+from hlmtheory.wire import (
     CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
-    DeviceRule,
     DraftProbabilities,
     Guarantee,
     LatticeRows,
@@ -29,9 +34,6 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from hlmtheory.policy.device import REQUEST
-from hlmtheory.policy.device_parts import drawn, numbers_for
-from hlmtheory.shared_seed import exponentials
 
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
 CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4), DraftProbabilities()
@@ -268,13 +270,13 @@ def test_a_token_is_drawn_with_its_probability():
 
 def every_message(row):
     """Return bits and half of 2 TV(q, q̂) of every row of the menu, by its bytes: encoded, decoded, compared."""
-    kinds, sizes = codec.CODEC_KINDS, [size for size in MENU.sizes if size <= len(row)]
+    kinds, sizes = CODEC_KINDS, [size for size in MENU.sizes if size <= len(row)]
     tried = [(kinds.index("top-k"), k, width) for k in (0, *sizes) for width in MENU.widths]
     tried += [(kinds.index("lattice"), k, units) for k in sizes for units in MENU.resolutions]
     found = []
     for kind, k, parameter in tried:
         mixture = kinds[kind] == "top-k"
-        choice = codec.CodecChoice(*map(np.asarray, (kind, k, parameter, mixture, 0, 0.0)))
+        choice = CodecChoice(*map(np.asarray, (kind, k, parameter, mixture, 0, 0.0)))
         message = codec.coded_message(row, choice, token=0, probability=False)
         (decoded,) = codec.decoded_rows(codec.decode(codec.encode(message)))
         found.append((bits_of(*message.drafts), 0.5 * float(np.abs(row - decoded).sum())))
@@ -401,9 +403,9 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
             np.testing.assert_array_equal(known, draft.distribution)
             assert draft.bias == (2.0 * ANSWERS.limit if messages == ANSWERS else 0.0)
             continue
-        (decoded,) = codec.decoded_rows(codec.MixedMessage(8, (sent,)))
+        (decoded,) = codec.decoded_rows(wire.MixedMessage(8, (sent,)))
         np.testing.assert_array_equal(known, decoded)
-        certificate = codec.decoded_rows(codec.MixedMessage(8, (replace(sent, probability=None),)))[0]
+        certificate = codec.decoded_rows(wire.MixedMessage(8, (replace(sent, probability=None),)))[0]
         assert np.abs(draft.distribution - certificate).sum() <= draft.bias  # what it was computed from
         emitted = truncation.decoded_output_distribution(target, draft.distribution, certificate)
         assert np.abs(emitted - target).sum() <= draft.bias * (1 + 1e-12)
@@ -505,11 +507,11 @@ def test_the_server_answers_the_first_rejection_and_the_bonus():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (policy.ServerAnswer(2, 1), "answer must be to the 1 drafts; got 2 accepted"),
-        (policy.ServerAnswer(1, None, P), "answer must be to the 1 drafts; got 1 accepted"),
-        (policy.ServerAnswer(0, 3), "answer must be a token in 0..V-1 with V = 3"),
-        (policy.ServerAnswer(-1, 1), "answer must be a whole number, 0 or more"),
-        (policy.ServerAnswer(0, None, np.array([0.5, 0.5])), r"target must have shape \(3,\)"),
+        (wire.ServerAnswer(2, 1), "answer must be to the 1 drafts; got 2 accepted"),
+        (wire.ServerAnswer(1, None, P), "answer must be to the 1 drafts; got 1 accepted"),
+        (wire.ServerAnswer(0, 3), "answer must be a token in 0..V-1 with V = 3"),
+        (wire.ServerAnswer(-1, 1), "answer must be a whole number, 0 or more"),
+        (wire.ServerAnswer(0, None, np.array([0.5, 0.5])), r"target must have shape \(3,\)"),
     ],
 )
 def test_an_answer_to_other_drafts_is_refused(answer, words):
@@ -552,7 +554,7 @@ def test_other_messages_are_refused():
         with pytest.raises(ValueError, match=r"target must have shape \(2, 8\)"):
             server.verify(sent[kind], [[0.125] * 8], rng=rng, **where)
         for end in range(1, len(sent[kind])):
-            with pytest.raises((ValueError, codec.CodecError)):
+            with pytest.raises((ValueError, wire.CodecError)):
                 server.received(sent[kind][:end])
     wide, narrow = (make(LatticeRows(16, top_k=k), replace(RULE, skips=False)) for k in (4, 2))
     with pytest.raises(ValueError, match="message must be of at most 3 drafts"):
@@ -569,7 +571,7 @@ def test_a_device_needs_numpy_alone():
     program = f"""
 import sys
 import numpy as np
-from hlmtheory.policy import DevicePolicy, ServerPolicy
+from hlmtheory.wire import DevicePolicy, ServerPolicy
 rng = np.random.default_rng(0)
 for text in {texts!r}:
     policy = DevicePolicy.from_json(text)

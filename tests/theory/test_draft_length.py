@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import hlmtheory
 from hlmtheory import draft_length as module
 from hlmtheory.claims import Status
-from hlmtheory.draft_length.optimum import stationary_draft_length
-from hlmtheory.draft_length.rates import etgr_profile
 
+from .public import theory
 from .strategies import acceptances, batches, quantity
 
 GAMMA = st.one_of(
@@ -50,7 +49,7 @@ def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_
 
 def test_brute_force_finds_nothing_better():
     gamma, fixed, marginal = random_links(8_000, seed=1)
-    real = stationary_draft_length(gamma, fixed, marginal)
+    real = theory.stationary_draft_length(gamma, fixed, marginal)
     best = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
     rates = module.etgr(gamma, best, fixed, marginal)
     for max_draft_length in (16, 256, 4096):
@@ -64,7 +63,7 @@ def test_brute_force_finds_nothing_better():
 
 def test_high_precision_finds_nothing_better():
     gamma, fixed, marginal = random_links(3_000, seed=2)
-    real = stationary_draft_length(gamma, fixed, marginal)
+    real = theory.stationary_draft_length(gamma, fixed, marginal)
     best = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
     with mpmath.workdps(50):
         for i in np.flatnonzero(real > 4096)[:300]:
@@ -93,7 +92,7 @@ def test_the_equation_is_solved_at_its_ends(gamma, ratio):
         for _ in range(20):
             v -= (mpmath.expm1(v) - v - c) / mpmath.expm1(v)
         expected = float(v / a - 1)
-    assert float(stationary_draft_length(gamma, ratio, 1.0)) == pytest.approx(expected, rel=1e-12)
+    assert float(theory.stationary_draft_length(gamma, ratio, 1.0)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_ends_of_the_acceptance():
@@ -104,10 +103,10 @@ def test_the_ends_of_the_acceptance():
     assert module.optimal_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
     assert module.optimal_draft_length(gamma, 1.0, 0.1, 8, min_draft_length=0).tolist() == [0, 8]
     assert module.optimal_draft_length(1.0, 0.1, 1.0, 8) == 1  # a draft that costs more than a round
-    assert module.surrogate_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
+    assert theory.surrogate_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
     assert module.etgr(gamma, [8, 8], 1.0, 0.125).tolist() == [0.5, 4.5]
     assert module.draft_length_regret(gamma, gamma[::-1], 1.0, 0.1, 8).min() > 0
-    assert stationary_draft_length(gamma, 1.0, 0.1).tolist() == [-1.0, math.inf]
+    assert theory.stationary_draft_length(gamma, 1.0, 0.1).tolist() == [-1.0, math.inf]
 
 
 def test_of_equals_the_shorter():
@@ -115,7 +114,7 @@ def test_of_equals_the_shorter():
     assert int(module.optimal_draft_length(1.0, 1.0, 1.0, 16)) == 1
     assert float(module.etgr(0.5, 1, 5.0, 1.0)) == float(module.etgr(0.5, 2, 5.0, 1.0)) == 0.25
     assert int(module.optimal_draft_length(0.5, 5.0, 1.0, 16)) == 1
-    assert int(module.optimal_draft_length_profile([0.5, 0.5, 0.5], 5.0, 1.0)) == 1
+    assert int(theory.optimal_draft_length_profile([0.5, 0.5, 0.5], 5.0, 1.0)) == 1
 
 
 @pytest.mark.parametrize("max_draft_length", [2**63 - 1, 2**63 - 2, 2**62 + 1, 2**53 + 1])
@@ -131,28 +130,28 @@ def test_the_longest_draft_that_an_int64_holds(max_draft_length):
 @given(profiles())
 def test_a_profile_may_be_no_draft_at_all(instance):
     """0 if the server alone is at least as fast, as for geometric acceptance."""
-    best = module.optimal_draft_length_profile(**instance, min_draft_length=0)
+    best = theory.optimal_draft_length_profile(**instance, min_draft_length=0)
     alone = np.broadcast_to(instance["acceptances"][..., 0] * instance["fixed"] <= instance["marginal"], best.shape)
     assert (best[alone] == 0).all()
-    assert (best[~alone] == module.optimal_draft_length_profile(**instance)[~alone]).all()
+    assert (best[~alone] == theory.optimal_draft_length_profile(**instance)[~alone]).all()
     some = instance["fixed"] > 0
-    rates = etgr_profile(**instance).max(-1)
+    rates = theory.etgr_profile(**instance).max(-1)
     assert (rates <= np.maximum(1.0 / np.where(some, instance["fixed"], 1.0), rates * ~alone) * (1 + 1e-12))[some].all()
 
 
 def test_profile_and_rate_choose_no_draft_together():
     gamma, fixed, marginal = np.array([0.1, 0.9, 0.9]), np.array([0.1, 0.1, 0.1]), np.array([0.1, 0.1, 0.02])
     alphas = np.repeat(gamma[:, None], 8, -1)
-    by_profile = module.optimal_draft_length_profile(alphas, fixed, marginal, min_draft_length=0)
+    by_profile = theory.optimal_draft_length_profile(alphas, fixed, marginal, min_draft_length=0)
     assert by_profile.tolist() == module.optimal_draft_length(gamma, fixed, marginal, 8, min_draft_length=0).tolist()
     with pytest.raises(ValueError, match=r"^min_draft_length must be 0 or 1; got 2"):
-        module.optimal_draft_length_profile([0.5], 1.0, 1.0, min_draft_length=2)
+        theory.optimal_draft_length_profile([0.5], 1.0, 1.0, min_draft_length=2)
 
 
 @given(profiles())
 def test_a_profile_by_brute_force(instance):
-    best = module.optimal_draft_length_profile(**instance)
-    rates = etgr_profile(**instance)
+    best = theory.optimal_draft_length_profile(**instance)
+    rates = theory.etgr_profile(**instance)
     assert (np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0] == rates.max(-1)).all()
 
 
@@ -163,7 +162,7 @@ def test_a_constant_profile_is_the_geometric_case(instance):
     best = module.optimal_draft_length(
         instance["acceptance"], instance["fixed"], instance["marginal"], max_draft_length
     )
-    rates = etgr_profile(alphas, instance["fixed"], instance["marginal"])
+    rates = theory.etgr_profile(alphas, instance["fixed"], instance["marginal"])
     np.testing.assert_allclose(np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0], rates.max(-1), rtol=1e-12)
 
 
@@ -180,11 +179,11 @@ def test_a_header_makes_a_slow_link_ask_for_long_drafts():
 
 
 def test_the_printed_table_fits_3_2_gb_at_nine_tenths_of_the_bandwidth():
-    minutes = module.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
+    minutes = theory.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
     assert minutes.round(1).tolist() == [42.7, 8.5, 1.4]
-    goodput = module.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
+    goodput = theory.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
     assert goodput.round(1).tolist() == [47.6, 9.5, 1.6]
-    assert (module.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
+    assert (theory.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
     claim = next(claim for claim in hlmtheory.all_claims().values() if claim.id == "draft_length.update_storm_printed")
     inside = claim.check({"size_bytes": np.linspace(3.15e9, 3.25e9, 101)})
     assert inside.count(Status.VIOLATED) == inside.in_scope > 90

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hlmtheory import serving
+from hlmtheory.serving.goodput import fit_passes, goodput, round_line
 from hlmtheory.verification import expected_tokens
 
 SIZES, WIDTHS, CONTEXTS = np.array(
@@ -19,19 +20,19 @@ def plane(size, width, context):
 
 
 def test_exact_times_give_their_plane():
-    found = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
+    found = fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
     assert found == pytest.approx(PLANE, rel=1e-9)
 
 
 def test_no_coefficient_is_negative():
     """Wider passes were measured to be faster: the width then costs nothing, and the base is the mean."""
-    assert serving.fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0]) == pytest.approx((2.0, 0.0, 0.0))
+    assert fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0]) == pytest.approx((2.0, 0.0, 0.0))
 
 
 def test_the_fit_is_that_of_least_squares():
     table = np.stack([np.ones(7), SIZES * WIDTHS, SIZES * CONTEXTS], axis=1)
     seconds = plane(SIZES, WIDTHS, CONTEXTS) + np.random.default_rng(5).normal(0.0, 2e-5, 7)
-    found = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, seconds)
+    found = fit_passes(SIZES, WIDTHS, CONTEXTS, seconds)
     assert found == pytest.approx(np.linalg.lstsq(table, seconds, rcond=None)[0].tolist(), rel=1e-6)
 
 
@@ -47,7 +48,7 @@ def test_the_fit_is_that_of_least_squares():
 )
 def test_passes_that_give_no_plane_are_refused(call, words):
     with pytest.raises(ValueError, match=words):
-        serving.fit_passes(*call)
+        fit_passes(*call)
 
 
 def test_the_crossover_is_that_of_a_scan():
@@ -63,9 +64,9 @@ def test_the_crossover_is_that_of_a_scan():
             rng.choice([0.0, 0.1]),
         )
         made = float(expected_tokens(rng.uniform(0.2, 1.0), length))
-        line = serving.round_line(target, draft, length, context, overhead)
-        alone = serving.round_line(target, draft, 0, context, overhead)
-        pays = serving.goodput(made, *line, batches) > serving.goodput(1.0, *alone, batches)
+        line = round_line(target, draft, length, context, overhead)
+        alone = round_line(target, draft, 0, context, overhead)
+        pays = goodput(made, *line, batches) > goodput(1.0, *alone, batches)
         low, high = (float(end) for end in serving.crossover_batch(made, target, draft, length, context, overhead))
         assert np.array_equal(pays, (batches > low) & (batches < high))
         kinds.add((low > 0, 0 < high < np.inf, bool(np.isinf(high))))
@@ -74,7 +75,7 @@ def test_the_crossover_is_that_of_a_scan():
 
 def test_a_round_is_its_passes():
     """Two drafts at 100 cached tokens for 3 sequences: two passes of the draft model, one of width 3, 0.5 s beside."""
-    fixed, slope = serving.round_line([4.0, 0.5, 0.25], [1.0, 0.25, 0.125], 2, 100.0, 0.5)
+    fixed, slope = round_line([4.0, 0.5, 0.25], [1.0, 0.25, 0.125], 2, 100.0, 0.5)
     target = 4.0 + 0.5 * 3 * 3 + 0.25 * 3 * 100
     draft = 1.0 + 0.25 * 3 + 0.125 * 3 * 100
     assert float(fixed + 3 * slope) == target + 2 * draft + 0.5

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from hlmtheory.truncation import tail_deviation, truncate
-from hlmtheory.verification import acceptance_interval, acceptance_rate, decoded_acceptance_rate
-from hlmtheory.verification.intervals import _TILTS, FORMS
+from hlmtheory.verification import acceptance_interval, acceptance_rate
+from hlmtheory.verification.intervals import _TILTS, FORMS, decoded_acceptance_rate
 
 from .strategies import pairs
 

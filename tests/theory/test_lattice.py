@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import hlmtheory
-from hlmtheory import codec, lattice
+from hlmtheory import codec, lattice, wire
 from hlmtheory._domains import tree_levels
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
-from hlmtheory.lattice.payload import exact_payload_bits
 from hlmtheory.verification import output_distribution, total_variation
 
+from .public import theory
 from .strategies import pairs, shapes, with_size
 
 RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
@@ -78,7 +78,7 @@ def test_the_counts_sum_to_the_resolution(instance):
     assert (counts.sum(-1) == resolution).all()
     assert (support.sum(-1) == k).all()
     assert ((counts >= 0) & (support | (counts == 0))).all()
-    dropped = lattice.dropped_mass(draft, support=support)
+    dropped = theory.dropped_mass(draft, support=support)
     np.testing.assert_allclose(dropped, np.where(support, 0.0, draft).sum(-1), atol=1e-15)
 
 
@@ -94,11 +94,11 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
         draft = np.full(size, up / size / resolution)
         draft[0] += (resolution - up) / resolution
         if up == 0:
-            assert float(lattice.distortion_bound_sharp(size, resolution)) == 0.0
+            assert float(theory.distortion_bound_sharp(size, resolution)) == 0.0
             continue
         counts = lattice.quantize(draft, support=draft > 0, resolution=resolution)
         apart = float(total_variation(counts / resolution, draft))
-        assert apart == pytest.approx(float(lattice.distortion_bound_sharp(size, resolution)), rel=1e-12)
+        assert apart == pytest.approx(float(theory.distortion_bound_sharp(size, resolution)), rel=1e-12)
         assert apart < 1.0
 
 
@@ -106,21 +106,21 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
 def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
     bits = lattice.payload_bits(**instance, adaptive=adaptive)
     host = np.broadcast_arrays(*instance.values())
-    exact = np.vectorize(lambda v, k, n: exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
+    exact = np.vectorize(lambda v, k, n: theory.exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
     np.testing.assert_allclose(bits, exact, rtol=0, atol=1e-9)
 
 
 def test_bits_are_exact_up_to_a_length_and_refused_beyond():
     """Up to this length the binomials take less than a second for any V and K; K = V = 2^62 is short."""
-    assert exact_payload_bits(2**62, 2**62, 1) == 62.0
-    assert exact_payload_bits(262_000, 131_000, 1) == pytest.approx(
+    assert theory.exact_payload_bits(2**62, 2**62, 1) == 62.0
+    assert theory.exact_payload_bits(262_000, 131_000, 1) == pytest.approx(
         float(lattice.payload_bits(262_000, 131_000, 1)), abs=1e-9
     )
     message = (
         r"^k must give a payload of at most 262,144 bits; got k = 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
     )
     with pytest.raises(ValueError, match=message):
-        exact_payload_bits(2**18, 2**18, 2**24)
+        theory.exact_payload_bits(2**18, 2**18, 2**24)
 
 
 def brute_force(draft, budget, adaptive):
@@ -189,6 +189,6 @@ def test_what_is_allocated_can_be_sent(draft, budget):
     assert 1 <= int(found.resolution) <= LARGEST_RESOLUTION
     support = lattice.top_support(row, found.k)
     counts = lattice.quantize(row, support=support, resolution=found.resolution)
-    message = codec.LatticeMessage(32_000, (codec.LatticeDraft(np.flatnonzero(support), counts[support], 0),))
+    message = wire.LatticeMessage(32_000, (theory.LatticeDraft(np.flatnonzero(support), counts[support], 0),))
     assert codec.decode(codec.encode(message)) == message
     assert total_variation(counts / found.resolution, row) <= found.distortion

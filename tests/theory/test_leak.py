@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory.channel import rounds_leak, size_classes
-from hlmtheory.codec import CodecError
+from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.policy.device_parts import padded, unpadded
+from hlmtheory.wire import CodecError
 
 sizes = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=7).filter(
     lambda rows: sum(weight for _, weight in rows)

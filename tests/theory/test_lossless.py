@@ -15,7 +15,8 @@ from scipy import stats
 
 from hlmtheory import lossless
 from hlmtheory.lossless.ceiling import _above, _of_frequencies, _of_halves, _of_likeliest, _zeros_together
-from hlmtheory.lossless.evidence import SHARE
+from hlmtheory.lossless.evidence import SHARE, distance_bound, law_wealth
+from hlmtheory.lossless.power import power_to_find, smallest_found
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 
@@ -32,7 +33,7 @@ def test_the_wealth_is_that_of_its_definition(tests, bets):
     draws = min(map(len, tests))
     outcome, expected = ([[pair[i] for pair in one[:draws]] for one in tests] for i in range(2))
     wealths = [Fraction(1)] * (len(tests) * len(bets))
-    found = lossless.law_wealth(outcome, expected, bets)
+    found = law_wealth(outcome, expected, bets)
     for t in range(draws):
         for place, (k, bet) in enumerate(itertools.product(range(len(tests)), bets)):
             seen, mean = Fraction(outcome[k][t]), Fraction(expected[k][t])
@@ -44,7 +45,7 @@ def test_the_wealth_is_that_of_its_definition(tests, bets):
 @given(EVENTS, st.lists(BET, min_size=1, max_size=3), INNER)
 def test_the_bound_is_where_the_wealth_less_its_price_is_one_over_the_error(pairs, bets, error):
     outcome, expected = ([[pair[i] for pair in pairs]] for i in range(2))
-    found = lossless.distance_bound(outcome, expected, error, bets)
+    found = distance_bound(outcome, expected, error, bets)
     for t in range(1, len(pairs) + 1):
         gains = [
             sum(
@@ -75,7 +76,7 @@ def test_chunks_give_the_same_numbers(library, dtype):
     test = lossless.LawTest(3, 0.05)
     for part in (slice(0, 7), slice(7, 8), slice(8, 60)):
         test.update(streams[0][:, part], streams[1][:, part])
-    wealth, bound = lossless.law_wealth(*streams), lossless.distance_bound(*streams, 0.05)
+    wealth, bound = law_wealth(*streams), distance_bound(*streams, 0.05)
     assert kind_of(bound) == kind_of(streams[0])
     assert test.draws == 60
     assert test.log_wealth == pytest.approx(float(numbers(wealth)[-1]), rel=1e-6)
@@ -86,24 +87,24 @@ def test_chunks_give_the_same_numbers(library, dtype):
 
 @pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (2000, 0.1), (2000, 0.001)])
 def test_the_power_is_reached(draws, event):
-    distance = lossless.smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
+    distance = smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
     rng = np.random.default_rng(4)
     outcome = np.zeros((400, 3, draws))
     outcome[:, 0] = rng.random((400, draws)) < event + distance
     expected = np.stack([np.full(draws, event), np.full(draws, 0.5), np.full(draws, 0.5)])
     outcome[:, 1:] = rng.random((400, 2, draws)) < 0.5
-    found = np.asarray(lossless.law_wealth(outcome, np.broadcast_to(expected, outcome.shape))) >= -math.log(0.01)
+    found = np.asarray(law_wealth(outcome, np.broadcast_to(expected, outcome.shape))) >= -math.log(0.01)
     share = found.any(axis=-1).mean()
     assert share > 0.74  # 80% less three standard errors
     assert share < 0.99  # the distance is not far too large
-    assert lossless.power_to_find(draws, distance, 0.01, 3, event) >= 0.8
-    assert lossless.power_to_find(draws, 0.9 * distance, 0.01, 3, event) < 0.8
+    assert power_to_find(draws, distance, 0.01, 3, event) >= 0.8
+    assert power_to_find(draws, 0.9 * distance, 0.01, 3, event) < 0.8
 
 
 def test_the_draws_are_those_of_the_power():
     draws = lossless.draws_to_find(0.05, 0.001, tests=10)
-    assert lossless.power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
-    assert lossless.power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
+    assert power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
+    assert power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
     assert lossless.draws_to_find(0.025, 0.001, tests=10) == pytest.approx(4 * draws, rel=0.1)  # as 1/TV²
 
 
@@ -227,7 +228,7 @@ def test_the_wealth_is_not_above_its_exact_value():
             used = decimal.Decimal(bet if bet * mean <= 0.9 else 0.9 / mean)
             exact = sum((1 + used * (decimal.Decimal(x) - decimal.Decimal(mean))).ln() for x in seen)
             given = [seen], np.full((1, draws), mean)
-            found = lossless.law_wealth(*given, [bet])[-1]
+            found = law_wealth(*given, [bet])[-1]
             test = lossless.LawTest(tests=1, error=0.5, bets=[bet])
             for start in range(0, draws, 50):
                 test.update(*(np.asarray(one)[:, start : start + 50] for one in given))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from hlmtheory import all_claims, verification
+from hlmtheory.verification.lossy import relaxed_acceptance, threshold_acceptance, top_acceptance, typical_acceptance
 
 HALF = Fraction(1, 2)
 
@@ -67,7 +68,7 @@ def test_the_price_in_fractions(three, accept):
 @given(rows(4), st.floats(1.0, 20.0))
 def test_a_relaxed_rule_is_a_rule_of_skips_and_wastes_nothing(pair, factor):
     p, q = map(floats, pair)
-    accept, beta = verification.relaxed_acceptance(p, q, factor), verification.rejection_probability(p, q)
+    accept, beta = relaxed_acceptance(p, q, factor), verification.rejection_probability(p, q)
     price = verification.lossy_price(p, q, accept)
     assert float(price.wasted) == pytest.approx(0.0, abs=1e-12)
     skip = np.where(beta > 0, (accept - 1 + beta) / np.where(beta > 0, beta, 1), 0.0).clip(0, 1)
@@ -78,14 +79,14 @@ def test_a_relaxed_rule_is_a_rule_of_skips_and_wastes_nothing(pair, factor):
 @given(rows(4, 1), st.integers(0, 3), st.floats(0, 1), st.floats(0.01, 1))
 def test_thresholds_with_greedy_drafts_waste_nothing(one, token, single, accumulated):
     p, q = floats(one[0]), np.eye(4)[token]
-    price = verification.lossy_price(p, q, verification.threshold_acceptance(p, single, accumulated))
+    price = verification.lossy_price(p, q, threshold_acceptance(p, single, accumulated))
     assert float(price.wasted) == pytest.approx(0.0, abs=1e-12)
     assert float(price.distance) == pytest.approx(float(price.acceptance - p[token]), abs=1e-12)
 
 
 def test_typical_acceptance_wastes_the_rejected_drafts_own_probability():
     p, q = [0.625, 0.25, 0.125], [0.0, 1.0, 0.0]
-    accept = verification.typical_acceptance(p, 0.3, 1.0)
+    accept = typical_acceptance(p, 0.3, 1.0)
     assert accept.tolist() == [1.0, 0.0, 0.0]
     price = verification.lossy_price(p, q, accept, residual=p)  # Medusa draws the next token from p
     assert [float(one) for one in price] == [0.0, 0.0, 0.25]
@@ -95,9 +96,9 @@ def test_typical_acceptance_wastes_the_rejected_drafts_own_probability():
 
 def test_top_acceptance_takes_both_limits():
     p = [0.5, 0.125, 0.375]
-    assert verification.top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
-    assert verification.top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
-    assert verification.top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    assert top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
+    assert top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
+    assert top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
 
 
 @given(vectors(4), vectors(4))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from hlmtheory.verification import acceptance_rate, multi_draft_optimum, top_draft_optimum
+from hlmtheory.verification import acceptance_rate
+from hlmtheory.verification.multi_draft import multi_draft_optimum, top_draft_optimum
 
 from .oracles import over_its_sum
 from .strategies import grid_rows

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import ofdma
-from hlmtheory.ofdma.shares import kkt_residual, sum_latency, sum_shares
+from hlmtheory.ofdma.shares import finish_times, kkt_residual, sum_latency, sum_shares
 
 from .strategies import batches, quantity
 
@@ -85,7 +85,7 @@ def test_an_snr_is_no_spectral_efficiency():
     shares = ofdma.minmax_shares(bits, snr=snr)
     assert shares[0] == pytest.approx(0.614, abs=1e-3)
     np.testing.assert_allclose(shares, ofdma.minmax_shares(bits, spectral_efficiency=np.log2(1.0 + np.array(snr))))
-    times = ofdma.finish_times(bits, snr=snr, shares=shares, bandwidth_hz=2.0)
+    times = finish_times(bits, snr=snr, shares=shares, bandwidth_hz=2.0)
     np.testing.assert_allclose(times, ofdma.minmax_latency(bits, snr=snr, bandwidth_hz=2.0), rtol=1e-12)
     with pytest.raises(TypeError, match="positional"):
         ofdma.minmax_shares(bits, snr)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.channel import downlink_bits
+from hlmtheory.channel.split import downlink_bits
 from hlmtheory.draft_length import optimal_draft_length
 
 from .strategies import grid_rows

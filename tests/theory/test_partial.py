@@ -15,6 +15,7 @@ from hlmtheory import truncation
 from hlmtheory.verification import rejection_probability, total_variation
 
 from .kinds import kind_of, numbers, to
+from .public import theory
 from .strategies import pairs
 
 SOLVER = 1e-6  # the feasibility tolerance of the linear programs is 1e-7 an entry
@@ -122,7 +123,7 @@ def test_the_deviation_is_that_of_all_rows(seed):
     for j in range(8):
         if j == 0 or draft[j - 1] > 0:
             for k in range(j + 1):
-                found = truncation.partial_deviation(np.log(draft[:j]), k, 7)
+                found = theory.partial_deviation(np.log(draft[:j]), k, 7)
                 least, most = deviation_by_counts(draft[:j], k, 7)
                 assert float(found.lower) == pytest.approx(float(least), abs=1e-14)
                 assert float(found.upper) == pytest.approx(float(most), abs=1e-14)
@@ -170,7 +171,7 @@ def test_the_fate_of_a_draft_is_that_of_all_rows(seed):
         (p_low, p_high), (q_low, q_high) = entry_by_program(target, k, token), entry_by_program(draft, j, token)
         low, high = (min(1.0, p / q) if q > 1e-12 else 1.0 for p, q in ((p_low, q_high), (p_high, q_low)))
         uniform = np.linspace(0.0, 1.0, 9)
-        found = truncation.partial_draft(*lists(target, draft, k, j), token=token, uniform=uniform)
+        found = theory.partial_draft(*lists(target, draft, k, j), token=token, uniform=uniform)
         assert float(found.probability.lower) == pytest.approx(low, abs=SOLVER)
         assert float(found.probability.upper) == pytest.approx(high, abs=SOLVER)
         kept = uniform < 1 - rejection_probability(target, draft)[token]
@@ -184,7 +185,7 @@ def test_a_rest_that_just_fits_leaves_a_smallest_probability_of_zero(parts):
     # the last listed entry is 1/parts, and so is the rest: it may be on one of the two other tokens, or on the other
     draft = np.array([1.0, parts - 2.0, 1.0, 0.0]) / parts
     target = np.array([1.0, 0.0, 0.0, 0.0])
-    found = truncation.partial_draft(*lists(target, draft, 4, 2), token=[2, 3], uniform=0.5)
+    found = theory.partial_draft(*lists(target, draft, 4, 2), token=[2, 3], uniform=0.5)
     assert found.probability.upper.tolist() == [1.0, 1.0]  # with q_d = 0, min(1, p_d/q_d) is 1
 
 
@@ -193,7 +194,7 @@ def test_the_largest_distance_of_boxes_is_the_partition_problem():
     for weights, most in (((0.5, 0.5, 0.6, 0.4), 1.0), ((0.8, 0.8, 0.4), 0.8)):
         bounds = np.zeros(len(weights)), np.array(weights), np.zeros(len(weights)), np.array(weights)
         assert farthest_by_sets(*bounds) == pytest.approx(most)
-        assert float(truncation.box_distance(*bounds).upper) == pytest.approx(1.0)
+        assert float(theory.box_distance(*bounds).upper) == pytest.approx(1.0)
 
 
 def test_quantised_rows_give_an_interval_of_about_their_error():
@@ -206,10 +207,10 @@ def test_quantised_rows_give_an_interval_of_about_their_error():
         log = np.log(row)
         floor = log.max(axis=-1, keepdims=True) - 16
         stored = np.maximum(floor + np.round((log - floor) / step) * step, floor)
-        bounds = truncation.quantised_box(stored, error=0.51 * step, floor=floor[..., 0])
+        bounds = theory.quantised_box(stored, error=0.51 * step, floor=floor[..., 0])
         assert ((bounds.lower <= row) & (row <= bounds.upper)).all()
         ends += [bounds.lower, bounds.upper]
-    found = truncation.box_distance(*ends)
+    found = theory.box_distance(*ends)
     true = total_variation(target, draft)
     assert ((found.lower <= true) & (true <= found.upper)).all()
     assert (found.upper - found.lower < 5e-4).all()
@@ -237,7 +238,7 @@ def test_a_list_of_all_tokens_with_too_much_mass_is_divided_by_it():
     """A mass of 1 + 5e-5 is still taken as 1: the rest is then nothing, and not less."""
     draft = np.asarray([0.5, 0.3, 0.15, 0.05])
     for k in range(5):
-        found = truncation.partial_deviation(np.log(draft * (1.0 + 5e-5)), k, 4)
+        found = theory.partial_deviation(np.log(draft * (1.0 + 5e-5)), k, 4)
         exact = float(truncation.tail_deviation(draft)[k])
         assert (float(found.lower), float(found.upper)) == pytest.approx((exact, exact), rel=1e-12, abs=1e-14)
 
@@ -280,7 +281,7 @@ def test_bad_lists_are_named(change, message):
 
 def test_more_is_sent_than_is_listed():
     with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
-        truncation.partial_deviation([HALF, QUARTER], 3, 5)
+        theory.partial_deviation([HALF, QUARTER], 3, 5)
     with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
         truncation.partial_bias(**GOOD, k=3)
 
@@ -316,7 +317,7 @@ def test_every_row_inside_has_its_deviation_and_its_bias_in_the_intervals(seed):
     rng = np.random.default_rng(seed)
     bounds = random_boxes(rng)
     for k in range(len(bounds[0]) + 1):
-        deviation, bias = truncation.box_deviation(*bounds[2:], k), truncation.box_bias(*bounds, k)
+        deviation, bias = theory.box_deviation(*bounds[2:], k), theory.box_bias(*bounds, k)
         for _ in range(10):
             p, q = inside(rng, *bounds[:2]), inside(rng, *bounds[2:])
             assert deviation.lower - 1e-12 <= truncation.tail_deviation(q)[k] <= deviation.upper + 1e-12
@@ -329,7 +330,7 @@ def test_a_row_that_is_known_leaves_nothing_open(seed):
     rng = np.random.default_rng(seed)
     p, q = random_pair(rng)
     for k in range(len(p) + 1):
-        deviation, bias = truncation.box_deviation(q, q, k), truncation.box_bias(p, p, q, q, k)
+        deviation, bias = theory.box_deviation(q, q, k), theory.box_bias(p, p, q, q, k)
         assert float(deviation.lower) == pytest.approx(truncation.tail_deviation(q)[k], abs=1e-12)
         assert float(deviation.upper) == pytest.approx(truncation.tail_deviation(q)[k], abs=1e-12)
         assert bias.lower - 1e-12 <= truncation.resampling_bias(p, q, k) <= bias.upper + 1e-12
@@ -344,17 +345,17 @@ def test_lists_as_boxes_give_the_sharp_ends(seed):
     target, draft = rng.dirichlet(np.full(size, 0.3), size=2)
     k, j = rng.integers(0, min(size, 12) + 1, 2)
     given = lists(target, draft, k, j)
-    boxes = truncation.partial_boxes(*given)
+    boxes = theory.partial_boxes(*given)
     assert boxes.count.sum() == size
-    found, sharp = truncation.box_distance(*all_ends(boxes)), truncation.partial_distance(*given).total_variation
+    found, sharp = theory.box_distance(*all_ends(boxes)), truncation.partial_distance(*given).total_variation
     assert float(found.lower) == pytest.approx(float(sharp.lower), abs=1e-12)
     assert sharp.upper - 1e-12 <= found.upper <= sharp.upper + 0.1
     for sent in range(j + 1):
-        mine = truncation.box_deviation(boxes.draft.lower, boxes.draft.upper, sent, boxes.count)
-        best = truncation.partial_deviation(given[3], sent, size)
+        mine = theory.box_deviation(boxes.draft.lower, boxes.draft.upper, sent, boxes.count)
+        best = theory.partial_deviation(given[3], sent, size)
         assert float(mine.lower) == pytest.approx(float(best.lower), abs=1e-12)
         assert float(mine.upper) == pytest.approx(float(best.upper), abs=1e-12)
-        bias = truncation.box_bias(*all_ends(boxes)[:4], sent, boxes.count)
+        bias = theory.box_bias(*all_ends(boxes)[:4], sent, boxes.count)
         assert bias.lower - 1e-12 <= truncation.resampling_bias(target, draft, sent) <= bias.upper + 1e-12
 
 
@@ -365,12 +366,10 @@ def test_rounded_lists_hold_the_truth(seed):
     target, draft = rng.dirichlet(np.full(50, 0.3), size=(2, 4))
     (token, x), (token_q, y) = top(target, 9), top(draft, 7)
     half, half_q = np.float16(x).astype(float), np.float16(y).astype(float)
-    boxes = truncation.partial_boxes(
-        token, half, token_q, half_q, 50, 2.0**-11 * -half + 1e-9, 2.0**-11 * -half_q + 1e-9
-    )
-    apart, true = truncation.box_distance(*all_ends(boxes)), total_variation(target, draft)
+    boxes = theory.partial_boxes(token, half, token_q, half_q, 50, 2.0**-11 * -half + 1e-9, 2.0**-11 * -half_q + 1e-9)
+    apart, true = theory.box_distance(*all_ends(boxes)), total_variation(target, draft)
     assert ((apart.lower <= true) & (true <= apart.upper)).all()
-    deviation = truncation.box_deviation(boxes.draft.lower, boxes.draft.upper, 3, boxes.count)
+    deviation = theory.box_deviation(boxes.draft.lower, boxes.draft.upper, 3, boxes.count)
     assert (
         (deviation.lower <= truncation.tail_deviation(draft)[:, 3])
         & (truncation.tail_deviation(draft)[:, 3] <= deviation.upper)
@@ -390,9 +389,9 @@ def test_a_column_of_several_tokens_is_as_many_columns(seed):
     wide = [end[full] for end in ends]
     k = int(rng.integers(0, len(full) + 1))
     for mine, expanded in (
-        (truncation.box_distance(*ends, count), truncation.box_distance(*wide)),
-        (truncation.box_deviation(*ends[2:], k, count), truncation.box_deviation(*wide[2:], k)),
-        (truncation.box_bias(*ends, k, count), truncation.box_bias(*wide, k)),
+        (theory.box_distance(*ends, count), theory.box_distance(*wide)),
+        (theory.box_deviation(*ends[2:], k, count), theory.box_deviation(*wide[2:], k)),
+        (theory.box_bias(*ends, k, count), theory.box_bias(*wide, k)),
     ):
         assert float(mine.lower) == pytest.approx(float(expanded.lower), abs=1e-12)
         assert float(mine.upper) == pytest.approx(float(expanded.upper), abs=1e-12)

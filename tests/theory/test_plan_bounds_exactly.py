@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from contextlib import suppress
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from mpmath import mp
 
-from hlmtheory import codec, lossless, policy
+from hlmtheory import codec, policy
 from hlmtheory._domains import DomainError
 from hlmtheory.lossless.ceiling import _of_likeliest
+from hlmtheory.lossless.power import smallest_found
 from hlmtheory.policy import band
 
 from .oracles import over_its_sum
@@ -43,7 +43,7 @@ def smallest(rng):
     """At the returned distance the needed number of successes has the wanted probability."""
     n, tests, bets = int(rng.integers(1, 25)), int(rng.integers(1, 4)), wide(rng, -3, 3, int(rng.integers(1, 3)))
     power, event, error = *unit(rng, 2, inner=True).tolist(), float(rng.choice([0.5, 0.9, 0.01]))
-    found, a = lossless.smallest_found(n, error, tests, power, event, bets), number(event)
+    found, a = smallest_found(n, error, tests, power, event, bets), number(event)
     used = [min(number(bet), number(0.9) / a) for bet in bets.tolist()]
     wealth = [max(s * mp.log1p(u * (1 - a)) + (n - s) * mp.log1p(-u * a) for u in used) for s in range(n + 1)]
     enough = [s for s, one in enumerate(wealth) if one >= mp.log(tests * len(bets) / number(error))]
@@ -113,13 +113,10 @@ def planned(rng):
 def shared(rng, server=None):
     """Two users at shares in eighths; with a server, rates that are cut so that it serves them.
 
-    The curves have points at powers of two, so that the bound is tight at shares of 1/2, 1/4 and 1/8 of equal links.
+    The curves have points at powers of two, so that the bound is tight at shares of 1/2, 1/4 and 1/8 of equal users.
     """
     users, utility = [user(rng, 1) for _ in range(2)], str(rng.choice(["linear", "log"]))
-    if rng.random() < 0.5:
-        (hulls, costs, alpha), *rest = users[1]
-        slow = users[0][0][1].seconds_per_bit
-        users[1] = (hulls, replace(costs, seconds_per_bit=slow), alpha), *rest
+    users = users[:1] * 2 if rng.random() < 0.5 else users
     weights = wide(rng, -1, 1, 2).tolist()
     given = [policy.BandUser(*a, utility_weight=w, **g) for (a, g, _), w in zip(users, weights, strict=True)]
     with patch.object(band, "_RATIO", 2.0):

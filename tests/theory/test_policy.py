@@ -10,6 +10,8 @@ import pytest
 from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, policy
+from hlmtheory.codec.selection import CodecChoice
+from hlmtheory.draft_length.optimum import optimal_draft_length_profile
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.policy import band_shares, served_sides
 from hlmtheory.policy.fading_sides import fading_skip
@@ -66,7 +68,7 @@ def test_without_limits_and_skips_the_length_is_the_optimal_one():
         edge_slope_s=0.01,
     )
     found = policy.plan_user(hulls, costs, profile, risk_limit=math.inf, skipping=False, draft_lengths=range(1, 7))
-    assert found.draft_length == int(draft_length.optimal_draft_length_profile(profile, fixed, marginal))
+    assert found.draft_length == int(optimal_draft_length_profile(profile, fixed, marginal))
     rates = etgr_profile(profile, fixed, marginal)
     assert found.rate == pytest.approx(float(rates.max()), rel=1e-12)
     assert found.gap < 1e-9
@@ -104,7 +106,7 @@ def test_the_bytes_of_each_corner_keep_its_risk(menu):
                 name: getattr(hulls.codec, name)[corner]
                 for name in ("kind", "k", "parameter", "mixture", "bits", "bias")
             }
-            message = codec.coded_message(row, codec.CodecChoice(**one), token=int(np.argmax(row)))
+            message = codec.coded_message(row, CodecChoice(**one), token=int(np.argmax(row)))
             known = codec.decoded_rows(codec.decode(codec.encode(message)))[0]
             assert 0.5 * np.abs(known - row).sum() <= hulls.risk[corner]
 
@@ -169,8 +171,8 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
     )
     best = float((weights[0] * first + weights[1] * second).max())
     assert band_shares.grid_bound(made, weights, "linear", cells=cells)[1] >= best
-    prices = np.geomspace(0.01, 100.0, 400)
-    assert min(band_shares.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
+    prices, lines = np.geomspace(0.01, 100.0, 400), band_shares.lines_of(made, weights, "linear")
+    assert min(band_shares.price_bound(lines, price)[0] for price in prices.tolist()) >= best
 
 
 def test_many_users_get_plans_near_the_bound():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlmtheory import codec, policy
+from hlmtheory import codec, policy, wire
 from hlmtheory.policy import StageCosts, lower_hulls, plan_user
 from hlmtheory.policy.costs import PlanPart
 
@@ -38,7 +38,7 @@ def test_skipping_safe_drafts_does_not_hide_the_deviation_of_a_message():
         assert 0.5 * limit < case.distance <= case.plan.risk <= limit
     rows = np.maximum(0.0, 1.0 - p / q) == 0.0  # 0.0258 by the law, if these are skipped and the others sent
     hulls, every = world.hulls, world.hulls.start[1:] - 1
-    part = PlanPart(1.0, 1, policy.threshold_rule(1), rows, every, np.zeros((0, len(q)), dtype=int), 1.0, 0.0)
+    part = PlanPart(1.0, 1, wire.threshold_rule(1), rows, every, np.zeros((0, len(q)), dtype=int), 1.0, 0.0)
     place = policy.plan_law._round(world, part, costs, bonus=True)
     assert place.distance > 0.02 > 25 * float(q[~rows].sum()) * hulls.risk[every[0]]
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from hlmtheory import policy
+from hlmtheory.policy.capacity import server_rates
 from hlmtheory.policy.queueing import longest_response, passes
 
 
@@ -23,7 +24,7 @@ def rates_of(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
 def test_a_linear_program_finds_the_same_rates(seed):
     most, load, weights = rates_of(np.random.default_rng(seed))
     found = linprog(-weights, A_ub=[load], b_ub=[1.0], bounds=[(0.0, x) for x in most])
-    assert weights @ policy.server_rates(most, load, weights) == pytest.approx(-found.fun, rel=1e-9)
+    assert weights @ server_rates(most, load, weights) == pytest.approx(-found.fun, rel=1e-9)
 
 
 def test_a_convex_solver_finds_the_same_logarithm():
@@ -32,7 +33,7 @@ def test_a_convex_solver_finds_the_same_logarithm():
         most, load, weights = rates_of(np.random.default_rng(seed))
         x = cvxpy.Variable(len(most))
         found = cvxpy.Problem(cvxpy.Maximize(weights @ cvxpy.log(x)), [x <= most, load @ x <= 1.0]).solve()
-        ours = policy.server_rates(most, load, weights, utility="log")
+        ours = server_rates(most, load, weights, utility="log")
         assert weights @ np.log(ours) == pytest.approx(found, rel=1e-6, abs=1e-6)
 
 

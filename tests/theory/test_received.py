@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory.codec.frame import framed, varint
-from hlmtheory.policy import (
+from hlmtheory.codec.messages import LatticeDraft, MixedDraft
+from hlmtheory.policy.costs import DeviceRule
+from hlmtheory.wire import (
     CertifiedRows,
     DevicePolicy,
-    DeviceRule,
     DraftProbabilities,
     LatticeRows,
     SeededTokens,
@@ -29,7 +30,7 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def message_of(*drafts, vocabulary=60):
-    kind = codec.LatticeMessage if isinstance(drafts[0], codec.LatticeDraft) else codec.MixedMessage
+    kind = wire.LatticeMessage if isinstance(drafts[0], LatticeDraft) else wire.MixedMessage
     return codec.encode(kind(vocabulary, drafts))
 
 
@@ -136,20 +137,20 @@ def test_no_message_of_any_policy_s_device_is_refused(seed, vocabulary, temperat
 
 
 def probability(own, width=1):
-    return codec.MixedDraft("top-k", NONE, NONE, None, width, 7, own)
+    return MixedDraft("top-k", NONE, NONE, None, width, 7, own)
 
 
 def top_k(levels, own, token=7, width=9, support=None):
     support = np.arange(len(levels)) if support is None else support
-    return codec.MixedDraft("top-k", np.asarray(support), np.asarray(levels), None, width, token, own)
+    return MixedDraft("top-k", np.asarray(support), np.asarray(levels), None, width, token, own)
 
 
 def lattice(counts, own, token=7, kind="lattice", rest=None):
-    return codec.MixedDraft(kind, np.arange(len(counts)), np.asarray(counts), rest, 0, token, own)
+    return MixedDraft(kind, np.arange(len(counts)), np.asarray(counts), rest, 0, token, own)
 
 
 def counts(*values, token=0):
-    return codec.LatticeDraft(np.arange(len(values)), np.asarray(values), token)
+    return LatticeDraft(np.arange(len(values)), np.asarray(values), token)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape
-from hlmtheory.serving.costs import steps_distribution
+from hlmtheory.serving.costs import decoding_steps, steps_distribution
 
 from .strategies import acceptances
 
@@ -32,7 +32,7 @@ EDGE, CLOUD = Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2)
     ],
 )
 def test_decoding_steps(output, acceptance, length, steps):
-    assert serving.decoding_steps(output, acceptance, length).tolist() == steps
+    assert decoding_steps(output, acceptance, length).tolist() == steps
 
 
 @given(st.integers(1, 400), st.integers(0, 12))
@@ -41,7 +41,7 @@ def test_a_whole_quotient_gets_no_extra_step(steps, length):
         tokens = sum(acceptance**k for k in range(length + 1))
         output = tokens * steps
         if output == int(output):
-            assert serving.decoding_steps(int(output), acceptance, length).tolist() == steps
+            assert decoding_steps(int(output), acceptance, length).tolist() == steps
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_whole_quotient_gets_no_extra_step(steps, length):
 def test_a_rounding_of_the_tokens_a_step_adds_no_step(output, acceptance, length, steps):
     """O = n L in exact numbers; in float64 each of these quotients is above n."""
     assert output / float(serving.costs.tokens_per_step(acceptance, length)) > steps
-    assert serving.decoding_steps([output, output + 1], acceptance, length).tolist() == [steps, steps + 1]
+    assert decoding_steps([output, output + 1], acceptance, length).tolist() == [steps, steps + 1]
 
 
 def fullest(prompt: int, answer: int, length: int) -> int:

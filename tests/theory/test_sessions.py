@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory.codec.frame import framed, unframed
-from hlmtheory.policy import (
+from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of, cut_answer, longest_cut, received_answer
+from hlmtheory.shared_seed import race_winner
+from hlmtheory.wire import (
     CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
@@ -29,8 +31,6 @@ from hlmtheory.policy import (
     envelope_bits,
     threshold_rule,
 )
-from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of, cut_answer, longest_cut, received_answer
-from hlmtheory.shared_seed import race_winner
 
 KEY, NAME = b"0123456789abcdef", b"text 0001"
 V = 8
@@ -112,16 +112,16 @@ def test_replays_and_reordered_messages_are_refused_by_name(key):
         drafts = drafts_of(PLAIN, rng)
         sent.append(device.message(drafts))
         if answers:
-            assert "round 0, and round" in opened(codec.ReplayedError, device.tokens, answers[0], rng=rng)
-            assert "round 0, and round" in opened(codec.ReplayedError, server.received, sent[0])
+            assert "round 0, and round" in opened(wire.ReplayedError, device.tokens, answers[0], rng=rng)
+            assert "round 0, and round" in opened(wire.ReplayedError, server.received, sent[0])
         answers.append(server.verify(sent[-1], target_of(rng, 3), rng=rng))
-        assert "is of round" in opened(codec.ReplayedError, server.verify, sent[-1], target_of(rng, 3), rng=rng)
+        assert "is of round" in opened(wire.ReplayedError, server.verify, sent[-1], target_of(rng, 3), rng=rng)
         device.tokens(answers[-1], rng=rng)
     late, _ = sides(key=key)
     late.message(drafts)
-    assert "of round 2, and round 0" in opened(codec.OutOfOrderError, late.tokens, answers[2], rng=rng)
+    assert "of round 2, and round 0" in opened(wire.OutOfOrderError, late.tokens, answers[2], rng=rng)
     _, fresh = sides(key=key)
-    assert "of round 1, and round 0" in opened(codec.OutOfOrderError, fresh.received, sent[1])
+    assert "of round 1, and round 0" in opened(wire.OutOfOrderError, fresh.received, sent[1])
     assert len(fresh.received(sent[0])) == 3  # nothing has changed
 
 
@@ -142,14 +142,14 @@ def test_foreign_messages_are_refused_by_name(key):
     ]
     for changed in others:
         other_device, other_server = sides(**{"key": key} | changed)
-        opened(codec.ForeignError, other_server.received, message)
+        opened(wire.ForeignError, other_server.received, message)
         other_device.message(drafts)
-        opened(codec.ForeignError, other_device.tokens, answer, rng=rng)
+        opened(wire.ForeignError, other_device.tokens, answer, rng=rng)
     mirror, _ = sides(key=key)
     mirror.message(drafts)
-    opened(codec.ForeignError, mirror.tokens, message, rng=rng)
+    opened(wire.ForeignError, mirror.tokens, message, rng=rng)
     _, waiting = sides(key=key)
-    opened(codec.ForeignError, waiting.received, answer)
+    opened(wire.ForeignError, waiting.received, answer)
 
 
 def test_a_message_with_its_checksum_recomputed_is_refused_with_a_key():
@@ -162,12 +162,12 @@ def test_a_message_with_its_checksum_recomputed_is_refused_with_a_key():
     token = bytearray(body)
     token[4] ^= 1
     other = message[:5] + framed(kind, bytes(token)) + message[-16:]
-    assert "another key" in opened(codec.AuthenticationError, server.received, other)
+    assert "another key" in opened(wire.AuthenticationError, server.received, other)
     answer = server.verify(message, target_of(rng, 3), rng=rng)
     for place in range(5, len(answer)):
         changed = bytearray(answer)
         changed[place] ^= 1
-        opened(codec.AuthenticationError, device.tokens, bytes(changed), rng=rng)
+        opened(wire.AuthenticationError, device.tokens, bytes(changed), rng=rng)
     assert device.tokens(answer, rng=rng)
 
 
@@ -182,13 +182,13 @@ def test_damaged_cut_and_extended_messages_are_refused(key):
         for place in range(8 * len(data)):
             changed = bytearray(data)
             changed[place // 8] ^= 1 << place % 8
-            with pytest.raises(codec.CodecError):
+            with pytest.raises(wire.CodecError):
                 call(bytes(changed))
         for end in range(len(data)):
-            with pytest.raises(codec.CodecError):
+            with pytest.raises(wire.CodecError):
                 call(data[:end])
         for more in (b"\0", bytes(40)):
-            with pytest.raises(codec.CodecError):
+            with pytest.raises(wire.CodecError):
                 call(data + more)
     assert len(server.received(message)) == 3
     assert device.tokens(answer, rng=rng)
@@ -205,7 +205,7 @@ def test_a_long_message_is_refused_before_it_is_read(key):
     longer = [(call, data + bytes(13_000_000 - len(data))) for call, data in calls]
     tracemalloc.start()
     for call, data in longer:
-        assert "13,000,000 bytes, and at most" in opened(codec.ExtendedError, call, data)
+        assert "13,000,000 bytes, and at most" in opened(wire.ExtendedError, call, data)
     assert tracemalloc.get_traced_memory()[1] < 1e5
     tracemalloc.stop()
 
@@ -282,7 +282,7 @@ def test_another_seed_is_foreign_and_a_repeated_one_refused(key):
     other, _ = seeded(key, 6, used)
     assert used == {5, 6}
     drafts = [SEEDED.draft([0.0] * V, rng=np.random.default_rng(0), seed=5, position=0)]
-    opened(codec.ForeignError, server.received, other.message(drafts))
+    opened(wire.ForeignError, server.received, other.message(drafts))
     assert len(server.received(device.message(drafts))) == 1
     with pytest.raises(ValueError, match=r"seed must be new.*got 5 again"):
         seeded(key, 5, used)
@@ -325,7 +325,7 @@ def test_an_answer_comes_back_from_its_bytes(policy, drafts, data):
 def test_any_bytes_are_an_answer_with_these_bytes_or_refused(policy, drafts, data):
     try:
         found = answer_of(policy, data, drafts)
-    except codec.CodecError:
+    except wire.CodecError:
         return
     assert answer_bytes(policy, found, drafts) == data
     assert found.accepted <= drafts
@@ -342,7 +342,7 @@ def test_a_certified_answer_of_other_models_is_refused():
         (codec.encode(codec.truncated_message(p, k=2, token=0, bits=8)), "8 bits a probability"),
         (codec.encode(codec.truncated_message([p, p], k=2, token=[0, 1], bits=24)), "not one truncated distribution"),
     ):
-        with pytest.raises(codec.MalformedError, match=words):
+        with pytest.raises(wire.MalformedError, match=words):
             received_answer(wrong, V)
     assert len(cut_answer(np.random.default_rng(1).dirichlet(np.ones(4096)), 5, 1e-3)) < longest_cut(4096)
 
@@ -350,13 +350,13 @@ def test_a_certified_answer_of_other_models_is_refused():
 def test_wrong_answers_are_refused():
     other = POLICIES[2]
     for data in (b"", b"\0", np.zeros(V, dtype=">f4").tobytes(), b"\0" + np.full(V, np.nan, dtype=">f4").tobytes()):
-        with pytest.raises(codec.MalformedError):
+        with pytest.raises(wire.MalformedError):
             answer_of(other, data, 3)
     good = b"\0" + np.full(V, 0.125, dtype=">f4").tobytes()
     assert answer_of(other, good, 3).target.tolist() == [0.125] * V
     for data in (good + b"\0", b"\1" + good[1:], b"\0" + np.full(V, 0.2, dtype=">f4").tobytes()):
-        with pytest.raises(codec.MalformedError):
+        with pytest.raises(wire.MalformedError):
             answer_of(other, data, 3)
     six = replace(PLAIN, vocabulary=6)
-    with pytest.raises(codec.MalformedError, match="not one to these drafts"):
+    with pytest.raises(wire.MalformedError, match="not one to these drafts"):
         answer_of(six, bytes([0b11100000]), 0)

@@ -20,6 +20,7 @@ from hlmtheory.claims import Status
 from hlmtheory.shared_seed import sides, stream
 
 from .kinds import LIBRARIES, to
+from .public import theory
 from .strategies import grid_pairs
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -27,7 +28,7 @@ SOURCE = Path(__file__).with_name("shared_stream.c")
 
 
 def number(seed, position, token, library="numpy"):
-    return float(shared_seed.exponentials(to(library, seed), to(library, position), token + 1)[..., -1])
+    return float(theory.exponentials(to(library, seed), to(library, position), token + 1)[..., -1])
 
 
 def test_the_generator_gives_the_known_answers_of_its_authors():
@@ -63,7 +64,7 @@ def test_a_program_in_c_gives_the_same_bits(tmp_path, level):
     lines = "\n".join(" ".join(map(str, one)) for one in given)
     done = subprocess.run([tmp_path / "stream"], input=lines, capture_output=True, text=True, check=True)
     theirs = np.array([float.fromhex(line) for line in done.stdout.split()]).reshape(40, -1)
-    ours = shared_seed.exponentials(places[:, 0], places[:, 1], 150_002)
+    ours = theory.exponentials(places[:, 0], places[:, 1], 150_002)
     np.testing.assert_array_equal(theirs, ours[:, [*range(40), 150_001]])
 
 
@@ -76,14 +77,14 @@ def test_the_logarithm_is_right_to_three_units(n):
 
 
 def test_a_number_depends_on_its_seed_position_and_token_alone():
-    one = shared_seed.exponentials([3, 3, 4], [7, 8, 7], 9)
+    one = theory.exponentials([3, 3, 4], [7, 8, 7], 9)
     assert len(np.unique(one)) == one.size
-    np.testing.assert_array_equal(shared_seed.exponentials(3, 7, 2), one[0, :2])
-    np.testing.assert_array_equal(shared_seed.exponentials(4, 7, 9), one[2])
+    np.testing.assert_array_equal(theory.exponentials(3, 7, 2), one[0, :2])
+    np.testing.assert_array_equal(theory.exponentials(4, 7, 9), one[2])
 
 
 def test_the_numbers_are_exponential_and_independent():
-    values = shared_seed.exponentials(11, np.arange(5000), 20)
+    values = theory.exponentials(11, np.arange(5000), 20)
     assert stats.kstest(values.ravel(), "expon").pvalue > 1e-4
     for other in (values[:, 1:], values[1:, :]):
         same = values[:, :-1] if other.shape[1] < 20 else values[:-1]
@@ -115,9 +116,7 @@ def test_winners_have_the_law_of_the_row():
 def test_a_row_whose_sum_is_nearly_one_is_raced_as_it_is():
     row = np.array([0.5, 0.25, 0.25])
     for off in (1 - 1e-7, 1 + 1e-7):
-        np.testing.assert_array_equal(
-            shared_seed.race(row * off, 3, 4), shared_seed.exponentials(3, 4, 3) / (row * off)
-        )
+        np.testing.assert_array_equal(theory.race(row * off, 3, 4), theory.exponentials(3, 4, 3) / (row * off))
     assert int(shared_seed.race_winner([1.0], 5, 2**40)) == 0
 
 
@@ -125,7 +124,7 @@ def test_a_row_whose_sum_is_nearly_one_is_raced_as_it_is():
 def test_the_law_with_skips_is_that_of_the_stream(seed):
     rng, draws = np.random.default_rng(seed), 40_000
     p, q, skip = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4)), rng.random(4)
-    numbers_of = shared_seed.exponentials(5 + seed, np.arange(draws), 4)
+    numbers_of = theory.exponentials(5 + seed, np.arange(draws), 4)
     drafted, own = (numbers_of / q).argmin(axis=-1), (numbers_of / p).argmin(axis=-1)
     kept = rng.random(draws) < skip[drafted]
     error = 4 * math.sqrt(0.25 / draws)
@@ -177,17 +176,17 @@ def test_matches_and_lists_are_those_of_the_stream():
     winners = shared_seed.race_winner(p, 3, draws)
     candidates = shared_seed.race_list(q, 3, draws, 3)
     for size in (1, 2, 3):
-        mean = float(shared_seed.list_match_probability(p, q, size))
+        mean = float(theory.list_match_probability(p, q, size))
         seen = np.count_nonzero((candidates[:, :size] == winners[:, None]).any(axis=-1))
         assert stats.binomtest(int(seen), len(draws), mean).pvalue > 1e-4
-    assert float(shared_seed.list_match_probability(p, q, 1)) == pytest.approx(
+    assert float(theory.list_match_probability(p, q, 1)) == pytest.approx(
         float(shared_seed.match_probability(p, q)), abs=1e-13
     )
-    assert float(shared_seed.list_match_probability(p, q, 4)) == pytest.approx(1.0, abs=1e-13)
+    assert float(theory.list_match_probability(p, q, 4)) == pytest.approx(1.0, abs=1e-13)
 
 
 def test_the_rules_of_engines():
-    rules = shared_seed.match_rules([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.25, 0.5, 0.25], [0.5, 0.5, 0.0]])
+    rules = theory.match_rules([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.25, 0.5, 0.25], [0.5, 0.5, 0.0]])
     np.testing.assert_allclose(rules.greedy_draft, [0.25, 0.5])
     np.testing.assert_allclose(rules.apart, [0.3125, 0.5])
     np.testing.assert_allclose(rules.both_greedy, [0.0, 1.0])

@@ -16,22 +16,17 @@ from scipy.integrate import quad
 from hlmtheory import uncertainty, verification
 from hlmtheory.skipping import (
     calibrate,
-    calibrate_threshold,
     calibration,
-    held_out_risk,
     holder_bound,
-    holder_bound_discrete,
     non_acceptance,
     one_step_risk,
     rejection_risk,
-    rejection_risk_discrete,
     skip_thresholds,
-    surrogate_gap,
-    threshold_losses,
 )
 
 from . import oracles
 from .kinds import LIBRARIES, numbers, to
+from .public import theory
 from .strategies import batches, drawn, grid_pairs, quantity, rows, vocabularies
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
@@ -105,7 +100,7 @@ def test_the_rule_of_the_papers_from_logits_to_risk():
     logits = rng.normal(0, 1, 12)
     draft = verification.softmax(logits)
     target = verification.softmax(logits + rng.normal(0, 1, 12))
-    skip = uncertainty.skip_probability(uncertainty.vocabulary_uncertainty(logits), 0.8, 20)
+    skip = theory.skip_probability(theory.vocabulary_uncertainty(logits), 0.8, 20)
     risk = float(one_step_risk(target, draft, skip))
     token = rng.choice(12, 100_000, p=draft)
     u = uncertainty.sample_uncertainty(np.broadcast_to(logits, (100_000, 12)), token, rng=rng)
@@ -148,8 +143,12 @@ def test_the_ends_of_the_exponent():
             float(holder_bound(density, **line, exponent=end))
         )
     mass = [0.25, 0.25, 0.5]
-    assert float(holder_bound_discrete(mass, 1.0, 0.0, non_acceptance=1.0, exponent=math.inf)) == pytest.approx(1.0)
-    assert float(holder_bound_discrete(mass, 1.0, 0.0, non_acceptance=1.0, exponent=1.0)) == pytest.approx(1.5 * 0.5)
+    assert float(theory.holder_bound_discrete(mass, 1.0, 0.0, non_acceptance=1.0, exponent=math.inf)) == pytest.approx(
+        1.0
+    )
+    assert float(theory.holder_bound_discrete(mass, 1.0, 0.0, non_acceptance=1.0, exponent=1.0)) == pytest.approx(
+        1.5 * 0.5
+    )
 
 
 def test_nothing_between_the_thresholds():
@@ -158,30 +157,30 @@ def test_nothing_between_the_thresholds():
         line = dict(zip(LINE, values, strict=True))
         assert float(rejection_risk([1.0, 0.0], **line)) == 0.0
         assert float(holder_bound([1.0, 0.0], **line)) == 0.0
-    assert float(rejection_risk_discrete([1.0, 0.0], 1.0, -0.5, non_acceptance=0.25)) == 0.0
-    assert float(holder_bound_discrete([1.0, 0.0], 1.0, -0.5, non_acceptance=0.25)) == 0.0
+    assert float(theory.rejection_risk_discrete([1.0, 0.0], 1.0, -0.5, non_acceptance=0.25)) == 0.0
+    assert float(theory.holder_bound_discrete([1.0, 0.0], 1.0, -0.5, non_acceptance=0.25)) == 0.0
 
 
 def test_the_border_of_the_grid_is_no_wider_than_rounding():
     mass = np.zeros(21)
     mass[6] = 1.0
     for beside, risk in ((1e-13, 0.3), (1e-11, 0.0), (1e-9, 0.0)):
-        assert float(rejection_risk_discrete(mass, 1.0, 0.0, non_acceptance=0.3 - beside)) == pytest.approx(risk)
-        assert float(rejection_risk_discrete(mass, 1.0, -0.3 - beside, non_acceptance=1.0)) == 0.0
-        gap = surrogate_gap([0.3], [1.0], 1.0, 0.0, non_acceptance=0.3 - beside)
+        assert float(theory.rejection_risk_discrete(mass, 1.0, 0.0, non_acceptance=0.3 - beside)) == pytest.approx(risk)
+        assert float(theory.rejection_risk_discrete(mass, 1.0, -0.3 - beside, non_acceptance=1.0)) == 0.0
+        gap = theory.surrogate_gap([0.3], [1.0], 1.0, 0.0, non_acceptance=0.3 - beside)
         assert float(gap.exact) == (1.0 if risk else 0.0)
-        gap = surrogate_gap([0.3], [1.0], 1.0, -0.3 - beside, non_acceptance=1.0)
+        gap = theory.surrogate_gap([0.3], [1.0], 1.0, -0.3 - beside, non_acceptance=1.0)
         assert float(gap.below) == (0.0 if risk else 1.0)
     narrow = mass.astype(np.float32)
-    assert float(rejection_risk_discrete(narrow, 1.0, 0.0, non_acceptance=0.3)) == pytest.approx(0.3)
-    assert float(rejection_risk_discrete(narrow, 1.0, 0.0, non_acceptance=0.3 - 1e-5)) == 0.0
+    assert float(theory.rejection_risk_discrete(narrow, 1.0, 0.0, non_acceptance=0.3)) == pytest.approx(0.3)
+    assert float(theory.rejection_risk_discrete(narrow, 1.0, 0.0, non_acceptance=0.3 - 1e-5)) == 0.0
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_uncertainty_at_the_threshold_is_skipped(library, dtype):
     """(0.29 + 0.09)/0.95 = 0.4, but 0.95 · 0.4 - 0.09 rounds to more than 0.29."""
-    gap = surrogate_gap(to(library, [0.4], dtype), to(library, [1.0], dtype), 0.95, -0.09, non_acceptance=0.29)
+    gap = theory.surrogate_gap(to(library, [0.4], dtype), to(library, [1.0], dtype), 0.95, -0.09, non_acceptance=0.29)
     assert (float(gap.exact), float(gap.below)) == (1.0, 0.0)
     assert float(gap.surrogate) == pytest.approx(0.29)
 
@@ -203,10 +202,10 @@ def test_the_surrogate_of_the_tokens_is_that_of_their_histogram():
     beta = np.clip(0.8 * u - 0.06 + rng.normal(0, 0.2, 4000), 0, 1)
     fit = uncertainty.fit_linear(u, beta)
     share = np.mean(beta > 0)
-    gap = surrogate_gap(u, beta, fit.slope, fit.intercept, non_acceptance=share)
+    gap = theory.surrogate_gap(u, beta, fit.slope, fit.intercept, non_acceptance=share)
     mass = np.bincount(np.rint(20 * u).astype(int), minlength=21) / 4000
     assert float(gap.surrogate) == pytest.approx(
-        float(rejection_risk_discrete(mass, fit.slope, fit.intercept, non_acceptance=share))
+        float(theory.rejection_risk_discrete(mass, fit.slope, fit.intercept, non_acceptance=share))
     )
     assert float(gap.exact) == pytest.approx(np.mean(beta * (u <= (share - fit.intercept) / fit.slope)))
 
@@ -246,11 +245,11 @@ def test_whole_texts_by_enumeration(seed):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_prompt_loses_the_mean_of_its_texts(library):
     losses, own = to(library, [[0.0, 0.5], [0.25, 0.25], [0.5, 1.0]]), to(library, [4, -1, 4])
-    found = calibrate_threshold(losses, [0.1, 0.2], risk=0.5, bound=1.0, prompt=own)
+    found = theory.calibrate_threshold(losses, [0.1, 0.2], risk=0.5, bound=1.0, prompt=own)
     assert (found.threshold, found.empirical_risk, found.corrected_risk, found.prompts) == (0.1, 0.25, 0.5, 2)
     means = to(library, [[0.25, 0.75], [0.25, 0.25]])
-    assert found == calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0)
-    assert found == calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0, prompt=[0, 1])
+    assert found == theory.calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0)
+    assert found == theory.calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0, prompt=[0, 1])
 
 
 PROMPTS = st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=4), min_size=2)
@@ -263,14 +262,17 @@ def test_the_threshold_of_ragged_prompts_is_that_of_the_padded_table(prompts, pa
     length = max(map(len, prompts))
     u, beta = (np.array([np.pad(rows[:, i], (0, length - len(rows))) for rows in prompts]) for i in range(2))
     grid = np.unique(np.concatenate([rows[:, 0] for rows in prompts]))
-    losses = threshold_losses(u, beta, grid) / np.array([[len(rows)] for rows in prompts])
+    losses = theory.threshold_losses(u, beta, grid) / np.array([[len(rows)] for rows in prompts])
     if limit * len(prompts) >= 1:
         left_out = []
         for i, rows in enumerate(prompts):
             threshold = calibrate(prompts[:i] + prompts[i + 1 :], limit).threshold
             left_out.append(np.mean(np.where(rows[:, 0] <= threshold, rows[:, 1], 0.0)))
         assert np.mean(left_out) <= limit + 1e-12
-        found, table = calibrate(prompts, limit), calibrate_threshold(losses, grid, risk=limit + 1e-12, bound=1.0)
+        found, table = (
+            calibrate(prompts, limit),
+            theory.calibrate_threshold(losses, grid, risk=limit + 1e-12, bound=1.0),
+        )
         assert dataclasses.astuple(found) == pytest.approx(dataclasses.astuple(table))
 
 
@@ -293,23 +295,23 @@ def test_prompts_that_cannot_be_calibrated_are_refused_with_a_remedy(prompts, me
 
 def test_the_calibration_by_hand():
     losses, grid = [[0.0, 0.25, 0.5], [0.0, 0.5, 0.75], [0.0, 0.0, 1.0]], [0.1, 0.2, 0.3]
-    found = calibrate_threshold(losses, grid, risk=0.4375, bound=1.0)
+    found = theory.calibrate_threshold(losses, grid, risk=0.4375, bound=1.0)
     assert (found.threshold, found.empirical_risk, found.corrected_risk, found.prompts) == (0.2, 0.25, 0.4375, 3)
-    assert calibrate_threshold(losses, grid, risk=0.43, bound=1.0).threshold == 0.1
-    assert calibrate_threshold(losses, grid, risk=2.0, bound=1.0).threshold == 0.3
+    assert theory.calibrate_threshold(losses, grid, risk=0.43, bound=1.0).threshold == 0.1
+    assert theory.calibrate_threshold(losses, grid, risk=2.0, bound=1.0).threshold == 0.3
 
 
 def test_one_prompt_less_than_the_rule_takes_is_refused():
     """1/(1/49) rounds to more than 49, but (0 + 1)/49 ≤ 1/49 holds."""
     for needed in range(1, 200):
         risk = 1 / (needed + 1)
-        found = calibrate_threshold(np.zeros((needed, 1)), [0.5], risk=risk, bound=1.0)
+        found = theory.calibrate_threshold(np.zeros((needed, 1)), [0.5], risk=risk, bound=1.0)
         assert (found.threshold, found.corrected_risk) == (0.5, risk)
         if needed > 1:
             with pytest.raises(ValueError, match=rf"^losses must come from at least {needed} prompts"):
-                calibrate_threshold(np.zeros((needed - 1, 1)), [0.5], risk=risk, bound=1.0)
+                theory.calibrate_threshold(np.zeros((needed - 1, 1)), [0.5], risk=risk, bound=1.0)
     with pytest.raises(ValueError, match=r"^losses must come from at least \d{324} prompts"):
-        calibrate_threshold(np.zeros((9, 1)), [0.5], risk=5e-324, bound=1.0)
+        theory.calibrate_threshold(np.zeros((9, 1)), [0.5], risk=5e-324, bound=1.0)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -320,8 +322,8 @@ def test_an_uncertainty_on_the_grid_is_skipped_as_it_was_calibrated(library, dty
     u = to(library, np.full((200, 1), count / 20), dtype)
     grid = np.arange(21) / 20
     for thresholds in (grid.tolist(), to(library, grid)):
-        losses = threshold_losses(u, to(library, np.ones((200, 1)), dtype), thresholds)
-        found = calibrate_threshold(losses, thresholds, risk=0.01, bound=1.0)
+        losses = theory.threshold_losses(u, to(library, np.ones((200, 1)), dtype), thresholds)
+        found = theory.calibrate_threshold(losses, thresholds, risk=0.01, bound=1.0)
         assert found.threshold == grid[count - 1]
         assert not np.any(numbers(u <= found.threshold))
         assert np.all(numbers(u <= float(grid[count])))
@@ -333,13 +335,13 @@ def test_losses_block_by_block_are_those_at_once(monkeypatch):
     at_once = np.sum(np.where(u[:, None, :] <= grid[:, None], beta[:, None, :], 0.0), axis=-1)
     for block in (1, 450, 10**6):
         monkeypatch.setattr(calibration, "_BLOCK", block)
-        np.testing.assert_array_equal(threshold_losses(u, beta, grid), at_once)
+        np.testing.assert_array_equal(theory.threshold_losses(u, beta, grid), at_once)
 
 
 def test_scores_may_be_whole_numbers_and_thresholds_may_not_merge():
-    assert threshold_losses([[0, 1, 2]], [[0.25, 0.5, 1.0]], [0.5, 1.5]).tolist() == [[0.25, 0.75]]
+    assert theory.threshold_losses([[0, 1, 2]], [[0.25, 0.5, 1.0]], [0.5, 1.5]).tolist() == [[0.25, 0.75]]
     with pytest.raises(ValueError, match=r"^thresholds must be rising; two are not"):
-        threshold_losses(np.float32([[0.5]]), [[0.5]], [0.5, 0.5 + 1e-12])
+        theory.threshold_losses(np.float32([[0.5]]), [[0.5]], [0.5, 0.5 + 1e-12])
 
 
 @given(loss_tables())
@@ -349,6 +351,6 @@ def test_the_held_out_risk_by_calibrating_without_each(instance):
     grid = np.arange(losses.shape[-1]) / 10
     total = 0.0
     for index in range(len(losses)):
-        found = calibrate_threshold(np.delete(losses, index, axis=0), grid, risk=float(risk), bound=float(bound))
+        found = theory.calibrate_threshold(np.delete(losses, index, axis=0), grid, risk=float(risk), bound=float(bound))
         total += 0.0 if found.threshold == -math.inf else losses[index, np.searchsorted(grid, found.threshold)]
-    assert float(held_out_risk(losses, risk, bound)) == pytest.approx(total / len(losses), rel=1e-9, abs=1e-12)
+    assert float(theory.held_out_risk(losses, risk, bound)) == pytest.approx(total / len(losses), rel=1e-9, abs=1e-12)

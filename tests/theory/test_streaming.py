@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory.codec.envelope import DOWN, UP
 from hlmtheory.codec.frame import varint
-from hlmtheory.policy import (
+from hlmtheory.codec.messages import TokenDraft
+from hlmtheory.policy.answers import answer_bytes
+from hlmtheory.policy.device_parts import ServerAnswer
+from hlmtheory.policy.streaming import LONGEST_BATCH
+from hlmtheory.shared_seed import race_winner
+from hlmtheory.wire import (
     DevicePolicy,
     DeviceSession,
     SeededTokens,
@@ -22,10 +27,6 @@ from hlmtheory.policy import (
     StreamedTokens,
     threshold_rule,
 )
-from hlmtheory.policy.answers import answer_bytes
-from hlmtheory.policy.device_parts import ServerAnswer
-from hlmtheory.policy.streaming import LONGEST_BATCH
-from hlmtheory.shared_seed import race_winner
 
 KEY, NAME, V, PROMPT, SEED = b"0123456789abcdef", b"text 0001", 5, 4, 99
 POLICY = DevicePolicy(V, 1.0, threshold_rule(1), StreamedTokens(), bonus=False)
@@ -107,17 +108,17 @@ def opened(kind, call, *arguments):
 def test_messages_and_answers_out_of_order_are_refused_by_name_and_change_nothing(key):
     device, server = sides(key)
     sent = [drafted(device)[1] for _ in range(3)]
-    opened(codec.OutOfOrderError, server.receive, sent[1])
+    opened(wire.OutOfOrderError, server.receive, sent[1])
     server.receive(sent[0])
-    opened(codec.ReplayedError, server.receive, sent[0])
+    opened(wire.ReplayedError, server.receive, sent[0])
     answers = [server.verify(targets(server, 1))]
-    opened(codec.ReplayedError, server.receive, sent[0])
+    opened(wire.ReplayedError, server.receive, sent[0])
     server.receive(sent[1])
     if server.waiting:
         answers.append(server.verify(targets(server, 1)))
-        opened(codec.OutOfOrderError, device.tokens, answers[1])
+        opened(wire.OutOfOrderError, device.tokens, answers[1])
     device.tokens(answers[0])
-    opened(codec.ReplayedError, device.tokens, answers[0])
+    opened(wire.ReplayedError, device.tokens, answers[0])
     assert list(device.text) == alone(len(device.text))
 
 
@@ -125,11 +126,11 @@ def test_messages_and_answers_out_of_order_are_refused_by_name_and_change_nothin
 def test_foreign_messages_are_refused(change):
     device, server = sides()
     other, verifier = sides(**{"key": KEY} | change)
-    opened(codec.ForeignError, server.receive, drafted(other)[1])
+    opened(wire.ForeignError, server.receive, drafted(other)[1])
     message = drafted(device)[1]
-    opened(codec.ForeignError, verifier.receive, message)
+    opened(wire.ForeignError, verifier.receive, message)
     server.receive(message)
-    opened(codec.ForeignError, other.tokens, server.verify(targets(server, 1)))
+    opened(wire.ForeignError, other.tokens, server.verify(targets(server, 1)))
 
 
 @pytest.mark.parametrize("key", [None, KEY])
@@ -158,15 +159,15 @@ def sealed(side, body, direction, place):
 def test_a_sealed_message_that_no_device_or_server_writes_is_refused():
     device, server = sides()
     empty, draft = b"\0", POLICY.message([POLICY.draft([0.0] * V, rng=np.random.default_rng(0), seed=1, position=0)])
-    assert "without a draft" in opened(codec.MalformedError, server.receive, sealed(device, varint(0) + empty, UP, 0))
-    assert "of start 1" in opened(codec.MalformedError, server.receive, sealed(device, varint(1) + draft, UP, 0))
-    two = codec.encode(codec.TokenMessage(V, (codec.TokenDraft(1), codec.TokenDraft(2))))
+    assert "without a draft" in opened(wire.MalformedError, server.receive, sealed(device, varint(0) + empty, UP, 0))
+    assert "of start 1" in opened(wire.MalformedError, server.receive, sealed(device, varint(1) + draft, UP, 0))
+    two = codec.encode(wire.TokenMessage(V, (TokenDraft(1), TokenDraft(2))))
     with pytest.raises(ValueError, match="at most 1 drafts"):
         server.receive(sealed(device, varint(0) + two, UP, 0))
     drafted(device)
     for count, answer in ((2, ServerAnswer(2, None)), (1, ServerAnswer(0, 3))):
         bad = varint(count) + answer_bytes(POLICY, answer, count) + (b"" if count == 2 else b"\0")
-        opened(codec.MalformedError, device.tokens, sealed(server, bad, DOWN, 0))
+        opened(wire.MalformedError, device.tokens, sealed(server, bad, DOWN, 0))
     with pytest.raises(ValueError, match="verified drafts"):
         device.tokens(sealed(server, varint(0), DOWN, 0))
     assert len(device.waiting) == 1
@@ -193,9 +194,7 @@ def test_so_many_drafts_may_wait_and_no_more():
         device.draft(logits)
     assert all(map(server.receive, messages))
     with pytest.raises(ValueError, match="at most 4096 drafts may wait"):
-        server.receive(
-            sealed(device, varint(0) + codec.encode(codec.TokenMessage(V, (codec.TokenDraft(0),))), UP, 4096)
-        )
+        server.receive(sealed(device, varint(0) + codec.encode(wire.TokenMessage(V, (TokenDraft(0),))), UP, 4096))
 
 
 def test_a_streamed_policy_has_one_draft_a_message_and_no_skips():

@@ -16,6 +16,7 @@ from hlmtheory import truncation, verification
 from . import oracles
 from .kinds import LIBRARIES, numbers, to
 from .oracles import exact, row_by_row
+from .public import theory
 from .strategies import grid_pairs, rows, shapes, vocabularies, with_size, with_sizes
 
 SIZED_FUNCTIONS = ("resampling_distortion", "resampling_bias", "tvd_bound", "tvd_bound_sharp")
@@ -30,10 +31,6 @@ NAIVE = {
 P, Q = [0.25, 0.5, 0.125, 0.125], [0.5, 0.25, 0.25, 0.0]
 
 sized_functions = pytest.mark.parametrize("name", SIZED_FUNCTIONS)
-
-
-def of_pair(name, target, draft, k):
-    return getattr(truncation, name)(target, draft, k)
 
 
 def every_size(row):
@@ -88,7 +85,7 @@ def test_against_the_definition(name):
             (case["draft"], 1),
             (case["k"], 0),
         )
-        np.testing.assert_allclose(of_pair(name, **case), expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(getattr(theory, name)(**case), expected, rtol=1e-12, atol=1e-13)
 
     agrees()
 
@@ -113,7 +110,7 @@ DEGENERATE = {
 def test_degenerate_cases(case, library):
     target, draft, k, expected = DEGENERATE[case]
     for name, value in zip(SIZED_FUNCTIONS, expected, strict=True):
-        result = of_pair(name, to(library, target), to(library, draft), k)
+        result = getattr(theory, name)(to(library, target), to(library, draft), k)
         np.testing.assert_allclose(numbers(result), value, rtol=0, atol=1e-14, err_msg=name)
 
 
@@ -122,7 +119,7 @@ def test_subnormal_distances_do_not_overflow(name):
     """TV(q, p) is 5e-324: the quotient exceeds float64, and the result is infinite without a warning."""
     target, draft = [1.0, 0.0, 0.0], [1.0, 5e-324, 5e-324]
     expected = {"resampling_distortion": 0.0, "resampling_bias": 0.0, "tvd_bound": np.inf, "tvd_bound_sharp": 1.0}
-    assert float(of_pair(name, target, draft, 0)) == pytest.approx(expected[name], rel=1e-15)
+    assert float(getattr(theory, name)(target, draft, 0)) == pytest.approx(expected[name], rel=1e-15)
 
 
 @given(with_sizes(grid_pairs()))
@@ -190,7 +187,7 @@ def test_the_rules_against_their_definitions(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     p = data.draw(st.floats(0.0, 0.999))
     descending = np.sort(draft)[::-1]
-    k = int(truncation.size_from_top_p(draft, p))
+    k = int(theory.size_from_top_p(draft, p))
     assert descending[:k].sum() >= p - 1e-12
     assert k == 0 or descending[: k - 1].sum() < p + 1e-12
-    assert int(truncation.size_from_min_p(draft, p)) == sum(entry >= p * draft.max() for entry in draft)
+    assert int(theory.size_from_min_p(draft, p)) == sum(entry >= p * draft.max() for entry in draft)

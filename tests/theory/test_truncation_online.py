@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import truncation, verification
-from hlmtheory.truncation.softplus import softplus_distance
+from hlmtheory.truncation.message import decoded_draft, message_deviation
+from hlmtheory.truncation.softplus import softplus_distance, softplus_gap
 
 from . import oracles
 from .kinds import LIBRARIES, numbers, to
@@ -28,7 +29,7 @@ def denominator(q, beta, eta):
 
 @given(st.floats(-50.0, 50.0), st.floats(0.01, 100.0))
 def test_the_gap_against_the_definition(z, eta):
-    np.testing.assert_allclose(truncation.softplus_gap(z, eta), softplus(z, eta) - max(z, 0.0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(softplus_gap(z, eta), softplus(z, eta) - max(z, 0.0), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -65,7 +66,7 @@ def test_the_decoded_row_against_entry_by_entry(data):
     k, bits = data.draw(st.integers(0, len(draft))), data.draw(st.sampled_from((1, 3, 8, 52)))
     token = data.draw(st.one_of(st.none(), st.integers(0, len(draft) - 1)))
     draft = draft / draft.sum()  # as decoded_draft does, since floor is sensitive to the last bit
-    found = truncation.decoded_draft(draft, k, bits_per_probability=bits, draft_token=token)
+    found = decoded_draft(draft, k, bits_per_probability=bits, token=token)
     np.testing.assert_allclose(found, decoded(draft, k, bits, token), rtol=0, atol=2.0**-bits + 1e-12)
     assert float(found.sum()) == pytest.approx(1.0, abs=1e-12)
 
@@ -75,11 +76,11 @@ def test_the_deviation_of_a_message_is_a_distance_and_the_draft_s_own_entry_neve
     draft = data.draw(rows((), min(data.draw(vocabularies()), 12)))
     bits = data.draw(st.integers(1, 10))
     sizes = np.arange(len(draft) + 1)
-    deviation = truncation.message_deviation(draft, bits_per_probability=bits)
-    shown = verification.total_variation(draft, truncation.decoded_draft(draft, sizes, bits_per_probability=bits))
+    deviation = message_deviation(draft, bits_per_probability=bits)
+    shown = verification.total_variation(draft, decoded_draft(draft, sizes, bits_per_probability=bits))
     np.testing.assert_allclose(deviation, shown, rtol=0, atol=1e-12)
     for token in range(len(draft)):
-        row = truncation.decoded_draft(draft, sizes, bits_per_probability=bits, draft_token=token)
+        row = decoded_draft(draft, sizes, bits_per_probability=bits, token=token)
         assert (verification.total_variation(draft, row) <= deviation + 1e-12).all()
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hlmtheory import truncation
 
 from . import oracles
+from .public import theory
 from .strategies import grid_pairs
 
 NEARLY = Fraction(1, 2**40)
@@ -41,7 +42,7 @@ def test_the_certified_size_is_that_of_the_plain_rule(case, tolerance):
 def test_the_exact_size_is_that_of_the_plain_rule(case, tolerance):
     target, draft, p, q = first_pair(case)
     bounds = [Fraction(0)] * (len(q) + 1) if p == q or tolerance >= 1 else exact_sizes(p, q)
-    is_smallest(int(truncation.exact_size(target, draft, tolerance)), bounds, tolerance)
+    is_smallest(int(theory.exact_size(target, draft, tolerance)), bounds, tolerance)
 
 
 @given(grid_pairs(), TOLERANCES)
@@ -57,7 +58,7 @@ def test_the_offline_size_is_that_of_the_plain_rule(case, tolerance):
 @given(grid_pairs(), st.sampled_from((0.0, 0.1, 0.5, 0.75, 1.0)))
 def test_the_size_of_top_p_is_that_of_the_plain_rule(case, p):
     _, draft, _, q = first_pair(case)
-    k = int(truncation.size_from_top_p(draft, p))
+    k = int(theory.size_from_top_p(draft, p))
     is_smallest(k, top_p(q), 1 - Fraction(p))
 
 

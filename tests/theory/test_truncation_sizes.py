@@ -18,6 +18,7 @@ from hlmtheory.truncation._search.tails import Tails
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
+from .public import theory
 from .strategies import pairs, rows, vocabularies
 
 P, Q = [0.5, 0.25, 0.25, 0.0], [0.625, 0.25, 0.125, 0.0]
@@ -79,7 +80,7 @@ def test_many_tolerances_of_each_row(library):
 def test_the_size_with_rounding_is_the_least_of_all(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     bits = data.draw(st.integers(1, 12))
-    bias = 2 * truncation.message_deviation(draft, bits_per_probability=bits)
+    bias = 2 * theory.message_deviation(draft, bits_per_probability=bits)
     tolerance = float(data.draw(st.sampled_from(bias.tolist()))) * (1 + 1e-9) + 1e-12
     k = int(truncation.certified_size(draft, tolerance, bits_per_probability=bits))
     assert bias[k] <= tolerance + 1e-12
@@ -92,14 +93,14 @@ def test_too_few_bits_are_refused_with_what_they_can_do():
 
 
 def scanned(p, q, tolerance):
-    return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
+    return int(np.argmax(theory.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
 @given(pairs(), st.floats(0.001, 0.9))
 def test_leaps_miss_no_size(pair, tolerance):
     target, draft = (pair[name].reshape(-1, pair[name].shape[-1])[0] for name in ("target", "draft"))
-    k = int(truncation.exact_size(target, draft, tolerance))
-    every = truncation.resampling_distortion(target, draft, np.arange(len(draft) + 1))
+    k = int(theory.exact_size(target, draft, tolerance))
+    every = theory.resampling_distortion(target, draft, np.arange(len(draft) + 1))
     exists = verification.total_variation(target, truncation.truncate(draft, np.arange(len(draft) + 1))) > 1e-12
     slack = 1e-14 / max(float(verification.total_variation(target, draft)), 1e-300)
     assert (every[:k][exists[:k]] > tolerance - slack).all()
@@ -136,7 +137,7 @@ def test_leaps_by_the_set_miss_no_size_of_a_wide_row(scale):
     p, q = drawn(23, 3, 2500, scale=scale)
     for tolerance in (0.02, 0.1, 0.3):
         expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
-        assert truncation.exact_size(p, q, tolerance).tolist() == expected
+        assert theory.exact_size(p, q, tolerance).tolist() == expected
 
 
 def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
@@ -144,8 +145,8 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
     target = np.array([1.0, 3e-103, 2e-138, 6e-156, 4e-310])
     deviation = truncation.tail_deviation(draft)
     apart = float(verification.total_variation(target, draft))
-    assert int(truncation.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
-    assert int(truncation.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
+    assert int(theory.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
+    assert int(theory.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
 
 
 @pytest.mark.parametrize("starved", [False, True])
@@ -183,7 +184,7 @@ def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: in
     """The server's tail equals p: r̂ is 0/0, and the distortion is 1, not rounding noise."""
     draft, target = np.ones(size), np.full(size, 1.0 / size)
     draft[:larger] = 1.001
-    assert truncation.exact_size(target, draft / draft.sum(), 0.5) > 0
+    assert theory.exact_size(target, draft / draft.sum(), 0.5) > 0
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: in
     ],
 )
 def test_deviations_below_the_normal_numbers(target: list[float], draft: list[float], tolerance: float, size: int):
-    assert truncation.exact_size(target, draft, tolerance) == size
+    assert theory.exact_size(target, draft, tolerance) == size
 
 
 NEARLY = Fraction(1, 2**40)

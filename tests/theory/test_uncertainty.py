@@ -11,13 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binom, t
 
-from hlmtheory.uncertainty import (
-    expected_uncertainty,
-    fit_linear,
-    sample_uncertainty,
-    skip_probability,
-    vocabulary_uncertainty,
-)
+from hlmtheory.uncertainty import expected_uncertainty, fit_linear, sample_uncertainty
+from hlmtheory.uncertainty.binomial import skip_probability
+from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 
 from .kinds import LIBRARIES, numbers, to
 from .strategies import quantity, shapes

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hlmtheory.verification import largest_distance
 from hlmtheory.verification.update_sides import divergence_side
+from hlmtheory.verification.updates import largest_distance
 
 from .strategies import pairs
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import channel, codec, conformal, draft_length, lossless, policy, serving, skipping
+from hlmtheory import channel, codec, conformal, draft_length, lossless, policy, serving, skipping, wire
+from hlmtheory.codec.messages import LatticeDraft, TokenDraft
 from validation.trace.writer import TraceWriter
 
 from .public import BY_EITHER, PUBLIC
@@ -24,12 +25,12 @@ LINK = channel.Rician(10.0, 2.0)
 CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
 RECORDED = channel.TraceLink([0.0, 1.0], [1e6, 3e6])
 TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
-LATTICE = codec.LatticeMessage(4, (codec.LatticeDraft([0, 2], [6, 4], 2),))
+LATTICE = wire.LatticeMessage(4, (LatticeDraft([0, 2], [6, 4], 2),))
 CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
 MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
 HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.125]])
 STAGES = policy.StageCosts(0.125, 0.25, 0.00390625)
-POLICY = policy.DevicePolicy(3, 1.5, policy.threshold_rule(2), policy.DraftProbabilities())
+POLICY = wire.DevicePolicy(3, 1.5, wire.threshold_rule(2), wire.DraftProbabilities())
 DRAFTED = POLICY.draft([0.5, 1.5, -1.0], rng=np.random.default_rng(1))
 USERS = [
     policy.BandUser(HULLS, STAGES, [0.75, 0.5], risk_limit=np.inf, draft_lengths=[1, 2], skipping=False)
@@ -39,14 +40,14 @@ SERVER = policy.SharedServer(0.25, 0.125, 2)
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
 
-def sides() -> tuple[policy.DeviceSession, policy.ServerSession]:
+def sides() -> tuple[wire.DeviceSession, wire.ServerSession]:
     """Return the two sides of a new session, because calls change them."""
-    both = (policy.DeviceSession, policy.ServerSession)
+    both = (wire.DeviceSession, wire.ServerSession)
     device, server = (side(POLICY, session=b"text 0001", key=b"k" * 16) for side in both)
     return device, server
 
 
-def waiting() -> policy.DeviceSession:
+def waiting() -> wire.DeviceSession:
     device, _ = sides()
     device.message([DRAFTED])
     return device
@@ -64,17 +65,17 @@ class Forgetful(set[int]):
         pass
 
 
-STREAM = policy.DevicePolicy(3, 1.5, policy.threshold_rule(1), policy.StreamedTokens(), bonus=False)
+STREAM = wire.DevicePolicy(3, 1.5, wire.threshold_rule(1), wire.StreamedTokens(), bonus=False)
 STREAMED: dict[str, Any] = {"policy": STREAM, "session": b"text 0001", "key": b"k" * 16, "seed": 7, "position": 3}
 
 
-def streamed() -> tuple[policy.StreamedDevice, policy.StreamedServer, bytes]:
+def streamed() -> tuple[wire.StreamedDevice, wire.StreamedServer, bytes]:
     """Return the two sides of a streamed session, and the message of the first draft, which the server has not read."""
-    device, server = policy.StreamedDevice(**STREAMED), policy.StreamedServer(**STREAMED, used=Forgetful())
+    device, server = wire.StreamedDevice(**STREAMED), wire.StreamedServer(**STREAMED, used=Forgetful())
     return device, server, device.draft([0.5, 1.5, -1.0])[1]
 
 
-def reading() -> policy.StreamedServer:
+def reading() -> wire.StreamedServer:
     _, server, message = streamed()
     server.receive(message)
     return server
@@ -133,7 +134,7 @@ SHARED: list[tuple[Any, str]] = [
     (4, "bits_per_probability"),
     (16.5, "bits_per_token header_bits"),
     (1.5, "bound c2 exponent factor max_temperature range_tokens rate reference_m temperature utility_weight"),
-    (40, "budget_bits vocabulary"),
+    (40, "vocabulary"),
     (10.5, "mean_snr"),
     (
         0.125,
@@ -190,7 +191,7 @@ DEFAULTS: dict[str, Any] = {
     "form": "varying",
     "good_bps": 8000000.0,
     "groups": [0, 0, 0, 0, 1, 1, 1, 1],
-    "guarantees": [policy.Guarantee("speed", 31.5, "measured", 53)],
+    "guarantees": [wire.Guarantee("speed", 31.5, "measured", 53)],
     "histogram": [2.5, 0.0, 1.5, 0.5],
     "hulls": HULLS,
     "intercept": -0.125,
@@ -198,7 +199,7 @@ DEFAULTS: dict[str, Any] = {
     "key": b"k" * 16,
     "kind": "mixture",
     "kinds": ("top-k", "lattice"),
-    "line": policy.UncertaintyLine(0.75, 0.125),
+    "line": wire.UncertaintyLine(0.75, 0.125),
     "log_probability": [-0.375, -1.25, -16.5],
     "logits": [0.5, 1.5, -1.0],
     "losses": [[0.0, 0.25], [0.125, 0.5]],
@@ -209,7 +210,7 @@ DEFAULTS: dict[str, Any] = {
     "menu": codec.CodecMenu(),
     "message": POLICY.message([DRAFTED]),
     "message_sizes": [24, 40],
-    "messages": policy.SeededTokens(),
+    "messages": wire.SeededTokens(),
     "method": "consistent",
     "objective": "minmax",
     "order": "given",
@@ -228,7 +229,7 @@ DEFAULTS: dict[str, Any] = {
     "resolutions": (10, 100),
     "rng": np.random.default_rng(1),
     "row_bits": 96.0,
-    "rule": policy.threshold_rule(2),
+    "rule": wire.threshold_rule(2),
     "schedule": "free",
     "second": [2, 2, 2],
     "seconds": [1.75, 3.5, 4.0, 5.0, 3.25],
@@ -252,7 +253,7 @@ DEFAULTS: dict[str, Any] = {
     "threshold": 0.375,
     "throughput_bps": [1000000.0, 3000000.0],
     "time_s": [0.0, 1.5],
-    "token_bits": 12.5,
+    **dict.fromkeys(("budget_bits", "token_bits"), 12.5),
     "uncertainty": [0.0, 0.25, 0.5, 1.0, 0.25, 0.75, 0.5, 1.0],
     "used": Forgetful(),
     "users": USERS,
@@ -276,8 +277,6 @@ OWN: dict[str, dict[str, Any]] = {
     "block_acceptance": {"drafts": [Q, P], "tokens": [0, 1]},
     "acceptance_interval": {"accepted": 3.5, "examined": 5},
     "decoded_acceptance_rate": {"deviation": 0.125},
-    "sample_uncertainty": {"draft_token": 1},
-    "expected_uncertainty": {"draft_token": 1},
     "skip_probability": {"expected": 0.25},
     "non_acceptance": {"target": [0.625, 0.375], "draft": [0.5, 0.5]},
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75]},
@@ -293,14 +292,10 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "calibrate_threshold": {"losses": [[0.0, 0.5], [0.0, 0.25], [0.0, 0.0]], "risk": 0.375, "prompt": [3, 5, 4]},
     "offline_size": {"target": [P, Q], "draft": [R, P]},
-    "online_size": {"draft_token": 0},
-    "decoded_draft": {"draft_token": 0},
-    "online_bound": {"draft_token": 0},
-    "allocate": {"budget_bits": 12.5},
     "LatticeDraft": {"support": np.array([0, 2]), "counts": np.array([6, 4])},
     "LatticeMessage": {"drafts": LATTICE.drafts},
     "TruncatedMessage": {"drafts": TRUNCATED.drafts},
-    "TokenMessage": {"drafts": (codec.TokenDraft(2),)},
+    "TokenMessage": {"drafts": (TokenDraft(2),)},
     "truncated_message": {"bits": 3},
     "MixedDraft": {"support": np.array([0, 1]), "bits": 0},
     "MixedMessage": {"drafts": MIXED.drafts},
@@ -346,7 +341,7 @@ OWN: dict[str, dict[str, Any]] = {
     "StreamedServer.receive": {"message": streamed()[2]},
     "StreamedServer.verify": {"target": [R]},
     "DevicePolicy.server_row": {"draft": DRAFTED},
-    "DevicePolicy.tokens": {"answer": policy.ServerAnswer(0, None, np.array(R))},
+    "DevicePolicy.tokens": {"answer": wire.ServerAnswer(0, None, np.array(R))},
     "ServerPolicy.verify": {"target": [R, R]},
     "DeviceSession.tokens": {"answer": answered()},
     "ServerSession": {"used": set[int]()},
@@ -380,9 +375,9 @@ RECEIVERS: dict[str, Any] = {
     "AcceptanceTracker": TRACKER,
     "StageCosts": STAGES,
     "SharedServer": SERVER,
-    "UncertaintyLine": policy.UncertaintyLine(0.75, 0.125),
+    "UncertaintyLine": wire.UncertaintyLine(0.75, 0.125),
     "DevicePolicy": POLICY,
-    "ServerPolicy": policy.ServerPolicy(POLICY),
+    "ServerPolicy": wire.ServerPolicy(POLICY),
     "DeviceSession.message": lambda: sides()[0],
     "DeviceSession.tokens": waiting,
     "ServerSession": lambda: sides()[1],

@@ -48,8 +48,8 @@ rng = np.random.default_rng(0)
 for name in ("draft", "target"):
     np.save(f"{name}.npy", rng.normal(scale=4, size=(60, 40)).astype(np.float32))
 np.savez("law.npz", target=np.array([[0.5, 0.5]]))
-policy = hlm.policy.DevicePolicy(40, 1.0, hlm.policy.threshold_rule(2), hlm.policy.DraftProbabilities())
-assert hlm.policy.DevicePolicy.from_json(policy.to_json()) == policy
+policy = hlm.wire.DevicePolicy(40, 1.0, hlm.wire.threshold_rule(2), hlm.wire.DraftProbabilities())
+assert hlm.wire.DevicePolicy.from_json(policy.to_json()) == policy
 print(len(hlm.all_claims()), "claims")
 """
 LINK = "--rate 10M --rtt 20ms --draft-ms 12 --verify-ms 30"

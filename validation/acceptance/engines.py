@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from validation.acceptance.counts import read_word
-from validation.acceptance.json_files import parse, read_lines, read_text
 from validation.acceptance.other_engines import (
     LLAMA_LOG,
     llama_log,
@@ -36,6 +35,7 @@ from validation.acceptance.vllm import (
     without_counters,
 )
 from validation.errors import UserError
+from validation.input_files import parse, read_lines, read_text
 
 SEVERAL = "it has several samples (n > 1), whose steps share a prompt"
 

@@ -7,15 +7,15 @@ width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.se
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.serving import fit_passes
-from validation.errors import UserError, naming
+from hlmtheory.serving.goodput import fit_passes
+from validation.errors import UserError
+from validation.input_files import read_csv, read_number
 
 _COLUMNS = ("batch", "width", "ms")
 _MODELS = ("target", "draft")
@@ -73,15 +73,7 @@ class Passes:
 
 def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:
     """Return batch, width, context and ms of the passes of each model that a table has, (n, 4)."""
-    try:
-        with naming(path), path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file)
-            names, lines = tuple(table.fieldnames or ()), list(table)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is no CSV file in UTF-8: {error}.") from error
-    if missing := [name for name in _COLUMNS if name not in names]:
-        raise UserError(f"{path} has no column {missing[0]}; a table of passes has batch, width, context and ms.")
-    rows = [(_model(path, number, row), _numbers(path, number, row)) for number, row in enumerate(lines, 2)]
+    rows = [(_model(where, row), _numbers(where, row)) for where, row in read_csv(path, _COLUMNS)]
     return {model: np.array([row for name, row in rows if name == model]) for model in {name for name, _ in rows}}
 
 
@@ -111,25 +103,14 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
     return Measured(plane, table, float(np.median(context)), float(np.max(np.abs(rest) / seconds)), len(passes))
 
 
-def _model(path: Path, number: int, row: dict[str, str]) -> str:
-    found = (row.get("model") or "target").strip()
+def _model(where: str, row: dict[str, str]) -> str:
+    found = row.get("model", "").strip() or "target"
     if found not in _MODELS:
-        raise UserError(f"{path}, line {number}: the model is {found!r}; write target or draft.")
+        raise UserError(f"{where}: the model is {found!r}; write target or draft.")
     return found
 
 
-def _numbers(path: Path, number: int, row: dict[str, str]) -> tuple[float, float, float, float]:
-    found = []
-    for name in ("batch", "width", "context", "ms"):
-        text = row.get(name) or ("0" if name == "context" else "")
-        whole = name in ("batch", "width")
-        try:
-            value = float(int(text)) if whole else float(text)
-        except ValueError:
-            value = np.nan
-        good = 1 <= value <= _MOST if whole else value > 0 if name == "ms" else value >= 0
-        if not (good and np.isfinite(value)):
-            domain = f"a whole number, 1 to {_MOST:,}" if whole else "a number above 0" if name == "ms" else "0 or more"
-            raise UserError(f"{path}, line {number}: {name} is {text!r}; give {domain}.")
-        found.append(value)
-    return found[0], found[1], found[2], found[3]
+def _numbers(where: str, row: dict[str, str]) -> tuple[float, float, float, float]:
+    batch, width = (read_number(where, name, row[name], 1, _MOST, whole=True) for name in ("batch", "width"))
+    context = read_number(where, "context", row.get("context") or "0", 0.0)
+    return batch, width, context, read_number(where, "ms", row["ms"], 0.0, above=True)

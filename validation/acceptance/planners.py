@@ -8,7 +8,7 @@ are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,30 +17,9 @@ from numpy.typing import NDArray
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, Summary, schedule
 from validation.errors import UserError
+from validation.estimates import Estimate, clustered
 
 Values = Sequence[float] | NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A number with both ends of its interval; None if the records give no interval."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    most: float | None = field(default=None, repr=False)
-
-    def __add__(self, shift: float) -> Estimate:
-        low, high, most = (None if end is None else end + shift for end in (self.low, self.high, self.most))
-        return Estimate(value=self.value + shift, low=low, high=high, most=most)
-
-    def __mul__(self, factor: float) -> Estimate:
-        low, high, most = (None if end is None else end * factor for end in (self.low, self.high, self.most))
-        return Estimate(value=self.value * factor, low=low, high=high, most=most)
-
-    def __str__(self) -> str:
-        said = f"{self.value:.4f}" + ("" if self.most is None else f" to {self.most:.4f}")
-        return said + ("" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +32,11 @@ class NextN:
 
 def mean_over(above: Values, below: Values, confidence: float, counts: Values | None = None) -> Estimate:
     """Return Σ above/Σ below over requests, with an interval if there are enough requests."""
-    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    each = np.ones(len(top)) if counts is None else np.asarray(counts, dtype=np.float64)
-    total = float(each @ bottom)
-    mean = float(each @ top / total)
-    count = float(each.sum())
-    if count < FEWEST_CLUSTERS:
-        return Estimate(value=mean)
-    from scipy.special import stdtrit
-
-    spread = np.sqrt(count / (count - 1) * np.sum(each * (top - mean * bottom) ** 2)) / total
-    half = float(stdtrit(count - 1, (1 + confidence) / 2) * spread)
-    return Estimate(value=mean, low=max(mean - half, 0.0), high=mean + half)
+    each = np.ones(len(above)) if counts is None else np.asarray(counts)
+    mean = clustered(above, below, confidence=confidence, counts=each)
+    if each.sum() < FEWEST_CLUSTERS or mean.low is None:
+        return Estimate(mean.value)
+    return replace(mean, low=max(mean.low, 0.0))
 
 
 def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, confidence: float) -> Estimate:
@@ -82,7 +54,7 @@ def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, con
     last = max(ends)
     rows = [(sum(row), ends[min(length, last)]) for length, row in summary.counts.items()]
     low, high = (sum(count * end[side] for count, end in rows) / summary.steps for side in (0, 1))
-    return Estimate(value=mean, low=min(low, mean), high=max(high, mean))
+    return Estimate(mean, min(low, mean), max(high, mean))
 
 
 def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
@@ -93,10 +65,7 @@ def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
         (recorded, *others) = [k for k in summary.counts if k]
         return () if others else (NextN(nextn=recorded, nextn_accepted=length + -1.0),)
     return tuple(
-        NextN(
-            nextn=one.draft_length,
-            nextn_accepted=Estimate(value=one.tokens - 1.0, low=one.low - 1.0, high=one.high - 1.0),
-        )
+        NextN(nextn=one.draft_length, nextn_accepted=Estimate(one.tokens, one.low, one.high) + -1.0)
         for one in summary.lengths
     )
 

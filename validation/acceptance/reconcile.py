@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from validation.acceptance.planners import Estimate, acceptance_length, mean_over
+from validation.acceptance.planners import acceptance_length, mean_over
 from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
 from validation.acceptance.summary import FEWEST_CLUSTERS, Summary
 from validation.errors import UserError
+from validation.estimates import Estimate
 
 CONVENTIONS = {
     "tokens": "tokens a step, the target's own included",
@@ -74,7 +75,7 @@ class Row:
     @property
     def apart(self) -> float | None:
         """Return by which share the second number is above the first."""
-        if self.first is None or self.second is None or self.first.value == 0:
+        if self.first is None or self.second is None or not self.first.value or self.second.value is None:
             return None
         bounded = self.first.most is not None or self.second.most is not None
         return None if bounded else self.second.value / self.first.value - 1.0
@@ -96,7 +97,7 @@ class Reconciliation:
             "printed": list(self.printed),
             "conventions": [
                 {"convention": row.key, "means": CONVENTIONS[row.key], "agree": row.agree}
-                | {name: plain_estimate(getattr(row, name)) for name in ("first", "second")}
+                | {"first": row.first and row.first.plain(), "second": row.second and row.second.plain()}
                 for row in self.rows
             ],
             "findings": list(self.findings),
@@ -149,7 +150,7 @@ def replay(side: Side, length: int, confidence: float) -> Estimate | None:
         tokens, most, least = np.stack([one[1:] @ one[0] for one in requests], axis=1)
     low, high = (mean_over(tokens, np.maximum(steps, 1e-9), confidence, count) for steps in (most, least))
     ends = [None if one is None else min(one, length + 1.0) for one in (high.value, high.high)]
-    return Estimate(value=low.value, low=low.low, high=ends[1], most=None if low.value == high.value else ends[0])
+    return Estimate(low.value, low.low, ends[1], most=None if low.value == high.value else ends[0])
 
 
 def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> dict[str, Estimate | None]:
@@ -169,13 +170,13 @@ def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> 
     return {
         "tokens": length,
         "accepted": accepted,
-        "answer": length + (sum(filter(None, answers)) / steps - length.value) if complete else None,
+        "answer": length + (sum(filter(None, answers)) / steps - summary.mean_acceptance_length) if complete else None,
         "requests": mean_over(each, [1.0] * len(each), confidence) if len(each) > 1 else None,
         "rate": accepted * (steps / total) if total and None not in drafted else None,
         "configured": accepted * (steps / possible) if possible else None,
         "first": None
         if depth is None or not alike
-        else Estimate(value=depth.accepted / depth.examined, low=depth.low, high=depth.high),
+        else Estimate(depth.accepted / depth.examined, depth.low, depth.high),
         "common": at_common,
     }
 
@@ -218,9 +219,8 @@ def _as_printed(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | 
     numbers, said = [], []
     for letter, side, table in zip("AB", sides, tables, strict=True):
         key = side.printed if table[side.printed] is not None else "tokens"
-        number = table[key] or Estimate(value=side.summary.mean_acceptance_length)
-        numbers.append(number.value)
-        said.append(f"{side.summary.engine} ({letter}) {number.value:.3f} ({CONVENTIONS[key]})")
+        numbers.append((table[key] or Estimate(None)).value or side.summary.mean_acceptance_length)
+        said.append(f"{side.summary.engine} ({letter}) {numbers[-1]:.3f} ({CONVENTIONS[key]})")
     return f"As each prints it: {', '.join(said)}; B is {_percent(numbers[1] / numbers[0] - 1.0)} from A."
 
 
@@ -260,11 +260,3 @@ def _causes(sides: tuple[Side, Side]) -> str:
 
 def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:+.1f}%"
-
-
-def plain_estimate(one: Estimate | None) -> dict[str, float | None] | None:
-    """Return a number and its ends for JSON."""
-    if one is None:
-        return None
-    bound = {} if one.most is None else {"most": one.most}
-    return {"value": one.value, "low": one.low, "high": one.high} | bound

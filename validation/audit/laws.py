@@ -20,6 +20,24 @@ from validation.errors import UserError
 
 Array = NDArray[Any]
 ORDER = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p")
+ORDERS = {
+    "transformers": ORDER,
+    "vllm": ("repetition_penalty", "temperature", "min_p", "top_k", "top_p"),
+    "llama.cpp": ("repetition_penalty", "top_k", "top_p", "min_p", "temperature"),
+}
+"""The order in which an engine applies them; the other penalties stand with the first, before it the biases."""
+DROPPED = {
+    "draft_temperature": ("temperature",),
+    "draft_before_top_p": ("top_k", "top_p", "min_p"),
+    "temperature_dropped": ("temperature",),
+    "top_k_dropped": ("top_k",),
+    "top_p_dropped": ("top_p",),
+    "min_p_dropped": ("min_p",),
+    "penalty_dropped": ("repetition_penalty", "presence_penalty", "frequency_penalty"),
+    "min_tokens_dropped": ("min_tokens",),
+    "bias_dropped": ("logit_bias",),
+}
+"""The settings that a mechanism leaves out."""
 
 
 class Law(Protocol):
@@ -74,27 +92,62 @@ class TableLaw:
             raise UserError("A row of the table is no distribution; each must sum to 1.")
         if not _are_ids([list(self.end_tokens)], self.table.shape[-1]):
             raise UserError(f"An end-of-text token is outside 0..{self.table.shape[-1] - 1}: {self.end_tokens!r:.60}.")
-        self.raw = self.table / sums[..., None]
-        self.table = self._processed(self.processors or Processors())
-        self.vocabulary = self.table.shape[-1]
+        self.raw, self.vocabulary = self.table / sums[..., None], self.table.shape[-1]
+        self._made, self._without = self.processors or Processors(), dict[str, TableLaw]()
+        if self._made.repetition_penalty != 1 or (self._made.penalises and self._made.count_prompt):
+            raise UserError(
+                "A table has no logits and no prompts, so a repetition penalty, or one that counts the prompt, has no "
+                "meaning; leave it out."
+            )
+        self.table = np.asarray(self.raw)
+        if self._made != Processors():
+            texts: list[tuple[int, ...]] = [()]
+            for before in texts:
+                if len(texts) >= self.raw.shape[1]:
+                    break
+                texts += [(*before, token) for token in range(self.vocabulary)]
+            texts, lengths = texts[: self.raw.shape[1]], [len(text) for text in texts[: self.raw.shape[1]]]
+            self.table = np.stack([self._rows(own, texts, lengths) for own in self.raw])
 
-    def _processed(self, processors: Processors) -> Array:
-        if processors == Processors():
-            return np.asarray(self.raw)
-        if processors.repetition_penalty != 1:
-            raise UserError("A table has no logits, so a repetition penalty has no meaning; leave it out.")
+    def _rows(self, rows: Array, seen: Sequence[Sequence[int]], lengths: Sequence[int]) -> Array:
+        """Return processed rows (m, V), where penalties see some tokens of a text of some length."""
         with np.errstate(divide="ignore"):
-            flat = np.log(self.raw.reshape(-1, self.raw.shape[-1]))
-        found: Array = processors.rows(flat, [()] * len(flat)).reshape(self.raw.shape)
+            logits = np.log(rows)
+        early = np.array([length < self._made.min_tokens for length in lengths])
+        banned = early[:, None] & np.isin(np.arange(self.vocabulary), self.end_tokens)
+        return self._made.uncertain_rows(logits, seen, [len(text) for text in seen], banned)[0]
+
+    own_mechanisms = True
+
+    def rows_without(self, prompt: int, tokens: Array, names: Sequence[str]) -> dict[str, Array]:
+        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
+        for name, other in self._made.without(names).items():
+            if name not in self._without:
+                self._without[name] = TableLaw(self.raw, self.prompts, self.end_tokens, other)
+        return {name: law.next_rows(prompt, tokens) for name, law in self._without.items() if name in names}
+
+    def rows_seeing(self, prompt: int, tokens: Array, seen: Sequence[int]) -> Array:
+        """Return the rows (m, D, V) if penalties see, of the tokens before, only those at the places ``seen``.
+
+        A table without penalties is read as the law with penalties: its row after the tokens that are seen.
+        """
+        found = np.empty((*tokens.shape, self.vocabulary))
+        for t in range(tokens.shape[1]):
+            texts, place = np.unique(tokens[:, :t], axis=0, return_inverse=True)
+            known = texts[:, [s for s in seen if s < t]]
+            if self._made.penalises:
+                table = self.raw[prompt if len(self.raw) > 1 else 0]
+                rows = self._rows(table[self._nodes(texts)], known.tolist(), [t] * len(texts))
+            else:
+                rows = self.table[prompt if len(self.table) > 1 else 0][self._nodes(known)]
+            found[:, t] = rows[place.reshape(-1)]
         return found
 
-    def rows_without(self, prompt: int, tokens: Array) -> dict[str, Array]:
-        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
-        made = self.processors or Processors()
-        return {
-            name: TableLaw(self.raw, self.prompts, self.end_tokens, other).next_rows(prompt, tokens)
-            for name, other in made.without().items()
-        }
+    def _nodes(self, texts: Array) -> Array:
+        node = np.zeros(len(texts), dtype=np.int64)
+        for token in texts.T:
+            node = node * self.vocabulary + token + 1
+        return node
 
     @property
     def depth(self) -> int:
@@ -110,12 +163,8 @@ class TableLaw:
         if tokens.shape[1] > self.depth:
             raise UserError(f"The table has rows to depth {self.depth}; ask for --depth {self.depth} or less.")
         table = self.table[prompt if len(self.table) > 1 else 0]
-        node = np.zeros(len(tokens), dtype=np.int64)
-        found = np.empty((*tokens.shape, self.vocabulary))
-        for t in range(tokens.shape[1]):
-            found[:, t] = table[node]
-            node = node * self.vocabulary + tokens[:, t] + 1
-        return found
+        nodes = [self._nodes(tokens[:, :t]) for t in range(tokens.shape[1])]
+        return np.asarray(table[np.stack(nodes, axis=1)])
 
 
 def _are_ids(lists: Any, below: float) -> bool:
@@ -153,6 +202,11 @@ class Processors:
     order: tuple[str, ...] = ORDER
     rounding: float = 0.0
     """Relative rounding of the engine's numbers: 0 for an exact table, 1e-5 for float32, 1e-2 for bfloat16."""
+    presence_penalty: float = 0.0  # taken from the logits of drawn tokens, with the repetition penalty
+    frequency_penalty: float = 0.0  # as often as the token was drawn
+    count_prompt: bool = False  # whether these two count the prompt's tokens too, as in llama.cpp
+    min_tokens: int = 0  # an end-of-text token cannot come before
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token, bias), added first
 
     def __post_init__(self) -> None:
         for name, good, must in (
@@ -162,51 +216,85 @@ class Processors:
             ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
             ("repetition_penalty", 0.001 <= self.repetition_penalty <= 1000, "in 0.001..1000"),
             ("rounding", 0 <= self.rounding < 0.5, "0 or more, and below 0.5"),
+            ("presence_penalty", abs(self.presence_penalty) <= 1000, "in -1000..1000"),
+            ("frequency_penalty", abs(self.frequency_penalty) <= 1000, "in -1000..1000"),
+            ("min_tokens", self.min_tokens >= 0, "0 or more"),
+            ("logit_bias", all(t >= 0 and abs(b) <= 1000 for t, b in self.logit_bias), "ids, biases in -1000..1000"),
         ):
             if not good:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be {must}.")
         if sorted(self.order) != sorted(ORDER):
             raise UserError(f"The order is {', '.join(self.order)}; name each of {', '.join(ORDER)} once.")
 
-    def without(self) -> dict[str, Processors]:
+    @property
+    def penalises(self) -> bool:
+        """Return whether the rows depend on which tokens came before, beyond the model's own."""
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
+
+    def without(self, names: Sequence[str] = tuple(DROPPED)) -> dict[str, Processors]:
         """Return the settings that an engine may confuse with these, by the name of the mechanism."""
-        found = {}
-        if self.temperature not in (0, 1):
-            found["draft_temperature"] = replace(self, temperature=1.0)
-        if self.top_k or self.top_p < 1 or self.min_p:
-            found["draft_before_top_p"] = replace(self, top_k=0, top_p=1.0, min_p=0.0)
-        if self.min_p:
-            found["min_p_dropped"] = replace(self, min_p=0.0)
-        if self.repetition_penalty != 1:
-            found["penalty_dropped"] = replace(self, repetition_penalty=1.0)
-        return found
+        off = Processors()
+        found = {
+            name: replace(self, **{one: getattr(off, one) for one in left_out})
+            for name, left_out in DROPPED.items()
+            if name in names
+        }
+        if self.temperature == 0:
+            found.pop("draft_temperature", None)
+        return {name: other for name, other in found.items() if other != self}
 
     def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
         """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""
         return self.uncertain_rows(logits, contexts)[0]
 
-    def uncertain_rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-        """Return probabilities (m, V), and the total variation (m,) by which ``rounding`` may move each row."""
-        logits = np.array(logits, dtype=np.float64)
+    def uncertain_rows(
+        self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any = 0, banned: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return probabilities (m, V), and the total variation (m,) by which ``rounding`` may move each row.
+
+        Of each context the last ``drawn`` ids were drawn, and are no prompt; ``banned`` (m, V) are tokens that cannot
+        come.
+        """
+        logits = self._biased(logits, banned)
         unsure = np.zeros(logits.shape, dtype=bool)
         for name in self.order:
-            logits, also = getattr(self, f"_{name}")(logits, contexts)
+            if name == "repetition_penalty":
+                logits = self._penalised(logits, contexts, drawn)
+                continue
+            logits, also = getattr(self, f"_{name}")(logits)
             unsure |= also
         rows = _softmax(logits)
         return rows, np.minimum((rows * unsure).sum(axis=-1) + self.rounding, 1.0)
 
-    def penalised(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
-        """Return logits (m, V) after the repetition penalty for the token ids before each of them."""
-        return self._repetition_penalty(np.array(logits, dtype=np.float64), contexts)[0]
+    def penalised(
+        self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any = 0, banned: Array | None = None
+    ) -> Array:
+        """Return logits (m, V) after the biases and penalties, without the other processors."""
+        return self._penalised(self._biased(logits, banned), contexts, drawn)
 
-    def _repetition_penalty(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
-        if self.repetition_penalty != 1:
-            for row, seen in zip(logits, contexts, strict=True):
-                ids = np.unique(np.asarray(seen, dtype=np.int64))
-                row[ids] *= np.where(row[ids] < 0, self.repetition_penalty, 1.0 / self.repetition_penalty)
-        return logits, False
+    def _biased(self, logits: Array, banned: Array | None) -> Array:
+        logits = np.array(logits, dtype=np.float64)
+        for token, bias in self.logit_bias:
+            if token >= logits.shape[-1]:
+                raise UserError(f"The logit bias names token {token}; it must be in 0..{logits.shape[-1] - 1}.")
+            logits[:, token] += bias
+        if banned is None or not banned.any():
+            return logits
+        kept = np.where(banned, -np.inf, logits)
+        return np.where(np.isfinite(kept).any(axis=-1, keepdims=True), kept, logits)
 
-    def _temperature(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+    def _penalised(self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any) -> Array:
+        if not self.penalises:
+            return logits
+        for row, seen, new in zip(logits, contexts, np.broadcast_to(drawn, len(contexts)).tolist(), strict=True):
+            ids = np.unique(np.asarray(seen, dtype=np.int64))
+            row[ids] *= np.where(row[ids] < 0, self.repetition_penalty, 1.0 / self.repetition_penalty)
+            counted = seen if self.count_prompt else seen[len(seen) - new :]
+            ids, counts = np.unique(np.asarray(counted, dtype=np.int64), return_counts=True)
+            row[ids] -= self.presence_penalty + self.frequency_penalty * counts
+        return logits
+
+    def _temperature(self, logits: Array) -> tuple[Array, Any]:
         if self.temperature == 0:
             top = logits.argmax(axis=-1)[:, None]
             near = logits >= np.take_along_axis(logits, top, axis=-1) - self._width(logits.max(axis=-1, keepdims=True))
@@ -218,7 +306,7 @@ class Processors:
             shift = np.where(np.isfinite(largest / self.temperature), 0.0, largest)  # or all would overflow
             return (logits - shift) / self.temperature, False
 
-    def _top_k(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+    def _top_k(self, logits: Array) -> tuple[Array, Any]:
         if not 0 < self.top_k < logits.shape[-1]:
             return logits, False
         border = np.partition(logits, -self.top_k, axis=-1)[:, -self.top_k, None]
@@ -227,7 +315,7 @@ class Processors:
         near = keep & (logits <= border + width) & (keep.sum(axis=-1, keepdims=True) > self.top_k)
         return np.where(keep, logits, -np.inf), near & (self.rounding > 0)
 
-    def _top_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+    def _top_p(self, logits: Array) -> tuple[Array, Any]:
         if self.top_p >= 1:
             return logits, False
         order = np.argsort(-logits, axis=-1, kind="stable")
@@ -243,7 +331,7 @@ class Processors:
         np.put_along_axis(unsure, order, near, axis=-1)
         return np.where(keep, logits, -np.inf), unsure
 
-    def _min_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+    def _min_p(self, logits: Array) -> tuple[Array, Any]:
         if self.min_p == 0:
             return logits, False
         rows = _softmax(logits)

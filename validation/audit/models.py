@@ -33,7 +33,7 @@ class ModelLaw:
         end_tokens: Sequence[int] | None = None,
         vocabulary: int | None = None,
     ) -> None:
-        self._model, self._processors = model, processors or Processors(rounding=FLOAT32)
+        self._model, self.processors = model, processors or Processors(rounding=FLOAT32)
         self.prompts = [list(map(int, one)) for one in prompts]
         self.vocabulary = int(vocabulary or model.config.get_text_config().vocab_size)
         ends = model.generation_config.eos_token_id if end_tokens is None else list(end_tokens)
@@ -54,38 +54,54 @@ class ModelLaw:
 
     def uncertain_rows(self, prompt: int, tokens: Array) -> tuple[Array, Array]:
         """Return the rows (m, D, V), and the total variation (m, D) by which rounding may move them."""
+        (found,) = self._rows(prompt, tokens, [self.processors])
+        return found
+
+    @property
+    def own_mechanisms(self) -> bool:
+        """Return whether a mechanism can be named without a draft model."""
+        return bool(self.processors.without())
+
+    def rows_without(self, prompt: int, tokens: Array, names: Sequence[str]) -> dict[str, Array]:
+        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
+        without = self.processors.without(names)
+        found = self._rows(prompt, tokens, list(without.values())) if without else []
+        return {name: rows for name, (rows, _) in zip(without, found, strict=True)}
+
+    def rows_seeing(self, prompt: int, tokens: Array, seen: Sequence[int]) -> Array:
+        """Return the rows (m, D, V) if penalties see, of the tokens before, only those at the places ``seen``."""
+        return self._rows(prompt, tokens, [self.processors], seen)[0][0]
+
+    def _rows(
+        self, prompt: int, tokens: Array, made: Sequence[Processors], seen: Sequence[int] | None = None
+    ) -> list[tuple[Array, Array]]:
         depth = tokens.shape[1]
         read = tokens[:, : depth - 1]
         unique, inverse = np.unique(read, axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)
-        found, slack = np.empty((len(unique), depth, self.vocabulary)), np.empty((len(unique), depth))
+        found = [(np.empty((len(unique), depth, self.vocabulary)), np.empty((len(unique), depth))) for _ in made]
         for start in range(0, len(unique), BATCH):
             part = unique[start : start + BATCH]
             logits = self._logits(prompt, part)
             for t in range(depth):  # equal prefixes have the same row
                 first, place = np.unique(part[:, :t], axis=0, return_index=True, return_inverse=True)[1:]
-                contexts = [[*self.prompts[prompt], *part[i, :t].tolist()] for i in first.tolist()]
-                rows, moved = self._processors.uncertain_rows(logits[first, t], contexts)
-                found[start : start + BATCH, t] = rows[place.reshape(-1)]
-                slack[start : start + BATCH, t] = moved[place.reshape(-1)]
-        return found[inverse], slack[inverse]
+                known = part[first][:, [s for s in range(t) if seen is None or s in seen]].tolist()
+                contexts = [[*self.prompts[prompt], *text] for text in known]
+                for processors, (rows, slack) in zip(made, found, strict=True):
+                    given = contexts, len(contexts[0]) - len(self.prompts[prompt]), self._banned(t, processors)
+                    own, moved = processors.uncertain_rows(logits[first, t], *given)
+                    rows[start : start + BATCH, t] = own[place.reshape(-1)]
+                    slack[start : start + BATCH, t] = moved[place.reshape(-1)]
+        return [(rows[inverse], slack[inverse]) for rows, slack in found]
 
-    def rows_without(self, prompt: int, tokens: Array) -> dict[str, Array]:
-        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
-        own = self._processors
-        found = {}
-        for name, other in own.without().items():
-            self._processors = other
-            try:
-                found[name] = self.next_rows(prompt, tokens)
-            finally:
-                self._processors = own
-        return found
+    def _banned(self, drawn: int, made: Processors) -> Array | None:
+        return np.isin(np.arange(self.vocabulary), self.end_tokens)[None] if drawn < made.min_tokens else None
 
     def logits(self, prompt: int, tokens: Sequence[int]) -> Array:
-        """Return the logits (V,) behind the prompt and the tokens, after the repetition penalty alone."""
+        """Return the logits (V,) behind the prompt and the tokens, after the biases and penalties alone."""
         found = self._logits(prompt, np.array([tokens], dtype=np.int64))[:, -1]
-        return np.asarray(self._processors.penalised(found, [[*self.prompts[prompt], *tokens]])[0])
+        given = [[*self.prompts[prompt], *tokens]], len(tokens), self._banned(len(tokens), self.processors)
+        return np.asarray(self.processors.penalised(found, *given)[0])
 
     def _logits(self, prompt: int, tokens: Array) -> Array:
         import copy

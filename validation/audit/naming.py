@@ -7,6 +7,7 @@ time. Its gain is the log-likelihood of the draws above that of the target's law
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,22 +49,24 @@ class Naming:
     """The mechanisms, judged by the draws of a sampler."""
 
     law: Law
-    draft: Law
+    draft: Law | None
     depth: int
     scored: int = 0
     _gains: dict[Key, float] = field(default_factory=dict)
+    _firsts: list[Array] = field(default_factory=list)  # the draft's first row after each prompt
 
     def __post_init__(self) -> None:
         count = len(self.law.prompts)
         most = max(16, CELLS // count)
         self._partitions = [Partition(self.law, c, self.depth, most, likely=True) for c in range(count)]
-        self._counts = [np.zeros(len(part.mass), dtype=np.int64) for part in self._partitions]
+        self._counts, self._first = ([np.zeros(len(one.mass), dtype=int) for one in self._partitions] for _ in "12")
         self._cells: list[dict[Key, Array]] = []  # the probability of every cell, where a difference was shown
 
     def count(self, prompt: int, tokens: Array) -> None:
         """Count draws (n, D) by cell."""
-        own = self._partitions[prompt].walk(tokens)[:, -1]
-        self._counts[prompt] += np.bincount(own, minlength=len(self._counts[prompt]))
+        own = self._partitions[prompt].walk(tokens)
+        for counts, depth in ((self._counts, -1), (self._first, 0)):
+            counts[prompt] += np.bincount(own[:, depth], minlength=len(counts[prompt]))
 
     def score(self, prompt: int, tokens: Array) -> None:
         """Take the likelihood of draws (n, D)."""
@@ -73,7 +76,7 @@ class Naming:
         if not self._cells:
             self._cells = [self._of_cells(c) for c in range(len(self.law.prompts))]
         symbols = self.law.vocabulary + 1
-        found = dict(local_likelihoods(self.law, self.draft, prompt, tokens, self.depth))
+        found = dict(self._likelihoods(prompt, tokens))
         uniform = max(SMOOTH * float(symbols) ** -self.depth, 1e-300)  # of a large vocabulary it would be 0
         base = np.log((1 - SMOOTH) * found[NONE] + uniform)
         for key, likelihood in found.items():
@@ -94,14 +97,24 @@ class Naming:
         ranked = sorted(best.values(), key=lambda one: -one.gain)
         return tuple(one for one in ranked if one.gain > ranked[0].gain - LEAD)
 
+    def _likelihoods(self, prompt: int, tokens: Array) -> Iterator[tuple[Key, Array]]:
+        count, draft = len(self.law.prompts), self.draft
+        if draft is not None and not self._firsts and count > 1:
+            one = np.zeros((1, 1), dtype=np.int64)
+            self._firsts = [draft.next_rows(c, one)[0, 0] for c in range(count)]
+        places = {"next": (prompt + 1) % count, "previous": (prompt - 1) % count, "first": 0}
+        others = {label: self._firsts[c] for label, c in places.items()} if self._firsts else None
+        return local_likelihoods(self.law, draft, prompt, tokens, self.depth, others)
+
     def _evidence(self, key: Key) -> float:
         """Return the logarithm of the mixture's likelihood of the counts over that of a variant."""
+        depth, given = (1, self._first) if key[0] == "q_of_other_row" else (self.depth, self._counts)
         powers = np.array(CONCENTRATIONS)[:, None]
         found = np.zeros(len(CONCENTRATIONS))
-        for part, counts, laws in zip(self._partitions, self._counts, self._cells, strict=True):
-            own = part.cells(self.depth)
+        for part, counts, laws in zip(self._partitions, given, self._cells, strict=True):
+            own = part.cells(depth)
             seen, mass = counts[own], laws[key][own]
-            smooth = min(0.5, SMOOTH + float(part.slack[-1]))
+            smooth = min(0.5, SMOOTH + float(part.slack[depth - 1]))
             mass = (1.0 - smooth) * mass / mass.sum() + smooth / len(own)
             here = seen > 0
             n, m = seen[here].astype(np.float64), mass[here]
@@ -122,7 +135,7 @@ class Naming:
                 tokens = np.full((len(some), depth), self.law.vocabulary)
                 for row, node in zip(tokens, some.tolist(), strict=True):
                     row[: part.level[node]] = part.prefixes[node]
-                for key, mass in local_likelihoods(self.law, self.draft, prompt, tokens, self.depth):
+                for key, mass in self._likelihoods(prompt, tokens):
                     found.setdefault(key, np.zeros(len(part.mass)))[some] = mass
         place = {prefix: node for node, prefix in enumerate(part.prefixes)}
         parents = np.array([place[prefix[:-1]] for prefix in part.prefixes[1:]])

@@ -57,7 +57,8 @@ class AuditReport:
     repeats: float  # lower bound on the distance, given the draws before, that repeats alone show
     excluded: int = 0  # draws that are impossible under the target's law
     witnesses: tuple[Witness, ...] = ()
-    mechanisms: tuple[Fit, ...] | None = None  # not excluded, likeliest first; None without a difference or a draft
+    mechanisms: tuple[Fit, ...] | None = None  # not excluded, likeliest first; None if none was tried
+    draft_known: bool = False  # whether mechanisms were tried that need the draft model's law
     notes: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
@@ -97,7 +98,8 @@ class AuditReport:
         if self.excluded and least:
             lines.append(impossible)
         if self.mechanisms is not None and not self.mechanisms:
-            lines.append("None of the known mechanisms explains the draws.")
+            more = "" if self.draft_known else " Most need the draft model's law: give it (--draft)."
+            lines.append(f"None of the known mechanisms explains the draws.{more}")
         if self.at_most <= self.epsilon and not self.repeats:
             lines.append(f"Yet it is at most {self.at_most:.4f} from it, which is within {self.epsilon:g}.")
         return lines

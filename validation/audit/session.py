@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smallest_found
+from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find
+from hlmtheory.lossless.power import smallest_found
 from validation.audit.laws import Law, extended_rows
 from validation.audit.naming import MOST_SCORED, Naming
 from validation.audit.partition import Partition
@@ -77,7 +78,8 @@ class Audit:
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
         self._repeats, self._repeat_law = RepeatTests(self._partitions, self.depth), LawTest(RepeatTests.count, share)
-        self._naming = None if self.draft is None else Naming(self.law, self.draft, self.depth)
+        alone = self.draft is None and not getattr(self.law, "own_mechanisms", False)
+        self._naming = None if alone else Naming(self.law, self.draft, self.depth)
         self._held: list[tuple[int, Array]] = []
         self.draws = self.excluded = 0
         self.found_after: int | None = None
@@ -283,6 +285,7 @@ class Audit:
             repeats=self._mean("repeat", self.depth - 1),
             excluded=self.excluded,
             witnesses=witnesses if found else (),
+            draft_known=self.draft is not None,
             mechanisms=None if self._naming is None or not self._naming.scored else self._naming.fits(),
             notes=tuple(self.notes),
         )

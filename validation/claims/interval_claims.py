@@ -2,7 +2,7 @@
 
 Each side is an interval over all distributions that agree with the bounds. lhs ≤ rhs holds if the largest lhs is at
 most the smallest rhs, fails if the smallest lhs exceeds the largest rhs, and is inconclusive otherwise. An identity
-cannot be confirmed so, and is out of scope. Bounds are the boxes of :func:`hlmtheory.truncation.box_distance`.
+cannot be confirmed so, and is out of scope. Bounds are the boxes of :func:`hlmtheory.truncation.boxes.box_distance`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import truncation
+from hlmtheory._array import Interval
 from hlmtheory.claims import Claim, Relation, Status, Verdict, tolerance
-from hlmtheory.truncation import Interval
+from hlmtheory.truncation.box_sizes import box_bias, box_deviation
+from hlmtheory.truncation.boxes import box_distance, quantised_box
 from validation.claims.instances import WINDOW_ARRAYS
 from validation.collection.import_lists import CORPUS
 from validation.collection.top_k import Lists, Rounding
@@ -111,7 +112,7 @@ def known_rows(chunk: TraceChunk, rounded: Mapping[str, Rounding], rng: np.rando
         rows = np.minimum(np.asarray(stored, np.float64), 0.0)
         error = rounded[name].of(rows).max(axis=-1)
         floor = rows.min(axis=-1) if rounded[name].floored else np.full(n, -np.inf)
-        box = truncation.quantised_box(rows, error, floor)
+        box = quantised_box(rows, error, floor)
         ends += [box.lower, box.upper]
     low, high, low_q, high_q = ends
     return Known(low, high, low_q, high_q, np.ones((n, size), np.int64), None, k)
@@ -156,18 +157,18 @@ class Shared:
     def apart(self) -> Interval:
         """TV(q, p)."""
         one = self.known
-        return self._once("apart", lambda: truncation.box_distance(*one.p_and_q, one.count))
+        return self._once("apart", lambda: box_distance(*one.p_and_q, one.count))
 
     def deviation(self, name: str, k: Array) -> Interval:
         """Δ_k."""
         one = self.known
-        return self._once(("deviation", name), lambda: truncation.box_deviation(one.low_q, one.high_q, k, one.count))
+        return self._once(("deviation", name), lambda: box_deviation(one.low_q, one.high_q, k, one.count))
 
     @property
     def bias(self) -> Interval:
         """Bias at k, without Bias ≤ 2 Δ_k."""
         one = self.known
-        return self._once("bias", lambda: truncation.box_bias(*one.p_and_q, one.k, one.count))
+        return self._once("bias", lambda: box_bias(*one.p_and_q, one.k, one.count))
 
     @property
     def distortion(self) -> Interval:

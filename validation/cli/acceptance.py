@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from validation.acceptance.passes import Passes
-    from validation.acceptance.planners import Estimate, NextN
+    from validation.acceptance.planners import NextN
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
+    from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
 

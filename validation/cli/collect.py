@@ -42,6 +42,7 @@ class Models:
     dtype: str | None
     memory: int | None
     chat: bool
+    weights: Path | None
 
     def load(self, console: Console) -> Pair:
         """Load the models and print their notes."""

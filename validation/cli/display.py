@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from validation.cli.exits import CLOSED
 from validation.cli.tables import print_table, say
+from validation.estimates import DASH, NONE, Estimate
 from validation.printable import printable
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def decoded_lines(decoded: Decoded, passes: Passes) -> list[dict[str, Any]]:
     for line in summary(decoded.records):
         rows = decoded.by_method[line["method"], line["link"]]
         found = {name: line[name] for name in ("method", "link", "texts", "tokens")}
-        found |= {"tokens_per_s": asdict(speed(rows, passes)), "risk_per_token": asdict(risk_per_token(rows))}
+        found |= {"tokens_per_s": speed(rows, passes).plain(), "risk_per_token": risk_per_token(rows).plain()}
         lines.append(found | {word: line[word] for word in RATIOS.values()})
     return lines
 
@@ -257,8 +257,9 @@ def decoded_screen(
     rows = []
     for line in decoded_lines(decoded, passes):
         name = line["method"] if line["link"] == "none" else f"{line['method']}, {line['link']}"
-        ratios = ("·" if line[word] is None else f"{line[word]:,.3g}" for word in RATIOS.values())
-        rows.append([name, _interval(line["tokens_per_s"]), *ratios, _interval(line["risk_per_token"])])
+        ratios = (NONE if line[word] is None else f"{line[word]:,.3g}" for word in RATIOS.values())
+        speed, risk = (Estimate(**line[word]).text(",.3g", DASH) for word in ("tokens_per_s", "risk_per_token"))
+        rows.append([name, speed, *ratios, risk])
     title = "tokens/s: measured counts × measured pass times, with 95% intervals over the prompts; no link"
     print_table(console, title, ("method", "tokens/s", *RATIOS, "risk/token"), rows, left=("method",))
     draft, target = (
@@ -285,11 +286,3 @@ def decoded_screen(
             console,
             "No inference accuracy: it takes `python3 hlm setup validation accuracy`, and this command once more.",
         )
-
-
-def _interval(estimate: Mapping[str, float | None]) -> str:
-    if estimate["value"] is None:
-        return "·"
-    if estimate["low"] is None:
-        return f"{estimate['value']:,.3g}"
-    return f"{estimate['value']:,.3g} ({estimate['low']:,.3g}–{estimate['high']:,.3g})"

@@ -80,6 +80,9 @@ pair_options = together(
         "The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
     ),
     option("--target", "The target model: a folder (also of a peft adapter), .gguf file or hub name."),
+    option(
+        "--weights", "Folder with the GGUF files, or their parts, of a pair by hub name.  [default: HLM_WEIGHTS]", FILE
+    ),
     version_options,
 )
 collection_options = together(

@@ -11,8 +11,8 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.acceptance.planners import Estimate
     from validation.acceptance.reconcile import Reconciliation, Side
+    from validation.estimates import Estimate
     from validation.trace.remote import Place
 
 VERDICTS = {True: "agree", False: "differ", None: "not decided"}
@@ -36,9 +36,7 @@ def show_reconciliation(console: Console, found: Reconciliation, laws: Mapping[s
 
 def plain_reconciliation(found: Reconciliation, laws: Mapping[str, Estimate]) -> dict[str, Any]:
     """Return the reconciliation as plain values."""
-    from dataclasses import asdict
-
-    return found.as_json() | ({"laws": {name: asdict(one) for name, one in laws.items()}} if laws else {})
+    return found.as_json() | ({"laws": {name: one.plain() for name, one in laws.items()}} if laws else {})
 
 
 def _law_sentences(found: Reconciliation, laws: Mapping[str, Estimate]) -> list[str]:
@@ -59,8 +57,8 @@ def _law_sentences(found: Reconciliation, laws: Mapping[str, Estimate]) -> list[
 
 def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
     """Return the share of drafts that an engine accepted and that each law would accept on a trace, and sentences."""
-    from validation.acceptance.planners import Estimate
-    from validation.acceptance.reconcile import overlap, plain_estimate, replay
+    from validation.acceptance.reconcile import overlap, replay
+    from validation.estimates import Estimate
     from validation.planning.laws import LAWS, lengths_by_law
     from validation.trace.reader import open_trace
 
@@ -68,7 +66,7 @@ def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
     if summary.copied or length is None:
         why = "copied drafts have no law" if summary.copied else "the K of a step is not recorded; give --draft-length"
         raise UserError(f"--laws compares the drafts of a model, K in a step: {why}.")
-    own = (replay(side, length, confidence) or Estimate(value=summary.mean_acceptance_length)) + -1.0
+    own = (replay(side, length, confidence) or Estimate(summary.mean_acceptance_length)) + -1.0
     own *= 1.0 / length
     shares = {
         name: (one + -1.0) * (1.0 / length)
@@ -88,5 +86,4 @@ def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
                     "The drafts are not accepted as this law says: the prompts, the temperature, the top-k or top-p "
                     "or the weights are not those of the trace, or the verifier has a defect."
                 )
-    by_law = {name: plain_estimate(one) for name, one in shares.items()}
-    return {"own": plain_estimate(own), "laws": by_law, "findings": said}
+    return {"own": own.plain(), "laws": {name: one.plain() for name, one in shares.items()}, "findings": said}

@@ -22,7 +22,11 @@ _folder = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("paper", default="all")
-@option("--pair pairs", "builtin, smollm2, wide, instructed; may be repeated.  [default: builtin]", multiple=True)
+@option(
+    "--pair pairs",
+    "builtin, smollm2, qwen-coder, wide, instructed; may be repeated.  [default: builtin]",
+    multiple=True,
+)
 @option("--quick", "Few positions, prompts and tokens, in minutes; publishes nothing.", is_flag=True)
 @option("--dry-run", "List the tasks with their states and times; run nothing.", is_flag=True)
 @option("--data", "Folder of the texts with reference answers.", _folder, envvar="HLM_DATA")

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from validation.acceptance.json_files import read_json
 from validation.collection.processing import Processing
 from validation.collection.top_k import LARGEST_ID, MASS, ListedText, ListSource
 from validation.errors import UserError
+from validation.input_files import read_json
 
 JSON = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import Interval, box_deviation, box_distance, partial_deviation, partial_distance
+from hlmtheory._array import Interval
+from hlmtheory.truncation import partial_distance
+from hlmtheory.truncation.box_sizes import box_deviation
+from hlmtheory.truncation.boxes import box_distance
+from hlmtheory.truncation.partial import partial_deviation
 from validation.collection.top_k import ListPair, Lists
 from validation.errors import UserError
 

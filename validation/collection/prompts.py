@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
+from validation.input_files import parse, text_lines
 from validation.models.sources import PAIRS_FOLDER
 
 LONGEST_LINE = 2**22
@@ -44,13 +42,11 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
         raise UserError(f"The limit of prompts is {limit}; it must be at least 1.")
     if not path.name.endswith((".jsonl", ".jsonl.gz", ".txt")):
         raise UserError(f"{path} does not end in .jsonl, .jsonl.gz or .txt; rename it or convert it to one of them.")
-    if not path.is_file():
-        raise UserError(f"There is no prompt file {path}; check the path.")
     prompts: dict[str, Prompt] = {}
-    for number, line in _lines(path):
-        prompt = _prompt(path, number, line)
+    for number, (where, line) in enumerate(text_lines(path, LONGEST_LINE), 1):
+        prompt = _prompt(path, number, where, line)
         if prompt.id in prompts:
-            raise UserError(f"{path}, line {number}: the id {prompt.id!r} was used before; give each prompt its own.")
+            raise UserError(f"{where}: the id {prompt.id!r} was used before; give each prompt its own.")
         prompts[prompt.id] = prompt
         if len(prompts) == limit:
             break
@@ -59,37 +55,8 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     return list(prompts.values())
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    number = 0
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
-            while line := file.readline(LONGEST_LINE + 2):
-                number += 1
-                if len(line.rstrip("\r\n")) > LONGEST_LINE:
-                    raise UserError(
-                        f"{path}, line {number}: it is longer than {LONGEST_LINE:,} characters; shorten the prompt, or "
-                        "put each prompt on a line of its own."
-                    )
-                yield number, line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}, after line {number}: the text is not UTF-8; save it as UTF-8.") from error
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path}, after line {number}: cannot be read ({error}); check the file.") from error
-
-
-def _prompt(path: Path, number: int, line: str) -> Prompt:
-    where = f"{path}, line {number}"
-    if path.suffix == ".txt":
-        row: object = {"prompt": line}
-    else:
-        try:
-            row = json.loads(line)
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # too deeply nested; ValueError also for more than 4,300 digits
-            reason = getattr(error, "msg", None) or str(error).split(";")[0]
-            raise UserError(f"{where}: not JSON ({reason}: {line[:40]!r}); write one object per line.") from error
+def _prompt(path: Path, number: int, where: str, line: str) -> Prompt:
+    row = {"prompt": line} if path.suffix == ".txt" else parse(where, line)
     if not isinstance(row, dict) or not row.keys() & {"prompt", "messages"}:
         raise UserError(f'{where}: the field \'prompt\' is missing; write lines like {{"prompt": "..."}}.')
     messages = () if "prompt" in row else _messages(where, row["messages"])

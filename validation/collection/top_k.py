@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import PartialBoxes, partial_boxes
+from hlmtheory.truncation.partial import PartialBoxes, partial_boxes
 from validation.collection.array_files import file_mark
 from validation.errors import UserError
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hlmtheory.skipping import calibrate_threshold, skip_thresholds, threshold_losses
+from hlmtheory.skipping import skip_thresholds
+from hlmtheory.skipping.calibration import calibrate_threshold, threshold_losses
 from validation.collection.fingerprint import weights_mark
 from validation.decoding.methods.registry import Fitted
 from validation.decoding.trace_drafts import Tokens, offline_k, paper_line, tokens_of

@@ -6,25 +6,16 @@ Methods with the same prompts get the same sets, so that two of them can be comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.errors import UserError
+from validation.estimates import CONFIDENCE, Estimate
 
 Array = NDArray[Any]
-DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, DEFAULT_SEED = 0.95, 2000, 1
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalEstimate:
-    """A number and its interval; None if the number has no value."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+DEFAULT_RESAMPLES, DEFAULT_SEED = 2000, 1
 
 
 def draw_texts(texts: int, resamples: int, seed: int) -> Array:
@@ -36,10 +27,10 @@ def ratio(
     above: Array,
     below: Array,
     *,
-    confidence: float = DEFAULT_CONFIDENCE,
+    confidence: float = CONFIDENCE,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
-) -> IntervalEstimate:
+) -> Estimate:
     """Return Σ above/Σ below over texts, with the interval that the metrics use; it is a mean if ``below`` is 1."""
     check_settings(confidence, resamples)
     if not len(above):
@@ -49,15 +40,15 @@ def ratio(
     return estimate(value, divide(counts @ above, counts @ below), confidence)
 
 
-def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
+def estimate(value: Any, draws: Array, confidence: float) -> Estimate:
     """Return a value and the percentile interval of its draws; draws without a value are left out."""
     if not np.isfinite(value):
-        return IntervalEstimate(None)
+        return Estimate(None)
     known = draws[np.isfinite(draws)]
     if not len(known):
-        return IntervalEstimate(float(value))
+        return Estimate(float(value))
     low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return IntervalEstimate(float(value), float(low), float(high))
+    return Estimate(float(value), float(low), float(high))
 
 
 def check_settings(confidence: float, resamples: int) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_distance_gain, shannon_latency
+from hlmtheory.channel import Rayleigh, Rician, db_to_linear, log_distance_gain, shannon_latency
+from hlmtheory.channel.latency import dbm_to_watts
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round
 from validation.decoding.seconds import Times, seconds

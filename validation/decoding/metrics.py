@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.intervals import (
-    DEFAULT_CONFIDENCE,
     DEFAULT_RESAMPLES,
     DEFAULT_SEED,
-    IntervalEstimate,
     check_settings,
     counts_of,
     divide,
@@ -29,6 +27,7 @@ from validation.decoding.intervals import (
 )
 from validation.decoding.records import SUMMED, GenerationRecord
 from validation.errors import UserError
+from validation.estimates import CONFIDENCE, Estimate
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -109,17 +108,17 @@ class Summary:
     link: str
     prompts: tuple[str, ...]
     tokens: int
-    estimates: dict[str, IntervalEstimate]
+    estimates: dict[str, Estimate]
     draws: dict[str, Array] = field(repr=False, compare=False)
 
-    def __getitem__(self, name: str) -> IntervalEstimate:
+    def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
 
 
 def summarize(
     records: Sequence[GenerationRecord],
     *,
-    confidence: float = DEFAULT_CONFIDENCE,
+    confidence: float = CONFIDENCE,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> Summary:
@@ -134,13 +133,13 @@ def summarize(
     return Summary(method, link, tuple(record.prompt for record in records), tokens, estimates, draws)
 
 
-def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
+def compare(one: Summary, other: Summary, name: str) -> Estimate:
     """Return the ratio of a metric between two methods on the same prompts and draws, with its paired 95% interval."""
     if one.prompts != other.prompts or len(one.draws[name]) != len(other.draws[name]):
         raise UserError(f"{one.method!r} and {other.method!r} have other prompts or draws; summarize both alike.")
     values = [np.nan if s[name].value is None else s[name].value for s in (one, other)]
     quotient = divide(np.asarray(values[0]), np.asarray(values[1]))
-    return estimate(quotient, divide(one.draws[name], other.draws[name]), DEFAULT_CONFIDENCE)
+    return estimate(quotient, divide(one.draws[name], other.draws[name]), CONFIDENCE)
 
 
 def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import ratio
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.models.machine import machine
 from validation.models.pair import Pair
 from validation.trace.sealed import read_sealed, write_sealed
@@ -80,7 +81,7 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
     return found
 
 
-def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstimate:
+def speed(records: Sequence[GenerationRecord], passes: Passes) -> Estimate:
     """Return the tokens per second of these texts, from pass counts and measured pass times, with an interval."""
     records = sorted(records, key=lambda record: record.prompt)
     times = {"draft_passes": passes.draft.median_s, "target_passes": passes.target.median_s}
@@ -88,11 +89,11 @@ def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstima
     return ratio(np.array([float(len(record.tokens)) for record in records]), np.array(seconds))
 
 
-def risk_per_token(records: Sequence[GenerationRecord]) -> IntervalEstimate:
+def risk_per_token(records: Sequence[GenerationRecord]) -> Estimate:
     """Return Σ risk / Σ tokens, which bounds the mean total variation of a token's law; None if it was not computed."""
     records = sorted(records, key=lambda record: record.prompt)
     if not all(record.risk_computed for record in records):
-        return IntervalEstimate(None)
+        return Estimate(None)
     return ratio(
         np.array([record.total("risk") for record in records]),
         np.array([float(len(record.tokens)) for record in records]),

@@ -6,10 +6,7 @@ Recordings are often of a downlink, without round-trip times; a study of an upli
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import zlib
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +14,7 @@ from pathlib import Path
 
 from hlmtheory.channel import TraceLink
 from validation.errors import UserError
+from validation.input_files import read_csv, read_number
 
 COLUMNS = ("trace_id", "time_s", "throughput_mbps")
 SUFFIXES = (".csv", ".csv.gz")
@@ -68,32 +66,6 @@ def _links_of(file: Path) -> dict[str, TraceLink]:
 
 
 def _samples(file: Path) -> Iterator[Sample]:
-    opened = gzip.open if file.suffix == ".gz" else open
-    try:
-        with opened(file, "rt", encoding="utf-8", newline="") as lines:
-            rows = csv.reader(lines)
-            head = next(rows, [])
-            missing = [column for column in COLUMNS if column not in head]
-            if missing:
-                raise UserError(f"{file} lacks the column {missing[0]}; it needs {', '.join(COLUMNS)}.")
-            places = [head.index(column) for column in COLUMNS]
-            for row in filter(None, rows):
-                yield _sample(file, rows.line_num, row, places)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
-        raise UserError(f"{file} cannot be read ({error}); copy it again.") from error
-
-
-def _sample(file: Path, line: int, row: list[str], places: list[int]) -> Sample:
-    try:
-        name, time, rate = (row[place] for place in places)
-        sample = name, float(time), float(rate)
-    except (IndexError, ValueError):
-        raise UserError(
-            f"{file}, line {line}: expected {', '.join(COLUMNS)}, got {','.join(row)!r}; mend the line or drop it."
-        ) from None
-    if not (math.isfinite(sample[1]) and 0 <= sample[2] < math.inf):
-        raise UserError(
-            f"{file}, line {line}: the time must be finite and the throughput 0 or more, got {','.join(row)!r}; mend "
-            "the line or drop it."
-        )
-    return sample
+    for where, row in read_csv(file, COLUMNS):
+        time, rate = read_number(where, "time_s", row["time_s"], -math.inf), row["throughput_mbps"]
+        yield row["trace_id"], time, read_number(where, "throughput_mbps", rate, 0.0)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory.codec.envelope import AuthenticationError
-from hlmtheory.policy import StreamedServer
+from hlmtheory.wire import StreamedServer
 from validation.errors import UserError, nearest
 from validation.link.addresses import origin
 from validation.link.engine import Engine, ServedText, Version, WaitingDrafts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.codec import MalformedError
+from hlmtheory.wire import MalformedError
 from validation.decoding.kv_cache import CachedModel, JointCache, KeyValueCache
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.records import GenerationRecord

@@ -12,18 +12,22 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._domains import DomainError
-from hlmtheory.codec import MalformedError, MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError, decoded_rows
+from hlmtheory.codec import decoded_rows
 from hlmtheory.codec.coding import decoded
 from hlmtheory.codec.frame import LATTICE_ROWS, CodecError, Limits
-from hlmtheory.policy import (
+from hlmtheory.codec.messages import MixedDraft, TokenDraft
+from hlmtheory.policy.device import row_of
+from hlmtheory.wire import (
     CertifiedAnswers,
     DevicePolicy,
     DraftProbabilities,
+    MalformedError,
     ServerPolicy,
     StreamedTokens,
+    TruncatedMessage,
+    UnexpectedError,
     threshold_rule,
 )
-from hlmtheory.policy.device import row_of
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import DssdCertified
 from validation.decoding.methods.planned import Planned

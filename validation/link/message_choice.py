@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.draft_length import tokens_by_length
-from hlmtheory.policy import SeededTokens
+from hlmtheory.wire import SeededTokens
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
 from validation.decoding.seconds import Times, seconds
@@ -27,7 +27,7 @@ from validation.link.recording import HEADERS, LARGE, SMALL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlmtheory.policy import DevicePolicy
+    from hlmtheory.wire import DevicePolicy
     from validation.decoding.records import Round
     from validation.link.device_records import Exchange
     from validation.link.remote import Remote

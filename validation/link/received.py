@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.policy import StreamedDevice
+from hlmtheory.wire import StreamedDevice
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import Round
 from validation.decoding.sampling import distributions_of, draw, levels

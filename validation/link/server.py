@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlmtheory.codec import ChecksumError
+from hlmtheory.wire import ChecksumError
 from validation.errors import UserError
 from validation.link.addresses import MOST_KEYS, is_loopback, keys_of
 from validation.link.connection import Connection, Shared, SwitchedError

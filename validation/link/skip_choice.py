@@ -17,7 +17,7 @@ from validation.decoding.methods.planned import Audited
 from validation.errors import UserError
 
 if TYPE_CHECKING:
-    from hlmtheory.policy import DevicePolicy
+    from hlmtheory.wire import DevicePolicy
     from validation.decoding.records import Round
     from validation.decoding.session import Session
     from validation.link.device_records import Exchange

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.codec import CodecError, MalformedError
 from hlmtheory.codec.envelope import DOWN, UP, Envelope
 from hlmtheory.codec.frame import Reader, varint
 from hlmtheory.policy.answers import received_answer
+from hlmtheory.wire import CodecError, MalformedError
 from validation.decoding.wire import index_bits, pack, unpack
 from validation.errors import UserError
 

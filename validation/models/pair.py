@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
-from validation.models import aligned, smollm2
+from validation.models import aligned, hub_weights, smollm2
 from validation.models import chat as turns
 from validation.models.devices import choose_device, memory_errors, require_memory, weight_bytes
 from validation.models.rounding import SUFFIX, round_weights
@@ -32,6 +32,7 @@ class PairSource:
     draft: str
     target: str
     description: str
+    dtype: str | None = None  # on a CPU; None is float32
 
 
 TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper uses a chat version
@@ -50,6 +51,12 @@ PAIRS = {
         draft=str(PAIRS_FOLDER / "smollm2" / "small"),
         target=smollm2.NAME,
         description="SmolLM2-135M-Instruct and a draft of 9.4 M parameters that ships with hlm; set up as smollm2",
+    ),
+    hub_weights.QWEN_CODER: PairSource(
+        draft=hub_weights.QWEN_DRAFT,
+        target=hub_weights.QWEN_TARGET,
+        description="Qwen2.5-Coder-0.5B-Instruct and 1.5B-Instruct, GGUF Q4_K_M: by hub name or --weights FOLDER",
+        dtype="bfloat16",
     ),
     "tinyllama-llama2-7b": PairSource(
         draft=TINY_LLAMA,
@@ -124,6 +131,7 @@ def load_pair(
     device: str = "cpu",
     dtype: str | None = None,
     memory: int | None = None,
+    weights: Path | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Pair:
     """Load two models that share a vocabulary: a key of ``PAIRS``, or folders, GGUF files or hub names.
@@ -135,9 +143,15 @@ def load_pair(
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, draft, target = _resolve(name, draft, target)
-    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
+    if weights is not None and not (hub_weights.is_hub_file(draft) or hub_weights.is_hub_file(target)):
+        raise UserError(f"--weights holds GGUF files of the hub, which {name!r} has not; leave it out.")
+    sources = (
+        ModelSource.parse(draft, weights=weights),
+        ModelSource.parse(target, "" if base is None else str(base), weights),
+    )
     where = choose_device(device)
-    chosen = dtype or ("float32" if where.type == "cpu" else "auto")
+    preferred = (PAIRS[name].dtype if name in PAIRS else None) or "float32"
+    chosen = dtype or (preferred if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
         tell = report or (lambda text: None)
         tokenizers, sizes = _inspect(sources, chosen, tell)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from validation.errors import UserError
-from validation.models import adapters, aligned, drafts, gguf_files, smollm2
+from validation.models import adapters, aligned, drafts, gguf_files, hub_weights, smollm2
 from validation.models.devices import out_of_memory
 from validation.models.rounding import SUFFIX, round_weights
 
@@ -41,8 +41,11 @@ class ModelSource:
     rounded: bool = False
 
     @classmethod
-    def parse(cls, text: str, base: str = "") -> ModelSource:
-        """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``."""
+    def parse(cls, text: str, base: str = "", weights: Path | None = None) -> ModelSource:
+        """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``.
+
+        ``owner/model/file.gguf`` is a GGUF file of the hub, which ``weights`` may hold.
+        """
         name, mark, revision = text.rpartition("@")
         if revision == SUFFIX and not Path(text).exists():
             whole = cls.parse(name, base)
@@ -53,6 +56,13 @@ class ModelSource:
             return replace(whole, rounded=True)
         if text == smollm2.NAME and not Path(text, "config.json").exists():
             return cls(str(smollm2.weights_file()))
+        if hub_weights.is_hub_file(text):
+            try:
+                return cls(str(hub_weights.weights_file(text, weights)))
+            except UserError:
+                raise
+            except Exception as error:  # each failure of the hub has a type of its own
+                cls(text)._explain(error)
         if base and not adapters.is_adapter(Path(text)):
             raise UserError(
                 f"--base is the base model of an adapter, but {text!r} is no adapter's folder; leave it out."
@@ -273,6 +283,8 @@ class ModelSource:
             message = f"The model {name!r} has no revision {self.revision!r} on the hub; check the part after the @."
         elif kinds & UNREACHABLE:
             message = f"{name!r} is not a folder here, and the hub cannot be reached; check the path or the network."
+            if hub_weights.is_hub_file(name):
+                message = f"{name!r}: the hub cannot be reached; give --weights a folder with the file or its parts."
         elif "trust_remote_code" in text or "custom code" in text:
             message = f"The model {name!r} needs code of its own, which is never run; choose another model."
         elif "safetensors" in text and "SafetensorError" not in kinds:

@@ -7,16 +7,17 @@ decide, whose numbers the plan prints; so no printed row is better than the answ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.planning.menu import Option
 from validation.planning.plan import TIE, Planner, Pool, load
 from validation.planning.rounds import COUNTS
@@ -29,19 +30,15 @@ PROVED, MEASURED = "proved", "measured"
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Estimate):
     """A number of a plan, and what it rests on: "proved", "calibrated" or "measured", with the number of prompts."""
 
-    value: float | None
-    basis: str
+    basis: str = PROVED
     prompts: int | None = None
-    low: float | None = None
-    high: float | None = None
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self, digits: int | None = None) -> dict[str, Any]:
         """Return the number as plain values; what is not finite is null."""
-        found = asdict(self)
-        return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in found.items()}
+        return {**Estimate.plain(self, digits), "basis": self.basis, "prompts": self.prompts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +75,18 @@ class Row:
         return found | {"breaks": list(self.breaks)}
 
 
-def measured_number(found: IntervalEstimate, basis: str, prompts: int) -> Number:
+def measured_number(found: Estimate, basis: str, prompts: int) -> Number:
     """Return a number with its interval, which one prompt does not give."""
-    if prompts < 2:
-        return Number(found.value, basis, prompts)
-    return Number(found.value, basis, prompts, found.low, found.high)
+    low, high = (found.low, found.high) if prompts > 1 else (None, None)
+    return Number(found.value, low, high, basis=basis, prompts=prompts)
 
 
 def measured_speed(above: Array, seconds: Array, prompts: int) -> Number:
     """Return Σ above/Σ seconds with its interval; 0 where nothing arrives."""
     if not np.isfinite(above).all():
-        return Number(None, MEASURED, prompts)
+        return Number(None, basis=MEASURED, prompts=prompts)
     if not np.isfinite(seconds).all():
-        return Number(0.0, MEASURED, prompts)
+        return Number(0.0, basis=MEASURED, prompts=prompts)
     return measured_number(ratio(above, seconds), MEASURED, prompts)
 
 
@@ -218,10 +214,10 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     sends, every = c["exchanges"] > 0, len(np.unique(split.prompt))
 
     def measured(value: float | None) -> Number:
-        return Number(value if value is not None and np.isfinite(value) else None, MEASURED, n)
+        return Number(value if value is not None and np.isfinite(value) else None, basis=MEASURED, prompts=n)
 
     def size(value: float) -> Number:
-        return Number(value if sends and value > 0 else None, PROVED if certified else MEASURED, every)
+        return Number(value if sends and value > 0 else None, basis=PROVED if certified else MEASURED, prompts=every)
 
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
@@ -232,15 +228,16 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)
     )
     if option.lossless:
-        loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
+        loss = token = Number(0.0, 0.0, 0.0)
     elif family == CERTIFIED:
-        loss, token = (Number(planner.charged(option, kind), PROVED) for kind in ("text", "token"))
+        loss, token = (Number(planner.charged(option, kind)) for kind in ("text", "token"))
     elif calibrated:
         bound = text_risk(split.means(np.clip(option.loss, 0.0, 1.0), test))
-        loss = Number(float(bound.mean), basis, n, float(bound.low), float(bound.high))
-    threshold = Number(None, PROVED)
+        loss = Number(float(bound.mean), float(bound.low), float(bound.high), basis=basis, prompts=n)
+    threshold = Number(None)
     if np.isfinite(option.threshold):
-        threshold = Number(float(option.threshold), basis, split.prompts["calibrate" if calibrated else "train"])
+        prompts = split.prompts["calibrate" if calibrated else "train"]
+        threshold = Number(float(option.threshold), basis=basis, prompts=prompts)
     certified = family == CU_HLM and option.label.startswith("certified")
     up, joules = c["up_bits"], float(setting.joules(total, median))
     round_s = float(setting.round_seconds(total, np.array([slow]))[0])
@@ -255,7 +252,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         threshold=threshold,
         k_mean=size(option.top_k[0]),
         k_p95=size(option.top_k[1]),
-        draft_length=Number(float(option.draft_length), MEASURED, n),
+        draft_length=Number(float(option.draft_length), basis=MEASURED, prompts=n),
         bits=measured(c["up_bits"] / c["exchanges"] if sends else None),
         kilobytes_per_token=measured((up + c["down_bits"]) / 8e3 / c["tokens"] or None),
         tokens_per_s_median=speed(median),

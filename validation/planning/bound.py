@@ -112,5 +112,5 @@ class Model:
         rows = len(self.uncertainty)
         hulls = lower_hulls(np.full((rows, 1), bits), np.zeros((rows, 1)))
         weight = np.full(rows, 1.0 / rows)
-        given = Given(hulls, costs, alpha, self.scaled(alpha[0]), weight, skipping, bonus=True)
-        return given.rounds(k, Priced(hulls, weight), hulls, skipping=skipping)
+        given = Given(Priced(hulls, weight), costs, alpha, self.scaled(alpha[0]), skipping, bonus=True)
+        return given.rounds(k, given.priced, hulls, skipping=skipping)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlmtheory.policy import (
+from hlmtheory.wire import (
     CertifiedAnswers,
     DevicePolicy,
     DraftProbabilities,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.record import AcceptanceRecord, tally
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.planning.engine_counts import options_of_counts
 from validation.planning.menu import Option, sealed
 from validation.planning.plan import Planner
@@ -32,16 +33,13 @@ OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-ms": "draft_s
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number of a run in SI units with its quartiles; ``value`` is None where the record does not tell it."""
+class Quartiles(Estimate):
+    """A number of a run in SI units with its quartiles; ``why`` says why the record does not tell it."""
 
-    value: float | None
-    low: float = 0.0
-    high: float = 0.0
     why: str = ""
 
 
-def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Estimate]:
+def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Quartiles]:
     """Return the rate, the round trip, a draft and a pass of a record, by option."""
     rounds = [one for text in record.texts for one in text.rounds if not one["opened"]]
     drafts = [one["draft_s"] / (one["drafted"] + one["skipped"]) for one in rounds if one["drafted"] + one["skipped"]]
@@ -58,23 +56,23 @@ def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, E
     return found
 
 
-def _quartiles(values: list[float], why: str) -> Estimate:
+def _quartiles(values: list[float], why: str) -> Quartiles:
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist() if values else (0.0, 0.0, 0.0)
-    return Estimate(median, low, high) if median > 0 else Estimate(None, why=why)
+    return Quartiles(median, low, high) if median > 0 else Quartiles(None, why=why)
 
 
-def _rate(record: RunRecord) -> Estimate:
+def _rate(record: RunRecord) -> Quartiles:
     trains = [one for one in record.probes if one["frames"] > 1]
     lengths = sorted({one["frames"] for one in trains})
     if len(lengths) < 2:
-        return Estimate(None, why="it has no trains of pings of two lengths")
+        return Quartiles(None, why="it has no trains of pings of two lengths")
     ends = lengths[0], lengths[-1]
     short, long = ([one["seconds"] for one in trains if one["frames"] == length] for length in ends)
     bits = 8.0 * trains[0]["up_bytes"] * (ends[1] - ends[0])
     longer = min(long) - min(short), min(long) - max(short), max(long) - min(short)
     if longer[0] <= 0:
-        return Estimate(None, why="its longer trains of pings took no longer than its short ones")
-    return Estimate(bits / longer[0], bits / longer[2], bits / longer[1] if longer[1] > 0 else np.inf)
+        return Quartiles(None, why="its longer trains of pings took no longer than its short ones")
+    return Quartiles(bits / longer[0], bits / longer[2], bits / longer[1] if longer[1] > 0 else np.inf)
 
 
 def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
@@ -160,14 +158,14 @@ def _limits(record: RunRecord, options: list[Option]) -> list[str]:
     return said + ([f"{killed} text(s) did not end in the record; their rounds count."] if killed else [])
 
 
-def said_of_times(found: dict[str, Estimate], given: set[str]) -> list[str]:
+def said_of_times(found: dict[str, Quartiles], given: set[str]) -> list[str]:
     """Return what was measured, for options of which some were given instead."""
     measured = []
     for option, one in found.items():
         factor, unit = (1e-6, "Mbit/s") if option == "--rate" else (1e3, "ms")
         if option not in given and one.value is not None:
-            numbers = f"{one.value * factor:.4g} {unit} ({one.low * factor:.3g}–{one.high * factor:.3g})"
-            measured.append(f"{option} {numbers}")
+            scaled = one * factor
+            measured.append(f"{option} {scaled.value:.4g} {unit} ({scaled.low:.3g}–{scaled.high:.3g})")
     return [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.acceptance.planners import Estimate
 from validation.collection.import_lists import CORPUS
 from validation.decoding.intervals import ratio
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.trace.reader import LOGITS, Trace, probabilities
 
 Array = NDArray[Any]
@@ -52,8 +52,7 @@ def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) ->
     for name, row in zip(LAWS, chances, strict=True):
         along = np.zeros((counts.max(), len(counts)))
         along[place, text] = row
-        one = ratio(*_steps(along, counts, draft_length), confidence=confidence)
-        found[name] = Estimate(value=float(one.value or 0.0), low=one.low, high=one.high)
+        found[name] = ratio(*_steps(along, counts, draft_length), confidence=confidence)
     return found
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import envelope_bits
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
+from hlmtheory.wire import envelope_bits
 from validation.decoding.methods.rows import (
     COLOCATED,
     CU_HLM,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.codec import message_bytes
+from hlmtheory.codec.mixed import message_bytes
 from hlmtheory.lattice import payload_bits
 from validation.planning.positions import LATTICES, Lattice
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import rounds_leak, size_classes
+from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.rows import (
     COLOCATED,

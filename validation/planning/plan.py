@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.skipping import calibrate_threshold
+from hlmtheory.skipping.calibration import calibrate_threshold
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, STREAMED, U_HLM
 from validation.decoding.seconds import UP
 from validation.errors import UserError

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from hlmtheory._simplex import quotient
 from hlmtheory.lattice import payload_bits, quantize
 from hlmtheory.shared_seed.match import sorted_matches
-from hlmtheory.uncertainty import DRAWS, skip_probability, vocabulary_uncertainty
+from hlmtheory.uncertainty.binomial import DRAWS, skip_probability
+from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 from validation.decoding.wire import index_bits
 from validation.trace.reader import TraceChunk, probabilities
 

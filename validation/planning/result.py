@@ -148,7 +148,8 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
         for tokens_alone in (False, True)
     )
     prompts = planner.split.prompts["train"]
-    return Number(own, _DUAL, prompts), Number(every, _DUAL, prompts), f"{option.family}, {option.label}"
+    gap, message_gain = (Number(gain, basis=_DUAL, prompts=prompts) for gain in (own, every))
+    return gap, message_gain, f"{option.family}, {option.label}"
 
 
 def _server_draft(planner: Planner, request: Request) -> str:

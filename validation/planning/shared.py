@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import QueueRates, SharedServer, queue_rates
+from hlmtheory.policy import SharedServer, queue_rates
+from hlmtheory.policy.queueing import QueueRates
 from validation.decoding.seconds import Times, seconds
 from validation.planning.menu import Option
 from validation.planning.plan import Pool

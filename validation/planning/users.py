@@ -5,19 +5,19 @@ A user with a share w of the band has w times the rate; a pass of the server ver
 
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import BandUser, ServedPlan, SharedServer, lower_hulls, plan_served
+from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
+from hlmtheory.policy.served import ServedPlan
 from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
+from validation.input_files import read_csv, read_number
 from validation.planning.bound import Model
 from validation.planning.menu import Option
 from validation.planning.plan import Planner
@@ -42,40 +42,20 @@ def equal_users(count: int, setting: Setting) -> list[User]:
 
 def read_users(file: Path, setting: Setting) -> list[User]:
     """Read users from a CSV file: ``name`` and ``rate``, and perhaps ``rtt_ms``, ``draft_ms`` and ``weight``."""
-    try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{file} cannot be read ({error}); give a CSV with name and rate.") from error
-    if not rows or any(name not in rows[0] for name in COLUMNS):
-        raise UserError(f"{file} needs a line for each user and the columns {', '.join(COLUMNS)}.")
-    if len(rows) > MOST_USERS:
-        raise UserError(f"{file} has {len(rows):,} users; at most {MOST_USERS:,} are planned together.")
+    rows = list(islice(read_csv(file, COLUMNS), MOST_USERS + 1))
+    if not 0 < len(rows) <= MOST_USERS:
+        raise UserError(f"{file} must have a line for each user, 1 to {MOST_USERS:,}; it has others.")
     usual = {"rtt_ms": setting.link.round_trip_s, "draft_ms": setting.draft_s, "weight": 1.0}
     found = []
-    for number, row in enumerate(rows, 2):
-        where = f"{file}, line {number}"
-        rate = read_rate(f"{where}: rate", row["rate"] or "")
-        values = {}
-        for name, unit in OPTIONAL.items():
-            text = row.get(name)
-            try:
-                values[name] = usual[name] if not text else unit * float(text)
-            except ValueError:
-                raise UserError(f"{where}: {name} is {text!r}; write a number.") from None
-            if not 0 <= values[name] < math.inf or (name != "rtt_ms" and values[name] == 0):
-                raise UserError(f"{where}: {name} is {text}; it must be above 0.")
+    for number, (where, row) in enumerate(rows, 2):
+        rate = read_rate(f"{where}: rate", row["rate"])
         if rate == 0:
             raise UserError(f"{where}: the rate is 0; leave out a user without a link.")
-        found.append(
-            User(
-                printable(row["name"], keep="") or str(number),
-                rate,
-                values["rtt_ms"],
-                values["draft_ms"],
-                values["weight"],
-            )
-        )
+        values = [
+            unit * read_number(where, name, row[name], 0.0, above=name != "rtt_ms") if row.get(name) else usual[name]
+            for name, unit in OPTIONAL.items()
+        ]
+        found.append(User(printable(row["name"], keep="") or str(number), rate, *values))
     return found
 
 

@@ -38,6 +38,13 @@ YES_OR_NO = (
 )
 """Set, folder, the field whose hash holds a record out, and the form of a prompt."""
 MOST_ANSWERED = 120
+CHAT_SETS = {
+    "humaneval": ("HumanEval", "Complete this Python function.\n\n{}"),
+    "gsm8k": ("GSM8K", "{}"),
+    "mt-bench": ("MT-Bench", "{}"),
+}
+"""Code, mathematics and instructions: folder, set, and the form of a prompt."""
+MOST_CHATS = 20
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -68,16 +75,20 @@ def _stamp(file: Path, step: str) -> None:
 
 def _pair(given: argparse.Namespace) -> Pair:
     from validation.models.pair import load_pair
+    from validation.reproduce.tasks import CHATS
 
     if given.draft is None:
-        return load_pair(given.pair, chat=given.pair == "smollm2", device="cpu")  # it was tuned for turns
+        return load_pair(given.pair, chat=given.pair in CHATS, device="cpu")
     return load_pair(None, draft=str(given.draft), target=str(given.target), device="cpu")
 
 
 def _prompts(given: argparse.Namespace) -> list[Prompt]:
     """Return the prompts of a pair; of an instruct model one of each set in turn, so that a part has all sets."""
     from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.models.hub_weights import QWEN_CODER
 
+    if given.pair == QWEN_CODER:
+        return chat_prompts(given.data)
     base = given.pair.partition("-")[0]
     found = builtin_prompts() if given.draft is None else read_prompts(given.draft.parents[1] / base / "prompts.jsonl")
     if base == "smollm2" and given.data is not None:
@@ -100,6 +111,18 @@ def answered_prompts(data: Path) -> list[Prompt]:
             answer = {"true": "yes", "false": "no"}.get(one["reference"], one["reference"])
             found.append(Prompt(one["id"], form.format(one["prompt"]), source, answer))
     return found
+
+
+def chat_prompts(data: Path) -> list[Prompt]:
+    """Return prompts of code, mathematics and instructions, of each set one in turn."""
+    from validation.collection.prompts import Prompt
+    from validation.training.texts import _records
+
+    found = []
+    for folder, (source, form) in CHAT_SETS.items():
+        tested = [one for one in _records(data, f"{folder}/dev.jsonl.gz") if one.get("split", "test") == "test"]
+        found += [Prompt(one["id"], form.format(one["prompt"]), source) for one in tested[:MOST_CHATS]]
+    return in_turn(found)
 
 
 def in_turn(prompts: Sequence[Prompt]) -> list[Prompt]:
@@ -155,11 +178,12 @@ def _check(given: argparse.Namespace) -> None:
     import hlmtheory
     from validation.claims.check import check_trace
     from validation.claims.instances import measured
+    from validation.reproduce.tasks import CHATS
     from validation.trace.journal import write_atomically
 
     claims = hlmtheory.all_claims()
     some = {name: one for name, one in claims.items() if name.startswith(f"{given.claims}.")}
-    if given.pair == "smollm2":  # the others depend on no model, and the run of the built-in pair checks them
+    if given.pair in CHATS:  # the others depend on no model, and the run of the built-in pair checks them
         some = measured(some if given.claims else claims)
     trace, kept = _trace(given), given.run / ".check.json"
     results = check_trace(trace, seed=SEED, claims=some or None, kept=kept)

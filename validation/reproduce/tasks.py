@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from validation.decoding.studies import STUDIES
 from validation.errors import UserError
-from validation.models import smollm2
+from validation.models import hub_weights, smollm2
 from validation.plots import EXHIBITS, Decoding
 
 PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
@@ -39,11 +40,14 @@ class Scope(NamedTuple):
 PAIRS = {
     "builtin": Scope(tuple(STUDIES)),
     smollm2.NAME: Scope(("hlm", "design"), positions=2_400, new_tokens=60, text_tokens=96),
+    hub_weights.QWEN_CODER: Scope(positions=2_400, new_tokens=48),
     "wide": Scope(),
     "instructed": Scope(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
 }
 """The pairs of the figures; :mod:`validation.training` says how those are trained that are."""
-NAMED = ("builtin", smollm2.NAME)
+CHATS = (smollm2.NAME, hub_weights.QWEN_CODER)
+"""Pairs of models that others tuned for turns of a chat."""
+NAMED = ("builtin", *CHATS)
 """Pairs that are found by name: nothing is trained, and no folder is given."""
 
 
@@ -168,9 +172,10 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
     found, weights = list[Task](), _weights(setting, pair)
     scope = setting if setting.quick else PAIRS.get(pair, Scope())
     sizes = [*_option("positions", scope.positions), *_option("new-tokens", scope.new_tokens)]
+    answers = ["--data", str(setting.data)] if setting.data else []
+    sizes += answers if pair == hub_weights.QWEN_CODER else []  # where its prompts are
     found.append(_task(setting, pair, "collect", *sizes, inputs=weights, outputs=(trace,)))
     found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
-    answers = ["--data", str(setting.data)] if setting.data else []
     short = _option("new-tokens", scope.text_tokens) + (_option("prompts", setting.prompts) if setting.quick else [])
     for study in studies:
         more = ("--study", study, *answers, *short, *_texts_words(setting))
@@ -205,7 +210,7 @@ def _task(
 
 
 def _weights(setting: Setting, pair: str) -> tuple[Path, ...]:
-    """Return the files of a pair's models; none for the built-in pair, which is part of the project."""
+    """Return the files of a pair's models; none for a pair that is part of the project or pinned by hash."""
     if pair == smollm2.NAME:
         return () if _needs(setting, pair) else (smollm2.weights_file(),)
     return tuple(folder / "model.safetensors" for folder in models_of(setting, pair) or ())
@@ -219,6 +224,9 @@ def _needs(setting: Setting, pair: str) -> str:
         except UserError as error:
             return str(error)
         return ""
+    if pair == hub_weights.QWEN_CODER:
+        known = os.environ.get(hub_weights.FOLDER) and setting.data
+        return "" if known else f"the folder of the weights in {hub_weights.FOLDER}, and the prompts in --data"
     if all(file.exists() for file in _weights(setting, pair)):
         return ""
     return f"the pair {pair} in --models; `python -m validation.training --pair {pair}` trains it"

@@ -9,7 +9,8 @@ import numpy as np
 
 from figures.studies.kit import given, store
 from figures.studies.length_rules import source_data as source
-from hlmtheory.draft_length import single_rate, split_tokens
+from hlmtheory.draft_length import split_tokens
+from hlmtheory.draft_length.published import single_rate
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import plain
 from validation.plots.ours.acceptance_by_depth import REPLAY

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figures.studies.kit import given, read, store
-from hlmtheory.skipping import fewest_tokens_to_certify
-from hlmtheory.skipping.audit import BETS
+from hlmtheory.skipping.audit import BETS, fewest_tokens_to_certify
 from validation.plots.common.record import plain
 from validation.plots.ours.anytime import STORED
 

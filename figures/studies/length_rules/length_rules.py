@@ -24,14 +24,9 @@ from figures.studies.length_rules.source_data import (
     read,
     round_times,
 )
-from hlmtheory.draft_length import (
-    acceptance_by_depth,
-    optimal_draft_length,
-    optimal_draft_length_profile,
-    single_rate,
-    split_tokens,
-    surrogate_draft_length,
-)
+from hlmtheory.draft_length import acceptance_by_depth, optimal_draft_length, split_tokens
+from hlmtheory.draft_length.optimum import optimal_draft_length_profile, surrogate_draft_length
+from hlmtheory.draft_length.published import single_rate
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE

@@ -10,17 +10,9 @@ import torch
 
 from figures.studies.kit import given, picture, read, store
 from hlmtheory.truncation import truncate
-from hlmtheory.uncertainty import vocabulary_uncertainty
-from hlmtheory.verification import (
-    block_weights,
-    lossy_price,
-    rejection_probability,
-    relaxed_acceptance,
-    threshold_acceptance,
-    top_acceptance,
-    total_variation,
-    typical_acceptance,
-)
+from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
+from hlmtheory.verification import block_weights, lossy_price, rejection_probability, total_variation
+from hlmtheory.verification.lossy import relaxed_acceptance, threshold_acceptance, top_acceptance, typical_acceptance
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from figures.studies.kit import given, legend, picture, read, store
-from hlmtheory.verification import multi_draft_optimum, top_draft_optimum
+from hlmtheory.verification.multi_draft import multi_draft_optimum, top_draft_optimum
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.intervals import ratio

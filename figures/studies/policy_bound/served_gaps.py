@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figures.studies.kit import SHELF, given, store
-from hlmtheory.policy import BandUser, SharedServer, StageCosts, lower_hulls, plan_served, server_rates
+from hlmtheory.policy import BandUser, SharedServer, StageCosts, lower_hulls, plan_served
+from hlmtheory.policy.capacity import server_rates
 
 Row = NDArray[np.float64]
 CELLS = {1: 1, 2: 400, 3: 60}

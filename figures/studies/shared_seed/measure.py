@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from figures.studies.kit import given, laws, legend, means, picture, read, store
 from hlmtheory import lattice, shared_seed, truncation
+from hlmtheory.shared_seed.lists import list_match_bound
+from hlmtheory.shared_seed.match import match_floor, match_rules
+from hlmtheory.shared_seed.stream import exponentials
 from validation.plots.common.style import COLUMN, DARK, MIDDLE
 from validation.trace.reader import Trace, fingerprint, open_trace
 
@@ -34,14 +37,14 @@ def common_uniform(p: Array, q: Array) -> Array:
 
 def by_rule(p: Array, q: Array) -> dict[str, Array]:
     """Return the acceptance at each position, by rule."""
-    rules = shared_seed.match_rules(p, q)
+    rules = match_rules(p, q)
     found = {name: np.asarray(getattr(rules, name)) for name in rules.__slots__}
     found["common_uniform"] = common_uniform(p, q)
-    found["floor"] = np.asarray(shared_seed.match_floor(np.minimum(1.0 - found["rejection"], 1.0)))
+    found["floor"] = np.asarray(match_floor(np.minimum(1.0 - found["rejection"], 1.0)))
     found["certified_size"] = np.asarray(truncation.certified_size(q, BIAS), dtype=np.float64)  # cu-hlm's k for a bias
     found["message_value"] = np.asarray(shared_seed.message_value(1.0 - found["rejection"]))
     for size in SIZES[1:]:
-        found[f"list_bound_{size}"] = np.asarray(shared_seed.list_match_bound(p, q, size))
+        found[f"list_bound_{size}"] = np.asarray(list_match_bound(p, q, size))
     return found
 
 
@@ -60,7 +63,7 @@ def by_list(p: Array, q: Array, rows: Array) -> dict[str, Array]:
     """Return the share of draws whose winner for the server is among the L first of the device."""
     hits = np.zeros((len(SIZES), len(rows)))
     for seed in range(SEEDS):
-        times = shared_seed.exponentials(seed, rows, p.shape[-1])
+        times = exponentials(seed, rows, p.shape[-1])
         with np.errstate(divide="ignore"):
             winner = np.argmin(times / p, axis=-1)
             first = np.argsort(times / q, axis=-1)[:, : SIZES[-1]]

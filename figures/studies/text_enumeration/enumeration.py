@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from figures.studies.kit import given, store
 from hlmtheory.skipping import one_step_risk
-from hlmtheory.uncertainty import skip_probability, vocabulary_uncertainty
+from hlmtheory.uncertainty.binomial import skip_probability
+from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 from hlmtheory.verification import output_distribution, softmax
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures.studies.kit import given, picture, read, store
-from hlmtheory.verification import acceptance_after_update, largest_distance
+from hlmtheory.verification import acceptance_after_update
+from hlmtheory.verification.updates import largest_distance
 from validation.plots.common.record import plain
 from validation.plots.common.style import PAGE, axis, name_axes
 

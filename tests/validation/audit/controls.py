@@ -6,6 +6,8 @@ defect built in, or with a lossless method as it is.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.validation.audit.defects import DEFECTS, decode_with
-from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
-from validation.audit import Audit, AuditReport, Processors, TableLaw, audit_sampler
+from tests.validation.tiny_texts import distance, exact_law, node, nodes, table_pair
+from validation.audit import MECHANISMS, Audit, AuditReport, Processors, TableLaw, audit_sampler
 from validation.audit.driver import padded
+from validation.audit.mechanisms import local_likelihoods
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
@@ -80,11 +83,62 @@ def by_method(make: Callable[[], Method], temperature: float = 1.0, top_p: float
     )
 
 
-def audit_defect(defect: str, seed: int, draws: int) -> AuditReport:
+def laws_of_defect(defect: str, seed: int) -> list[TableLaw]:
     info, (draft, target) = DEFECTS[defect], tables(seed)
-    laws = [
+    return [
         law(table, info.temperature, info.top_p, min_p=min_p) for table, min_p in ((target, info.min_p), (draft, 0.0))
     ]
+
+
+def distance_of_defect(defect: str, seed: int) -> float:
+    """Return the total variation that a defect makes over all texts, in the mean over the prompts."""
+    laws, found = laws_of_defect(defect, seed), []
+    every = [text for size in range(1, DEPTH + 1) for text in itertools.product(range(VOCABULARY), repeat=size)]
+    texts = padded(laws[0], [text for text in every if len(text) == DEPTH or text[-1] == END], DEPTH)
+    texts = np.unique(texts, axis=0)
+    label = {"draft_temperature": "run", "draft_before_top_p": "run", "min_p_dropped": "drafts"}.get(defect, "")
+    for c in range(len(PROMPTS)):
+        laws_of_texts = dict(local_likelihoods(*laws, c, texts, DEPTH))
+        right = laws_of_texts["", ""]
+        if defect in MECHANISMS:
+            wrong = laws_of_texts[defect, f"K = {DRAFTS} {label}"]
+        else:
+            by_text = law_by_block(*(one.table[c] for one in laws))
+            wrong = np.array([by_text.get(tuple(text[text < VOCABULARY].tolist()), 0.0) for text in texts])
+        np.testing.assert_allclose([right.sum(), wrong.sum()], 1.0)
+        found.append(0.5 * float(np.abs(wrong - right).sum()))
+    return float(np.mean(found))
+
+
+def law_by_block(target: Array, draft: Array) -> dict[tuple[int, ...], float]:
+    """Return the law if a block passes with its weight, and the residual of token by token follows it."""
+    mass: defaultdict[tuple[int, ...], float] = defaultdict(float, {(): 1.0})
+    for length in range(DEPTH):
+        for text in [text for text in mass if len(text) == length and END not in text]:
+            here, most = mass.pop(text), min(DRAFTS, DEPTH - length)
+            sizes = [drafts for size in range(1, most + 1) for drafts in itertools.product(range(5), repeat=size)]
+            for drafts in sizes:
+                if END in drafts[:-1] or (len(drafts) < most and drafts[-1] != END):
+                    continue
+                places = [node(*text, *drafts[:i], vocabulary=VOCABULARY) for i in range(len(drafts) + 1)]
+                chance, weights = here, [1.0]
+                for token, p, q in zip(drafts, target[places], draft[places], strict=False):
+                    weights.append(min(1.0, weights[-1] * p[token] / q[token]))
+                    chance *= q[token]
+                for i in reversed(range(len(drafts) + 1)):
+                    after, part = (*text, *drafts[:i]), chance * weights[i]
+                    chance -= part
+                    if i == len(drafts) and (END in drafts or len(after) == DEPTH):
+                        mass[after] += part
+                        continue
+                    row = target[places[i]] if i == len(drafts) else np.maximum((target - draft)[places[i]], 0.0)
+                    for token in range(VOCABULARY):
+                        mass[*after, token] += part * float(row[token] / row.sum())
+    return mass
+
+
+def audit_defect(defect: str, seed: int, draws: int) -> AuditReport:
+    laws = laws_of_defect(defect, seed)
     sampler = from_loop(partial(decode_with, defect, max_draft_length=DRAFTS), seed)
     asked: dict[str, Any] = {"draws": draws, "depth": DEPTH, "level": LEVEL, "epsilon": 0.001, "seed": seed}
     return audit_sampler(laws[0], sampler, draft=laws[1], **asked)

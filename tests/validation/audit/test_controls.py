@@ -14,7 +14,7 @@ def test_a_defect_is_found_and_named(defect: str) -> None:
     found = controls.audit_defect(defect, seed=2, draws=10_000)
     assert found.verdict == NOT_KEPT
     assert found.found_after <= found.draws <= 10_000
-    assert found.at_least > 0
+    assert 0 < found.at_least <= controls.distance_of_defect(defect, seed=2)
     assert found.witnesses
     assert [fit.name for fit in found.mechanisms or ()][:1] == [defect] * (defect in MECHANISMS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from transformers.generation import logits_process as theirs
 
 from validation.audit import ModelLaw, Processors, TableLaw
 from validation.audit.driver import padded
-from validation.audit.laws import extended_rows
+from validation.audit.laws import ORDERS, extended_rows
 from validation.audit.partition import Partition
 from validation.errors import UserError
 
@@ -43,6 +44,31 @@ def test_rows_are_those_of_transformers(settings):
     expected = steps(torch.from_numpy(contexts), torch.from_numpy(logits.copy())).softmax(dim=-1).numpy()
     found = Processors(**settings).rows(logits, contexts.tolist())
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
+    """Bias, ban of the end, penalties of drawn tokens, temperature, min-p, top-k, written out; in tables by prefix."""
+    made = Processors(
+        0.8, 3, min_p=0.1, order=ORDERS["vllm"], presence_penalty=0.5, frequency_penalty=0.3, min_tokens=2
+    )
+    made = replace(made, logit_bias=((2, 0.7), (0, -1.0)))
+    logits = np.array([2.0, 1.0, 0.5, 1.5, -1.0])
+    penalties = np.array([0.0, 0.5 + 2 * 0.3, 0.0, 0.5 + 0.3, 0.0])  # after 1, 3, 1
+    expected = np.exp((logits + np.array([-1.0, 0.0, 0.7, 0.0, 0.0]) - penalties) / 0.8)
+    expected[expected < 0.1 * expected.max()] = 0.0
+    expected[expected < np.sort(expected)[-3]] = 0.0
+    rows, _ = made.uncertain_rows(logits[None], [[4, 4, 1, 3, 1]], 3)
+    np.testing.assert_allclose(rows[0], expected / expected.sum())
+    prompt_too = replace(made, count_prompt=True).uncertain_rows(logits[None], [[4, 4, 1, 3, 1]], 3)[0]
+    assert prompt_too[0, 4] == 0
+    softmax = np.exp(logits) / np.exp(logits).sum()
+    law = TableLaw(np.tile(softmax, (1 + 5 + 25 + 125, 1)), [[0]], (3,), made)
+    text = np.array([[1, 2, 1, 0]])
+    assert (law.next_rows(0, text)[0, :, 3] > 0).tolist() == [False, False, True, True]  # the third token may end it
+    plain = replace(made, min_tokens=0).uncertain_rows(np.log(softmax)[None], [[1, 2, 1]], 3)[0]
+    np.testing.assert_allclose(law.next_rows(0, text)[0, 3], plain[0])
+    with pytest.raises(UserError, match=r"names token 7; it must be in 0\.\.4"):
+        replace(made, logit_bias=((7, 1.0),)).rows(logits[None], [()])
 
 
 def test_the_order_changes_the_law():
@@ -121,11 +147,16 @@ def test_a_model_gives_the_rows_of_a_plain_forward_pass(depth):
 
 
 def test_a_repetition_penalty_counts_the_prompt_and_the_new_tokens():
-    model, made = tiny().double(), Processors(repetition_penalty=2.0)  # passes of two lengths round alike
-    found = ModelLaw(model, [[1, 2]], made).next_rows(0, np.array([[7, 8]]))[0, 1]
+    made = Processors(repetition_penalty=2.0, frequency_penalty=0.5, min_tokens=2)
+    model = tiny().double()  # passes of two lengths round alike
+    law = ModelLaw(model, [[1, 2]], made)
+    found = law.next_rows(0, np.array([[7, 8]]))[0, 1]
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([[1, 2, 7]])).logits[0, -1:].double().numpy()
-    np.testing.assert_allclose(found, made.rows(logits, [[1, 2, 7]])[0], atol=1e-6)
+    banned = np.arange(11)[None] == 3
+    np.testing.assert_allclose(found, made.uncertain_rows(logits, [[1, 2, 7]], 1, banned)[0][0], atol=1e-6)
+    unseen = law.rows_seeing(0, np.array([[7, 8]]), ())[0, 1]
+    np.testing.assert_allclose(unseen, made.uncertain_rows(logits, [[1, 2]], 0, banned)[0][0], atol=1e-6)
 
 
 def test_behind_the_end_there_is_nothing():

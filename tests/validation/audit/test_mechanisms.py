@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from random import Random
 
 import numpy as np
 import pytest
@@ -39,30 +41,37 @@ def test_each_mechanism_gives_a_distribution_of_texts(ends, made):
         assert likelihood.min() >= 0
 
 
-def speculate(draft, judged, bonus, n, rng, most=2, stale=False):
-    """Texts of a server that verifies drafts by some rows, or by the row of the round's first draft, and its bonus."""
-    found = []
+def of(table):
+    """Rows of a table, as a function of the text and of the last tokens of its rounds."""
+    rows = np.asarray(table).tolist()
+    return lambda text, ends: rows[functools.reduce(lambda node, token: node * V + token + 1, text, 0)]
+
+
+def rounds(fault, q, p, n, seed, bonus=None, told=None, most=2):
+    """Texts of rounds of drafts by the exact rule, but for one fault; the server knows ``told`` for q."""
+    random, texts = Random(seed), []
     for _ in range(n):
-        text, node = [], 0
+        text, ends = [], []
         while len(text) < D:
-            nodes, drafts = [node], []
+            drafts = []
             for _ in range(most):
-                drafts.append(int(rng.choice(V, p=draft[nodes[-1]])))
-                nodes.append(nodes[-1] * V + drafts[-1] + 1)
-            for i, token in enumerate(drafts):
-                p, q = judged[nodes[0 if stale else i]], draft[nodes[i]]
-                if rng.random() * q[token] >= p[token]:
-                    left = np.maximum(p - q, 0.0)
-                    token = int(rng.choice(V, p=left / left.sum() if left.sum() > 0 else p))
-                    drafts = [*drafts[:i], token]
+                drafts += random.choices(range(V), q(text + drafts, ends))
+            for i, x in enumerate(drafts):
+                here = p(text + drafts[: 0 if fault == "stale target" else i], ends)
+                known, top = (told or q)(text + drafts[:i], ends), int(np.argmax(here))
+                unverified = fault == "draft_unverified" or (fault == "first_draft_unverified" and i == 0)
+                by_rule = x == top if fault == "verified_by_argmax" else random.random() * known[x] < here[x]
+                if not unverified and not by_rule:
+                    left = [max(a - b, 0.0) for a, b in zip(here, known, strict=True)]
+                    (other,) = random.choices(range(V), left if any(left) and fault != "replaced_from_target" else here)
+                    kept = {"rejected_draft_kept": x, "verified_by_argmax": top, "replaced_by_argmax": top}
+                    drafts = [*drafts[:i], kept.get(fault, other)]
                     break
             else:
-                drafts.append(int(rng.choice(V, p=bonus[nodes[-1]])))
-            text += drafts
-            for token in drafts:
-                node = node * V + token + 1
-        found.append(text[:D])
-    return found
+                drafts += random.choices(range(V), (bonus or p)(text + drafts, ends))
+            text, ends = text + drafts, [*ends, drafts[-1]]
+        texts.append(text[:D])
+    return texts
 
 
 def small_model(seed):
@@ -93,11 +102,69 @@ def test_a_penalty_that_is_left_out_is_named(bonus_too):
     drawn, bonus = rows_behind_every_text(draft), verified if bonus_too else rows_behind_every_text(law)
 
     def sample(prompts, n, seed):
-        return [speculate(drawn, verified, bonus, n, np.random.default_rng(seed))]
+        return [rounds("", of(drawn), of(verified), n, seed, bonus=of(bonus))]
 
     report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft)
     assert report.verdict == NOT_KEPT
     assert [fit.name for fit in report.mechanisms][:1] == ["penalty_dropped"]
+
+
+FAULTS = ("draft_unverified", "first_draft_unverified", "rejected_draft_kept", "verified_by_argmax")
+FAULTS += ("replaced_by_argmax", "replaced_from_target", "q_of_other_row", "penalty_of_last_token")
+
+
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_a_fault_of_the_rounds_is_named_and_a_sound_sampler_is_not(fault):
+    """Two prompts in a call; with a penalty of what was drawn, where the fault is about penalties."""
+    rows = [np.stack(pair) for pair in zip(tables(8), tables(9), strict=True)]
+    penalty = 1.5 if fault in ("", "penalty_of_last_token") else 0.0
+    target = TableLaw(rows[0], [[0], [1]], (), Processors(frequency_penalty=penalty))
+    draft = TableLaw(rows[1], [[0], [1]])
+
+    def penalised(table):
+        def row(text, ends):
+            seen = ends if fault == "penalty_of_last_token" else text
+            found = [one * np.exp(-penalty * seen.count(v)) for v, one in enumerate(of(table)(text, ends))]
+            return [one / sum(found) for one in found]
+
+        return row
+
+    def sample(prompts, n, seed):
+        told = [of(table) for table in (rows[1][::-1] if fault == "q_of_other_row" else rows[1])]
+        given = zip(rows[1], rows[0], told, strict=True)
+        return [rounds(fault, of(q), penalised(p), n, seed + c, told=other) for c, (q, p, other) in enumerate(given)]
+
+    report = audit_sampler(target, sample, draws=20_000 if fault else 2_000, depth=D, draft=draft)
+    assert (report.verdict == NOT_KEPT) == bool(fault)
+    assert [fit.name for fit in report.mechanisms or ()][:1] == [fault] * bool(fault)
+
+
+@pytest.mark.parametrize("with_draft", [False, True])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"temperature": 0.6},
+        {"temperature": 0.0},
+        {"top_k": 2},
+        {"top_p": 0.7},
+        {"presence_penalty": 2.0},
+        {"min_tokens": 2},
+        {"logit_bias": ((1, 2.0),)},
+    ],
+)
+def test_a_setting_that_the_engine_ignores_is_named(setting, with_draft):
+    """Without a draft model too, where the engine draws every token without the setting."""
+    rows = tables(12)
+    laws = [TableLaw(one, [[0]], (3,), Processors(**setting)) for one in rows]
+
+    def sample(prompts, n, seed):
+        found = rounds("", of(laws[1].table[0]), of(rows[0]), n, seed)
+        return [[text[: text.index(3) + 1] if 3 in text else text for text in found]]
+
+    report = audit_sampler(laws[0], sample, draws=20_000, depth=D, draft=laws[1] if with_draft else None)
+    (key,) = setting
+    name = {"presence_penalty": "penalty_dropped", "logit_bias": "bias_dropped"}.get(key, f"{key}_dropped")
+    assert [fit.name for fit in report.mechanisms][:1] == [name]
 
 
 @pytest.mark.parametrize("seed", [4, 5])
@@ -107,7 +174,7 @@ def test_a_defect_that_is_not_in_the_list_is_given_no_name(seed):
     other = 0.5 * rows + 0.5 * np.random.default_rng(seed + 9).dirichlet(np.ones(V), len(rows))
 
     def stale(prompts, n, seed):
-        return [speculate(other, rows, rows, n, np.random.default_rng(seed), stale=True)]
+        return [rounds("stale target", of(other), of(rows), n, seed)]
 
     made = Processors(temperature=0.6, top_p=0.8)
     late = TableLaw(

@@ -120,7 +120,8 @@ def test_users_wait_for_one_server(plan):
     ("text", "said"),
     [
         ("name,rate\na,10\n", "line 2: rate 10 has no unit"),
-        ("name\na\n", "the columns name, rate"),
+        ("name\na\n", "has no column rate; it needs name, rate"),
+        ("name,rate\n", "a line for each user, 1 to 1,000"),
         ("name,rate,weight\na,1M,x\n", "line 2: weight is 'x'"),
     ],
 )
@@ -281,7 +282,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
         (("--trace", "trace", "--draft-length", "3"), "--draft-length belongs to --acceptance"),
         (("--trace", "trace", "--page", "."), "--page is ., which cannot be a file"),
         (("--trace", "trace", "--policy", "answers.jsonl/policy.json"), "which cannot be a file"),
-        (("--trace", "trace", "--users", "none.csv"), "none.csv cannot be read"),
+        (("--trace", "trace", "--users", "none.csv"), "There is no file none.csv"),
     ],
 )
 def test_options_are_refused_before_anything_is_read(answers, monkeypatch, words, said):

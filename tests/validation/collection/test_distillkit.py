@@ -13,7 +13,7 @@ import torch
 import yaml
 from pyarrow import parquet
 
-from hlmtheory.truncation import box_distance
+from hlmtheory.truncation.boxes import box_distance
 from hlmtheory.verification import softmax, total_variation
 from tests.validation.stopping import damage
 from validation.collection.distillkit import CONFIG, open_distillkit

@@ -33,15 +33,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path, name: 
     [
         ("p.jsonl", b"", r"p\.jsonl is empty; put at least one prompt into it"),
         ("p.txt", b"", r"p\.txt is empty"),
-        ("p.jsonl", b'{"prompt": "a"}\nnonsense\n', r"p\.jsonl, line 2: not JSON \(Expecting value: 'nonsense'\)"),
-        ("p.jsonl", b'{"prompt": "a"}\n\n', r"p\.jsonl, line 2: not JSON"),
+        ("p.jsonl", b'{"prompt": "a"}\nnonsense\n', r"p\.jsonl, line 2 is not JSON \(Expecting value"),
+        ("p.jsonl", b'{"prompt": "a"}\n\n', r"p\.jsonl, line 2 is not JSON"),
         ("p.jsonl", b'{"text": "a"}\n', r"p\.jsonl, line 1: the field 'prompt' is missing; write lines like \{"),
         ("p.jsonl", b'["a"]\n', r"p\.jsonl, line 1: the field 'prompt' is missing"),
         ("p.jsonl", b'{"prompt": 3}\n', r"p\.jsonl, line 1: the prompt is 3, not a text"),
         ("p.jsonl", b'{"prompt": " "}\n', r"p\.jsonl, line 1: the prompt is empty; remove the line or fill it in"),
         ("p.txt", b"a\n\nb\n", r"p\.txt, line 2: the prompt is empty"),
         ("p.jsonl", b'{"id": 1, "prompt": "a"}\n{"id": "1", "prompt": "b"}', "line 2: the id '1' was used before"),
-        ("p.txt", b"a\n\xff\n", r"p\.txt, after line \d: the text is not UTF-8"),
+        ("p.txt", b"a\n\xff\n", r"p\.txt, after line \d: cannot be read \(.*utf-8"),
         ("p.jsonl.gz", b"not gzip", r"p\.jsonl\.gz, after line 0: cannot be read \(Not a gzipped file"),
         ("p.csv", b"a\n", r"p\.csv does not end in \.jsonl, \.jsonl\.gz or \.txt"),
     ],
@@ -79,7 +79,7 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(tmp_path: Pa
 
 
 def test_missing_file_and_limit(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"There is no prompt file .*gone\.txt; check the path"):
+    with pytest.raises(UserError, match=r"There is no file .*gone\.txt; check the path"):
         read_prompts(tmp_path / "gone.txt")
     with pytest.raises(UserError, match="The limit of prompts is 0; it must be at least 1"):
         read_prompts(tmp_path / "gone.txt", limit=0)

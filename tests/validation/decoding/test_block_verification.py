@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory.policy import DevicePolicy, LatticeRows, threshold_rule
+from hlmtheory.wire import DevicePolicy, LatticeRows, threshold_rule
 from tests.validation.audit.defects import decode_with
 from tests.validation.every_decision import Law, Script, Scripted, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hlmtheory import verification
+from hlmtheory.verification.rule import greedy_output_distribution
 from tests.validation.tiny_texts import (
     PROMPTS,
     SAMPLED,
@@ -91,7 +92,7 @@ def test_flexspec_as_printed_has_the_law_that_the_theory_says() -> None:
     draft, target = tables(7, 1)
     rows = all_texts(table_pair(draft, target), FlexSpec("linear", printed_acceptance=True), 1, SAMPLED)
     law = law_of(rows)
-    expected = verification.greedy_output_distribution(target[0], draft[0])
+    expected = greedy_output_distribution(target[0], draft[0])
     assert [law.get((token,), 0.0) for token in range(3)] == pytest.approx(expected.tolist(), abs=1e-12)
     assert distance(law, exact_law(target, 1)) > 0.1
 

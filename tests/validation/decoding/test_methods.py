@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory.channel import vocabulary_payload_bits
 from hlmtheory.draft_length import AcceptanceTracker
 from hlmtheory.truncation import certified_size
@@ -69,7 +69,7 @@ def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair,
     beyond = 0
     for (draft,), message in watch.rounds:
         decoded = codec.decode(message.payload)
-        assert isinstance(decoded, codec.TruncatedMessage)
+        assert isinstance(decoded, wire.TruncatedMessage)
         (sent,) = decoded.drafts
         assert (sent.token, len(sent.support), decoded.bits) == (draft.token, *draft.note)
         assert draft.note.bits == method.bits

@@ -9,13 +9,14 @@ import pytest
 from scipy.stats import bootstrap
 
 from validation.collection.prompts import Prompt
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import ratio
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.single_draft import Hlm, UHlm
 from validation.decoding.metrics import MEDIANS, METRICS, summarize, summary
 from validation.decoding.records import GenerationRecord, Round
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.models.pair import Pair
 
 PROMPTS = [
@@ -131,11 +132,11 @@ def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None
 def test_texts_without_tokens_or_time() -> None:
     found = summarize([row("empty")])
     assert all(one.value is None for key, one in found.estimates.items() if key not in ("seconds_per_text", "risk"))
-    assert found["seconds_per_text"] == found["risk"] == IntervalEstimate(0.0, 0.0, 0.0)
+    assert found["seconds_per_text"] == found["risk"] == Estimate(0.0, 0.0, 0.0)
     free = summarize([row("free", Round(drafted=1, accepted=1))])
-    assert free["tokens_per_s"] == IntervalEstimate(None)
-    assert free["tokens_per_s_round_mean"] == IntervalEstimate(None)
-    assert free["acceptance"] == IntervalEstimate(1.0, 1.0, 1.0)
+    assert free["tokens_per_s"] == Estimate(None)
+    assert free["tokens_per_s_round_mean"] == Estimate(None)
+    assert free["acceptance"] == Estimate(1.0, 1.0, 1.0)
 
 
 def test_bad_input_is_refused(rows: dict[str, list[GenerationRecord]]) -> None:

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from hlmtheory.codec import CodecMenu
-from hlmtheory.policy import (
+from hlmtheory.policy.costs import DeviceRule
+from hlmtheory.policy.device_parts import DeviceDraft, drawn, numbers_for
+from hlmtheory.wire import (
     CertifiedRows,
-    DeviceDraft,
     DevicePolicy,
-    DeviceRule,
     DraftProbabilities,
     LatticeRows,
     SeededTokens,
@@ -27,7 +27,6 @@ from hlmtheory.policy import (
     envelope_bits,
     threshold_rule,
 )
-from hlmtheory.policy.device_parts import drawn, numbers_for
 from tests.validation import tiny_texts
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import fingerprints

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory.conformal import MassBudgetController, ThresholdController, threshold_support
 from tests.validation.watching import FOUR, watched
 from validation.collection.prompts import Prompt
@@ -58,7 +58,7 @@ def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, metho
             assert (message.bits, message.payload) == (0.0, b"\0")
             continue
         decoded = codec.decode(message.payload)
-        assert isinstance(decoded, codec.LatticeMessage)
+        assert isinstance(decoded, wire.LatticeMessage)
         for sent, draft in zip(decoded.drafts, drafts, strict=True):
             row = np.zeros(pair.vocabulary)
             row[sent.support] = sent.counts / sent.resolution

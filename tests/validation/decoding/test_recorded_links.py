@@ -39,15 +39,15 @@ def test_every_trace_of_every_file_becomes_a_link(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "trace_id,time_s\n", r"a\.csv lacks the column throughput_mbps; it needs trace_id, time_s, thr"),
-        ("a.csv", "", r"a\.csv lacks the column trace_id"),
-        ("a.csv", HEAD + "x,0,1\nx,soon,1\n", r"a\.csv, line 3: expected trace_id, .*, got 'x,soon,1'; mend"),
-        ("a.csv", HEAD + "x,0,1\nx,1\n", r"a\.csv, line 3: expected .*, got 'x,1'"),
+        ("a.csv", "trace_id,time_s\n", r"a\.csv has no column throughput_mbps; it needs trace_id, time_s, thr"),
+        ("a.csv", "", r"a\.csv has no column trace_id"),
+        ("a.csv", HEAD + "x,0,1\nx,soon,1\n", r"a\.csv, line 3: time_s is 'soon'; give a finite number\."),
+        ("a.csv", HEAD + "x,0,1\nx,1\n", r"a\.csv, line 3: throughput_mbps is ''; give"),
         ("a.csv", HEAD + "x,0,1\n", r"a\.csv: the trace x is not a valid link: .* from 2 up; got shapes"),
         ("a.csv", HEAD + "x,0,1\nx,0,1\n", r"the trace x is not a valid link: time_s must be finite and increasing"),
-        ("a.csv", HEAD + "x,0,1\nx,1,-1\n", r"a\.csv, line 3: .* the throughput 0 or more, got 'x,1,-1'; mend"),
-        ("a.csv", HEAD + "x,0,nan\nx,1,1\n", r"a\.csv, line 2: .* the throughput 0 or more, got 'x,0,nan'"),
-        ("a.csv", HEAD + "x,0,1\nx,inf,1\n", r"a\.csv, line 3: the time must be finite"),
+        ("a.csv", HEAD + "x,0,1\nx,1,-1\n", r"a\.csv, line 3: throughput_mbps is '-1'; give a finite number from 0"),
+        ("a.csv", HEAD + "x,0,nan\nx,1,1\n", r"a\.csv, line 2: throughput_mbps is 'nan'"),
+        ("a.csv", HEAD + "x,0,1\nx,inf,1\n", r"a\.csv, line 3: time_s is 'inf'; give a finite"),
         (
             "a.csv",
             HEAD + "x,0,0\nx,1,0\n",
@@ -73,7 +73,7 @@ def test_what_is_no_trace_is_named(tmp_path: Path, name: str, text: str, message
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, data: bytes):
     (tmp_path / "a.csv.gz").write_bytes(data)
-    with pytest.raises(UserError, match=r"a\.csv\.gz cannot be read \(.*\); copy it again\.$"):
+    with pytest.raises(UserError, match=r"a\.csv\.gz.* cannot be read \(.*\); copy it again"):
         load_links(tmp_path)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 import hlmtheory
 from hlmtheory.codec import encode, truncated_message
-from hlmtheory.policy import CertifiedAnswers, DevicePolicy, threshold_rule
 from hlmtheory.policy.device import ANSWER_BITS as BITS
 from hlmtheory.truncation import certified_size
+from hlmtheory.wire import CertifiedAnswers, DevicePolicy, threshold_rule
 from tests.validation.tiny_texts import PROMPTS, all_texts, distance, exact_law, halves, law_of, table_pair
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS

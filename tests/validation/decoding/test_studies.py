@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
+from hlmtheory.wire import DevicePolicy, DraftProbabilities, threshold_rule
 from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints

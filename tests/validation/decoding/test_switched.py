@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
+from hlmtheory.wire import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.every_decision import Law, Script, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import distance, exact_law, table_pair
 from validation.collection.prompts import Prompt

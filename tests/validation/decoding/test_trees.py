@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory.verification import top_draft_optimum
+from hlmtheory.verification.multi_draft import top_draft_optimum
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
 from tests.validation.unpacking import Unpacker

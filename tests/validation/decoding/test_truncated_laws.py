@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import hlmtheory
-from hlmtheory.truncation import certified_size, decoded_draft
+from hlmtheory.truncation import certified_size
+from hlmtheory.truncation.message import decoded_draft
 from tests.validation.tiny_texts import Grid, distance, exact_law, nodes, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode

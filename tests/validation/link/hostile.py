@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.policy import CertifiedAnswers, CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from hlmtheory.policy.answers import cut_answer
+from hlmtheory.wire import CertifiedAnswers, CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, Dssd, DssdCertified, FixedLength

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.policy import (
+from hlmtheory.skipping import audit_bound
+from hlmtheory.wire import (
     DevicePolicy,
     DraftProbabilities,
     Guarantee,
@@ -21,7 +22,6 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from hlmtheory.skipping import audit_bound
 from tests.validation.command_line import run
 from tests.validation.link.served import Relayed, Running, device_of, looped
 from tests.validation.planning.test_from_run import round_of, write

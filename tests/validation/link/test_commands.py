@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
+from hlmtheory.wire import DevicePolicy, SeededTokens, threshold_rule
 from tests.validation.command_line import run
 from tests.validation.link.served import LONGEST_S, Running, serving, until
 from validation.collection.collect import encode_prompts

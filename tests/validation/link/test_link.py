@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.policy import (
+from hlmtheory.policy.costs import DeviceRule
+from hlmtheory.wire import (
     CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
-    DeviceRule,
     DraftProbabilities,
     LatticeRows,
     SeededTokens,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hlmtheory.policy import CertifiedAnswers, DevicePolicy
 from hlmtheory.policy.answers import cut_answer
+from hlmtheory.wire import CertifiedAnswers, DevicePolicy
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
 from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.aims import aim_of, described

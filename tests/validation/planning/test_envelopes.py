@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlmtheory import policy
+from hlmtheory import wire
 from validation.decoding.methods.rows import OURS
 from validation.planning.menu import SEALS, Option, sealed
 from validation.planning.rounds import COUNTS
@@ -21,8 +21,8 @@ def option():
 def test_a_plan_charges_what_a_session_adds(seal, key):
     """At the first and the 128th round, up and down."""
     rng = np.random.default_rng(0)
-    bare = policy.DevicePolicy(8, 1.0, policy.threshold_rule(2), policy.LatticeRows(16, top_k=4))
-    sides = policy.DeviceSession, policy.ServerSession
+    bare = wire.DevicePolicy(8, 1.0, wire.threshold_rule(2), wire.LatticeRows(16, top_k=4))
+    sides = wire.DeviceSession, wire.ServerSession
     device, server = (side(bare, session=b"text 0001", key=key) for side in sides)
     for n in range(128):
         drafts = [bare.draft(rng.normal(size=8), rng=rng)]

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from hlmtheory.policy import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy, threshold_rule
+from hlmtheory.wire import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy, threshold_rule
 from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.methods.planned import read_policy

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hlmtheory.lattice import quantize, top_support
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
 from hlmtheory.shared_seed import match_probability
-from hlmtheory.uncertainty import vocabulary_uncertainty
+from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 from hlmtheory.verification import acceptance_rate
+from hlmtheory.wire import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
 from validation.decoding.methods.rows import OURS
 from validation.planning.deploy import policy_of

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.shared_seed import list_match_bound, list_match_probability
-from hlmtheory.verification import top_draft_optimum
+from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
+from hlmtheory.verification.multi_draft import top_draft_optimum
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
 from validation.decoding.methods.rows import OWN_TREE, SEED_TREE

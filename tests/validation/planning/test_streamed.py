@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hlmtheory.policy import DevicePolicy, StreamedDevice, StreamedServer, StreamedTokens, threshold_rule
+from hlmtheory.wire import DevicePolicy, StreamedDevice, StreamedServer, StreamedTokens, threshold_rule
 from validation.planning.menu import SEALS
 from validation.planning.rounds import COUNTS, expected_streaks
 from validation.planning.setting import Setting, constant_link

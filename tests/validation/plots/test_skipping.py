@@ -7,6 +7,7 @@ import pytest
 
 import hlmtheory
 from validation.decoding.trace_drafts import tokens_of
+from validation.estimates import Estimate, clustered
 from validation.plots import FIGURES
 from validation.plots.common.skipping import sample as tokens_module
 from validation.plots.common.skipping.sample import accepted_if_skipped, mean, ratio
@@ -26,11 +27,17 @@ def test_the_interval_of_a_mean_is_that_of_a_clustered_regression():
     assert found.value == pytest.approx(values.mean())
 
 
+def test_a_counted_cluster_is_as_many_equal_clusters():
+    above, below, counts = np.array([1.0, 3.0, 2.0]), np.array([2.0, 4.0, 9.0]), np.array([4, 1, 3])
+    repeated = clustered(np.repeat(above, counts), np.repeat(below, counts), confidence=0.9)
+    assert clustered(above, below, confidence=0.9, counts=counts).plain(12) == repeated.plain(12)
+
+
 def test_an_estimate_of_nothing_is_undefined_and_one_prompt_has_no_interval():
     none, one = ratio([0.0, 0.0], [0, 0], np.array([0, 1])), ratio([0.5, 1.0], 1.0, np.array([4, 4]))
-    assert np.isnan([none.value, none.low, none.high]).all()
+    assert none == Estimate(None)
     assert one.value == 0.75
-    assert np.isnan([one.low, one.high]).all()
+    assert (one.low, one.high) == (None, None)
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 0.3, 1.0])
@@ -41,7 +48,7 @@ def test_the_two_true_skip_rates_condition_on_different_events(trace: Trace, thr
     both = (skipped * accepted).sum()
     assert tokens_module.skipped_if_accepted(tokens, threshold).value == pytest.approx(both / accepted.sum())
     found = accepted_if_skipped(tokens, threshold).value
-    assert np.isnan(found) if threshold < 0 else found == pytest.approx(both / skipped.sum())
+    assert found is None if threshold < 0 else found == pytest.approx(both / skipped.sum())
     assert tokens_module.one_step(tokens, threshold).value == pytest.approx((skipped * tokens.rejection).mean())
 
 

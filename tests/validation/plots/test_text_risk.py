@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlmtheory.skipping import calibrate_threshold
-from hlmtheory.uncertainty import vocabulary_uncertainty
+from hlmtheory.skipping.calibration import calibrate_threshold
+from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 from validation.decoding.trace_drafts import DRAWS, POINTS
 from validation.plots.ours.text_losses import losses_of, perturbed_samples
 from validation.plots.ours.text_risk import SPLITS, mean_of_tests, over_splits, random_splits, share_of_tests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,23 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
     assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
     with pytest.raises(UserError, match="no paper 'x'"):
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
+
+
+def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in steps.CHAT_SETS:
+        (tmp_path / name).mkdir()
+        rows = [{"id": f"{name}-{i}", "prompt": f"{i}?", "split": "train" if i == 0 else "test"} for i in range(3)]
+        with gzip.open(tmp_path / name / "dev.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    found = steps.chat_prompts(tmp_path)
+    assert [one.id for one in found] == [f"{name}-{i}" for i in (1, 2) for name in steps.CHAT_SETS]
+    assert found[0].text == "Complete this Python function.\n\n1?"
+    setting = Setting(tmp_path, tmp_path / "out", pairs=("qwen-coder",), data=tmp_path)
+    monkeypatch.delenv("HLM_WEIGHTS", raising=False)
+    assert "HLM_WEIGHTS" in tasks_of(setting)[0].needs
+    monkeypatch.setenv("HLM_WEIGHTS", str(tmp_path))
+    first = tasks_of(setting)[0]
+    assert (first.needs, first.argv[-2:]) == ("", ("--data", str(tmp_path)))
 
 
 def test_a_tiny_run_goes_from_the_models_to_the_figures(

@@ -18,9 +18,12 @@ from hlmtheory.batching import plan_latency
 from hlmtheory.batching.methods import METHODS, Candidate, Options, Problem
 from hlmtheory.batching.planner import FIXED_LENGTH
 from hlmtheory.batching.refusals import fitting_lengths
-from hlmtheory.channel import db_to_linear, dbm_to_watts, log_distance_gain
-from hlmtheory.ofdma import finish_times, minmax_latency
-from hlmtheory.serving import Service, Task, peak_memory, upload_bits
+from hlmtheory.channel import db_to_linear, log_distance_gain
+from hlmtheory.channel.latency import dbm_to_watts
+from hlmtheory.ofdma import minmax_latency
+from hlmtheory.ofdma.shares import finish_times
+from hlmtheory.serving import Service, Task, peak_memory
+from hlmtheory.serving.costs import upload_bits
 from validation.claims.scenarios.edge import LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH, MEMORY, PAIRS, service
 
 Row = np.ndarray[Any, Any]

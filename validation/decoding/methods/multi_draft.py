@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs, surrogate_draft_length
+from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs
+from hlmtheory.draft_length.optimum import surrogate_draft_length
 from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method, tokens_message

@@ -1,4 +1,4 @@
-"""A planned policy in the generation loop: the decisions and the bytes of :class:`hlmtheory.policy.DevicePolicy`."""
+"""A planned policy in the generation loop: the decisions and the bytes of :class:`hlmtheory.wire.DevicePolicy`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import (
+from hlmtheory.policy.answers import answer_length
+from hlmtheory.policy.device_parts import DeviceDraft
+from hlmtheory.wire import (
     CertifiedAnswers,
     CertifiedRows,
-    DeviceDraft,
     DevicePolicy,
     DraftProbabilities,
     SeededTokens,
     StreamedTokens,
 )
-from hlmtheory.policy.answers import answer_length
 from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import cut

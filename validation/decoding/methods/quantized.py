@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.codec import LatticeDraft, LatticeMessage, encode
-from hlmtheory.conformal import MassBudgetController, ThresholdController, smallest_support, threshold_support
-from hlmtheory.lattice import allocate, distortion_bound_sharp, payload_bits, quantize, top_support
+from hlmtheory.codec import encode
+from hlmtheory.codec.messages import LatticeDraft
+from hlmtheory.conformal import MassBudgetController, ThresholdController, threshold_support
+from hlmtheory.conformal.controller import smallest_support
+from hlmtheory.lattice import allocate, payload_bits, quantize, top_support
+from hlmtheory.lattice.quantization import distortion_bound_sharp
+from hlmtheory.wire import LatticeMessage
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import (
     BLACK,

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel import vocabulary_payload_bits
 from hlmtheory.codec import encode, truncated_message
-from hlmtheory.truncation import certified_size, decoded_draft, online_size
-from hlmtheory.uncertainty import DRAWS, MAX_TEMPERATURE, expected_uncertainty, sample_uncertainty
+from hlmtheory.truncation import certified_size, online_size
+from hlmtheory.truncation.message import decoded_draft
+from hlmtheory.uncertainty import expected_uncertainty, sample_uncertainty
+from hlmtheory.uncertainty.binomial import DRAWS
+from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import (
     BLACK,
@@ -203,7 +206,7 @@ class CuHlm(UHlm, ABC):
             k, widths = torch.as_tensor(found).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
             for width in np.unique(widths).tolist():
                 part: Any = slice(None) if (widths == width).all() else np.flatnonzero(widths == width)
-                decoded = decoded_draft(rows[part], k[part], bits_per_probability=width, draft_token=index[part])
+                decoded = decoded_draft(rows[part], k[part], bits_per_probability=width, token=index[part])
                 for i, row, size in zip(sent[part].tolist(), decoded, k[part].tolist(), strict=True):
                     known[i], cuts[i] = row, Cut(size, width)
         return known, cuts

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, StreamedTokens
+from hlmtheory.policy.device_parts import DeviceDraft
+from hlmtheory.wire import CertifiedRows, DevicePolicy, StreamedTokens
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.planned import Planned
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step

@@ -7,16 +7,17 @@ slightly outside 2.5 and 97.5 (Hesterberg's), so that the interval of a mean is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from hlmtheory.conformal import regret_bound, regret_bound_sharp
+from hlmtheory.conformal import regret_bound
+from hlmtheory.conformal.controller import regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods import quantized
 from validation.decoding.seconds import Times
+from validation.estimates import Estimate
 from validation.plots.c_sqs.texts import (
     DRAFT_BITS,
     MIDDLE_SIZE,
@@ -54,42 +55,22 @@ BYTES = (
 METRICS = {"latency": axis("latency for each token", "ms"), "resampling": axis("resampling rate")}
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Hold a number and the ends of its interval, which are None if there is only one text."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    @property
-    def sign(self) -> int:
-        """Return the sign of the whole interval; 0 if it contains 0 or does not exist."""
-        return 0 if self.low is None or self.high is None else int(self.low > 0.0) - int(self.high < 0.0)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the ends for drawing; both are the value itself if there is no interval."""
-        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
-
-    def told(self, spec: str) -> str:
-        return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
-
-    def plain(self) -> list[float | None]:
-        return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
+def listed(found: Estimate) -> list[float | None]:
+    """Return a number and the ends of its interval for a sidecar."""
+    return list(found.plain(digits=4).values())
 
 
-def interval(parts: Sequence[Ratio]) -> Interval:
+def interval(parts: Sequence[Ratio]) -> Estimate:
     """Return the ratio of totals with its interval; of two ratios, the first minus the second."""
     above, below = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
     signs = np.array([1.0, -1.0])[: len(parts)]
     count = above.shape[-1]
     whole = float(signs @ (above.sum(-1) / below.sum(-1)))
     if count < 2:
-        return Interval(whole, None, None)
+        return Estimate(whole)
     weights, tail = _resamples(count)
     low, high = np.quantile(signs @ ((above @ weights) / (below @ weights)), [tail, 1.0 - tail])
-    return Interval(whole, float(low), float(high))
+    return Estimate(whole, float(low), float(high))
 
 
 @cache
@@ -153,7 +134,7 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
             "crossovers": crossovers(found),
             "gap": {
                 metric: [
-                    _gap(found, metric, (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE]), t).plain()
+                    listed(_gap(found, metric, (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE]), t))
                     for t in found.temperatures
                 ]
                 for metric in METRICS
@@ -163,7 +144,7 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
     }
 
 
-def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) -> Interval:
+def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) -> Estimate:
     """Return the first method's metric minus the second's, paired by prompt."""
     return interval([_metric(found, found.cells[name, temperature], metric) for name in names])
 
@@ -172,7 +153,7 @@ def _adaptation(found: Texts) -> list[dict[str, Any]]:
     """Return the effect of the adaptation at the highest temperature for each τ_1, with its interval."""
     top = found.temperatures[-1]
     return [
-        {"threshold": t} | {metric: _gap(found, metric, (ADAPTIVE[t], FIXED[t]), top).plain() for metric in METRICS}
+        {"threshold": t} | {metric: listed(_gap(found, metric, (ADAPTIVE[t], FIXED[t]), top)) for metric in METRICS}
         for t in THRESHOLDS
     ]
 
@@ -196,7 +177,7 @@ def _count(found: Texts, metric: str) -> dict[str, Any]:
                 continue
             first, last = (_gap(found, metric, (by_mass, by_size), end) for end in ends)  # C-SQS minus K-SQS
             kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
-                (int(np.sign(first.value)), int(np.sign(last.value)))
+                (int(np.sign(first.value or 0.0)), int(np.sign(last.value or 0.0)))
             )
             if kind is not None:
                 tally[kind] += 1
@@ -263,10 +244,10 @@ def simulate_theorem(seed: int) -> Numbers:
                 {
                     "method": name,
                     "temperature": temperature,
-                    "rejected": interval([(sums["resampled"], ones)]).plain(),
+                    "rejected": listed(interval([(sums["resampled"], ones)])),
                     "positions": float(cell.looked_at.mean()),
                     "rounding": rounding,
-                    "excess": excess.plain(),
+                    "excess": listed(excess),
                     "above": excess.sign > 0,
                     **{key: plain(sums[key].mean(), 4) for key in ("mismatch", "dropped")},
                 }
@@ -275,7 +256,7 @@ def simulate_theorem(seed: int) -> Numbers:
         "method": "{method}",
         "temperature": "{temperature:g}",
         "drafts looked at": "{positions:.1f}",
-        "rejected": lambda one: Interval(*one["rejected"]).told(".1f"),
+        "rejected": lambda one: Estimate(*one["rejected"]).text(".1f"),
         "Σ TV(q, p)": "{mismatch:.2f}",
         "Σ dropped": "{dropped:.2f}",
         "Σ i(K − i)/(Kℓ)": "{rounding[sharp]:.2f}",
@@ -319,11 +300,11 @@ def simulate_budget(seed: int) -> Numbers:
                 "resampling": resampling(cell),
             }
             values.append(
-                {"where": where, "method": name} | {key: interval([one]).plain() for key, one in ratios.items()}
+                {"where": where, "method": name} | {key: listed(interval([one])) for key, one in ratios.items()}
             )
     heads = ("temperature", "method", *(head for head, _ in HEADS.values()))
     rows = tuple(
-        (one["where"], one["method"], *(Interval(*one[key]).told(spec) for key, (_, spec) in HEADS.items()))
+        (one["where"], one["method"], *(Estimate(*one[key]).text(spec) for key, (_, spec) in HEADS.items()))
         for one in values
     )
     return {

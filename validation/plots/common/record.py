@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from validation.estimates import BRACKETS, Estimate, rounded
 from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
 
@@ -186,37 +186,36 @@ def spread(last: int, count: int) -> NDArray[np.int64]:
     return np.unique(np.round(np.geomspace(1, last, count)).astype(np.int64))
 
 
-def plain(values: ArrayLike, digits: int = 9) -> Any:
-    """Round values to ``digits`` significant digits in nested lists: short, and equal on every machine.
+def plain(values: Any, digits: int = 9) -> Any:
+    """Round values to ``digits`` significant digits in nested lists: short, and equal on every machine; NaN is None.
 
     >>> plain([1 / 3, 2.0], digits=3)
     [0.333, 2.0]
     """
     values = np.asarray(values, dtype=np.float64)
     if values.ndim == 0:
-        return float(f"{values:.{digits}g}")
+        return rounded(float(values), digits)
     return [plain(value, digits) for value in values]
 
 
-NONE = "–"
+def curve(name: str, x: Any, each: Sequence[Estimate | None], **more: Any) -> dict[str, Any]:
+    """Return estimates along an axis as a curve with its band."""
+    ends = [kept(one) for one in each]
+    band = {key: [one[end] for one in ends] for key, end in (("mean", "value"), ("low", "low"), ("high", "high"))}
+    return {"name": name, **more, "x": plain(x), **band}
 
 
-def told(number: float | None, form: str = ".4f") -> str:
-    """Format a number with a true minus sign; None and NaN become a dash."""
-    return NONE if number is None or math.isnan(number) else format(number, form).replace("-", "−")
+def kept(found: Estimate | None) -> dict[str, Any]:
+    """Return an estimate for a sidecar; a missing one has three nulls."""
+    return (found or Estimate(None)).plain(digits=9)
 
 
-def cell(found: Any, form: str = ".4f") -> str:
-    """Format an estimate, whose ``value``, ``low`` and ``high`` are attributes or keys; None becomes a dash.
+def cell(found: Estimate | Mapping[str, Any] | None, form: str = ".4f", ends: str = BRACKETS) -> str:
+    """Return an estimate, or one that a sidecar stores, as text; a dash if there is none.
 
     >>> cell({"value": 0.5, "low": 0.25, "high": 0.75}, ".2f"), cell({"value": 0.5, "low": None, "high": None}, ".2f")
     ('0.50 [0.25, 0.75]', '0.50')
     """
-    if found is None:
-        return NONE
-    value, low, high = (found[key] if isinstance(found, dict) else getattr(found, key) for key in ENDS)
-    ends = [told(low, form), told(high, form)]
-    return told(value, form) if NONE in ends else f"{told(value, form)} [{', '.join(ends)}]"
-
-
-ENDS = ("value", "low", "high")
+    if not isinstance(found, Estimate):
+        found = Estimate(*(found[end] for end in ("value", "low", "high"))) if found else Estimate(None)
+    return found.text(form, ends)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import resampling_bias, resampling_distortion, tail_deviation
+from hlmtheory.truncation import resampling_bias, tail_deviation
+from hlmtheory.truncation.reconstruction import resampling_distortion
 from hlmtheory.verification import total_variation
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, sampled, spread

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, serve, uploads
+from validation.estimates import Estimate, clustered
 from validation.plots.common.printed import value as printed_value
 from validation.plots.common.record import Numbers, cell, plain, table
 from validation.plots.common.style import axis
@@ -49,13 +50,9 @@ _LATENCY = axis("total latency T", "s")
 
 
 def interval(values: Row) -> tuple[float, float, float]:
-    """Return the mean over the last axis and its 95% interval by Student's t."""
-    from scipy.special import stdtrit
-
-    count = values.shape[-1]
-    mean = float(values.mean())
-    half = float(stdtrit(count - 1, 0.975) * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
-    return plain(mean, 5), plain(mean - half, 5), plain(mean + half, 5)
+    """Return the mean over the runs and its 95% interval by Student's t."""
+    mean = clustered(values)
+    return plain(mean.value, 5), plain(mean.ends[0], 5), plain(mean.ends[1], 5)
 
 
 def spread(savings: Row) -> dict[str, float]:
@@ -64,8 +61,7 @@ def spread(savings: Row) -> dict[str, float]:
 
 
 def _percent(savings: Row) -> str:
-    value, low, high = interval(savings)
-    return cell({"value": value, "low": low, "high": high}, ".1f")
+    return cell(Estimate(*interval(savings)), ".1f")
 
 
 def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hlmtheory.draft_length import etgr, optimal_draft_length, surrogate_draft_length, synchronisation_time
+from hlmtheory.draft_length import etgr, optimal_draft_length
+from hlmtheory.draft_length.optimum import surrogate_draft_length
+from hlmtheory.draft_length.rounds import synchronisation_time
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S
+from validation.estimates import WORDS
 from validation.plots.common.printed import ACCEPTANCE, DRAFT_BYTES, SYNCHRONISATION
-from validation.plots.common.record import Numbers, plain, table, table_of
+from validation.plots.common.record import Numbers, cell, plain, table, table_of
 from validation.plots.common.stored import from_experiment, read
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_panels
 
@@ -133,10 +137,7 @@ def version(domain: str, method: str) -> dict[str, Any]:
 
 def ranged(found: dict[str, Any] | None) -> str:
     """Format a value with its interval."""
-    if found is None:
-        return "–"
-    value, low, high = (f"{found[key]:.2f}".replace("0.", ".", 1) for key in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
+    return str(re.sub(r"\b0\.", ".", cell(found, ".2f", WORDS)))
 
 
 def _accepted(draft: str, which: str = "accept") -> Any:

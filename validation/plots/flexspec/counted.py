@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, surrogate_draft_length
-from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, IntervalEstimate, draw_texts, estimate
+from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length
+from hlmtheory.draft_length.optimum import surrogate_draft_length
+from validation.decoding.intervals import DEFAULT_RESAMPLES, draw_texts, estimate
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
 from validation.decoding.methods.registry import info_of
 from validation.decoding.seconds import Times, seconds
 from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
+from validation.estimates import CONFIDENCE, Estimate
 from validation.plots.common.printed import DATASETS, NETWORKS
 from validation.plots.common.stored import from_experiment
 
@@ -285,12 +287,12 @@ def milliseconds(texts: Texts, times: Clock) -> float:
     return float(1e3 * times(texts).sum() / texts.tokens.sum())
 
 
-def speed_up(texts: Texts, cloud: Texts, times: Clock, seed: int) -> IntervalEstimate:
+def speed_up(texts: Texts, cloud: Texts, times: Clock, seed: int) -> Estimate:
     """Return tokens per second over those of Cloud-Only on the same prompts, with its interval."""
     return quotient((times(cloud), cloud.tokens), (times(texts), texts.tokens), seed)
 
 
-def speed_ups(case: Case, network: str, source: str | None, seed: int) -> dict[str, IntervalEstimate]:
+def speed_ups(case: Case, network: str, source: str | None, seed: int) -> dict[str, Estimate]:
     """Return the speed-up of each line that was run, on one prompt set or on all of the paper's six."""
     chosen, lines = chosen_prompts(case.study, source), case.lines[network]
     cloud = lines[CLOUD].of(chosen)
@@ -306,7 +308,7 @@ Columns = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Numerator and denominator of a ratio of totals, one entry for each text."""
 
 
-def quotient(one: Columns, other: Columns, seed: int) -> IntervalEstimate:
+def quotient(one: Columns, other: Columns, seed: int) -> Estimate:
     """Return one ratio of totals over another on the same texts, with its interval."""
     chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
 
@@ -314,6 +316,4 @@ def quotient(one: Columns, other: Columns, seed: int) -> IntervalEstimate:
         return np.asarray(columns[0][texts].sum(axis=-1) / columns[1][texts].sum(axis=-1))
 
     whole = slice(None)
-    return estimate(
-        ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), DEFAULT_CONFIDENCE
-    )
+    return estimate(ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), CONFIDENCE)

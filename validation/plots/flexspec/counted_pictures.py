@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import ratio
+from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, Canvas, axis, canvas, name_axes
@@ -29,8 +30,8 @@ SHOWN = "4G"
 """The drawn network: Fig. 6 names none, and Table V, of the same devices, has this one."""
 
 
-def _ends(found: IntervalEstimate, scale: float = 1.0) -> list[float | None]:
-    return [None if end is None else plain(scale * end, 6) for end in (found.value, found.low, found.high)]
+def _ends(found: Estimate, scale: float = 1.0) -> list[float | None]:
+    return list((found * scale).plain(digits=6).values())
 
 
 def simulate_latencies(seed: int) -> Numbers:

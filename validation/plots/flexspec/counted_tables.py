@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from validation.decoding.intervals import IntervalEstimate
+from validation.estimates import Estimate
 from validation.plots.common.printed import DATASETS, DEVICE_DATASETS, DEVICES, LATENCIES, METHODS, NETWORKS, TARGETS
 from validation.plots.common.record import Numbers, cell, plain, table
 from validation.plots.flexspec import counted as c
@@ -14,9 +14,9 @@ from validation.plots.flexspec.counted import Case, Counted
 TEMPERATURES = {"III": 0.0, "IV": 1.0}
 
 
-def _cell(found: IntervalEstimate, printed: float | None = None, *, alone: bool = False) -> str:
+def _cell(found: Estimate, printed: float | None = None, *, alone: bool = False) -> str:
     """Return our speed-up with its interval, unless it stands alone, and the printed one in brackets."""
-    own = cell(IntervalEstimate(found.value) if alone else found, ".2f")
+    own = cell(Estimate(found.value) if alone else found, ".2f")
     return own if printed is None else f"{own} ({printed:.2f})"
 
 
@@ -38,9 +38,7 @@ def measure(number: str, seed: int) -> Numbers:
     for place, network in enumerate(NETWORKS):
         whole = c.speed_ups(case, network, None, seed)
         by_set = [c.speed_ups(case, network, source, seed) for source in DATASETS]
-        speed_ups[network] = {
-            name: [plain(end or 0.0, 5) for end in (one.value, one.low, one.high)] for name, one in whole.items()
-        }
+        speed_ups[network] = {name: list(one.plain(digits=5).values()) for name, one in whole.items()}
         for line in c.LINES[1:]:
             printed = [None] * len(DATASETS)
             if line.column:

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.skipping import audit_bound, audit_wealth
+from hlmtheory.skipping import audit_bound
+from hlmtheory.skipping.audit import audit_wealth
 from validation.decoding.trace_drafts import Tokens, tokens_of
-from validation.plots.common.record import Numbers, plain, table_of, told
+from validation.estimates import told
+from validation.plots.common.record import Numbers, plain, table_of
 from validation.plots.common.stored import read
 from validation.trace.reader import Trace
 

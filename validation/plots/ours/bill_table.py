@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.intervals import ratio
+from validation.estimates import Estimate
 from validation.plots.common.record import Numbers, plain, table_of
 from validation.plots.common.stored import stored
 
@@ -31,10 +32,7 @@ def _row(method: str, counts: Any) -> dict[str, Any]:
         "texts": len(tokens),
         "tokens": int(tokens.sum()),
         "skipped": plain(skipped.sum() / tokens.sum(), 5),
-        **{
-            name: {key: plain(getattr(ratio(*parts), key), 5) for key in ("value", "low", "high")}
-            for name, parts in ratios.items()
-        },
+        **{name: ratio(*parts).plain(digits=5) for name, parts in ratios.items()},
         "risk_below": int(np.count_nonzero(risk < bill - SAME)),
     }
 
@@ -42,13 +40,11 @@ def _row(method: str, counts: Any) -> dict[str, Any]:
 def _shown(name: str, digits: int, sign: str = "") -> Any:
     """Return the cell of an estimate, with its interval if it has a width."""
 
-    def cell(row: dict[str, Any]) -> str:
-        value, low, high = (
-            f"{round(row[name][key], digits) + 0.0:{sign}.{digits}f}" for key in ("value", "low", "high")
-        )
-        return f"{value} ({low} to {high})" if row[name]["low"] < row[name]["high"] else value  # + 0.0: no -0
+    def shown(row: dict[str, Any]) -> str:
+        ends = row[name] if row[name]["low"] < row[name]["high"] else {"value": row[name]["value"]}
+        return Estimate(**ends).map(lambda end: round(end, digits) + 0.0).text(f"{sign}.{digits}f")  # + 0.0: no -0
 
-    return cell
+    return shown
 
 
 COLUMNS = {

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
+from hlmtheory.truncation.message import message_deviation
 from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
@@ -80,7 +81,7 @@ def _of_cu_hlm(
     """Return the certified size at each width, and the published rules at θ = ε/2 with 8 bits."""
     vocabulary = q.shape[-1]
     place, size_bits = (vocabulary - 1).bit_length(), vocabulary.bit_length()
-    deviation = {width: np.asarray(truncation.message_deviation(q, bits_per_probability=width)) for width in WIDTHS}
+    deviation = {width: np.asarray(message_deviation(q, bits_per_probability=width)) for width in WIDTHS}
     found: dict[str, list[Promise | float | None]] = {f"certified, {width} bits": [] for width in WIDTHS}
     found |= {"offline (21)": [], f"online (24), η = {ETA:g}": []}
     rows, unrounded = np.arange(len(q)), np.asarray(truncation.tail_deviation(q))

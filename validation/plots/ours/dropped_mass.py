@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.conformal import regret_bound_sharp
+from hlmtheory.conformal.controller import regret_bound_sharp
 from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
 from validation.decoding.methods.registry import info_of
-from validation.plots.c_sqs.numbers import Interval, interval
+from validation.estimates import Estimate
+from validation.plots.c_sqs.numbers import interval
 from validation.plots.c_sqs.texts import MIDDLE_THRESHOLD
 from validation.plots.common.record import Numbers, plain, spread
 from validation.plots.common.style import PAGE, Canvas, axis, canvas, legend_below, name_axes
@@ -109,13 +110,13 @@ def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
     return found
 
 
-def _over(paths: list[Path], value: Callable[[Path], Values]) -> Interval:
+def _over(paths: list[Path], value: Callable[[Path], Values]) -> Estimate:
     """Return the mean over all positions, with an interval over texts."""
     values = [value(path) for path in paths]
     return interval([(np.array([one.sum() for one in values]), np.array([float(len(one)) for one in values]))])
 
 
-def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Interval]:
+def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Estimate]:
     """Return the mean of d over the first n positions, averaged over the texts with at least n positions."""
     found = []
     for n in at:
@@ -168,7 +169,7 @@ def measure(trace: Trace, seed: int) -> Numbers:
 
 
 def _mean(paths: list[Path], value: Callable[[Path], Values]) -> float:
-    return _over(paths, value).value
+    return float(_over(paths, value).value or 0.0)
 
 
 def _name(name: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import truncation, verification
+from hlmtheory.truncation.partial import partial_deviation, partial_draft
 from validation.plots.common.record import Numbers, plain, sampled, table_of
 from validation.plots.common.truncation.sample import SAMPLE_VALUES
 from validation.trace.reader import Trace, probabilities
@@ -29,12 +30,12 @@ def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
     pair = truncation.partial_distance(*lists)
     cumulative = np.cumsum(q, axis=-1)
     draft = np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1)
-    fate = truncation.partial_draft(*lists, token=draft, uniform=0.5).probability
+    fate = partial_draft(*lists, token=draft, uniform=0.5).probability
     found = {
         "listed target": np.exp(lists[1]).sum(axis=-1),
         "listed draft": np.exp(lists[3]).sum(axis=-1),
         "acceptance width": pair.acceptance.upper - pair.acceptance.lower,
-        "largest deviation": truncation.partial_deviation(lists[3], k, p.shape[-1]).upper,
+        "largest deviation": partial_deviation(lists[3], k, p.shape[-1]).upper,
         "largest bias": truncation.partial_bias(*lists, k=k).upper,
         "bias": truncation.resampling_bias(p, q, k),
         "decided": 1.0 - (fate.upper - fate.lower),  # the share of u in [0, 1] for which the lists decide

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory.uncertainty import LinearFit
+from hlmtheory.uncertainty.regression import LinearFit
 from validation.decoding.trace_drafts import Tokens, tokens_of
+from validation.estimates import NONE, Estimate, told
 from validation.plots.common.printed import CU, NUMBERS, U, value
-from validation.plots.common.record import NONE, Numbers, cell, table, told
+from validation.plots.common.record import Numbers, cell, kept, table
 from validation.plots.common.skipping import sample as skipping
-from validation.plots.common.skipping.numbers import interval, line_statistics
+from validation.plots.common.skipping.numbers import line_statistics
 from validation.trace.reader import Trace
 
 LINES = ("tokens", "bins")
@@ -31,7 +32,7 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
         cells = []
         for fit in fits.values():
             low, high = (getattr(fit, f"{name}_interval", None) if fit and fit.clusters else None) or (None, None)
-            cells.append(NONE if fit is None else cell({"value": getattr(fit, name), "low": low, "high": high}, form))
+            cells.append(NONE if fit is None else cell(Estimate(getattr(fit, name), low, high), form))
         return cells[0], cells[1]
 
     return [
@@ -107,7 +108,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         "axes": [],
         "series": [],
         "statistics": line_statistics(tokens)
-        | {"exact": {name: interval(skipping.one_step(tokens, at)) for name, at in prone.items()}},
+        | {"exact": {name: kept(skipping.one_step(tokens, at)) for name, at in prone.items()}},
         "tables": [table("Linear fit, thresholds and rejection risk", heads, tuple(rows))],
         "positions_drawn": len(tokens.rows),
     }

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.trace_drafts import POINTS, Index, Row
-from validation.plots.common.record import NONE, Numbers, cell, plain, table, told
-from validation.plots.common.skipping.numbers import interval, number
-from validation.plots.common.skipping.sample import CONFIDENCE, ClusteredEstimate
+from validation.estimates import CONFIDENCE, NONE, Estimate, told
+from validation.plots.common.record import Numbers, cell, kept, plain, table
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
 from validation.plots.ours.text_losses import Losses, losses_of
 from validation.trace.reader import Trace
@@ -75,8 +74,8 @@ def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, An
                     row |= {"needs": fewest_prompts(bound, risk), "calibrating": count}
                 else:
                     row |= _reached(outcome)
-                    row["sent"] = number(share_of_tests(*losses.sent_tokens(length), splits, outcome.column))
-                    row["overlap_met"] = number(mean_of_tests(overlap, splits, outcome.column))
+                    row["sent"] = plain(share_of_tests(*losses.sent_tokens(length), splits, outcome.column))
+                    row["overlap_met"] = plain(mean_of_tests(overlap, splits, outcome.column))
                 rows.append(row)
     return rows
 
@@ -85,7 +84,7 @@ def _reached(outcome: Outcome) -> dict[str, Any]:
     """Return the thresholds of the splits, and the risk met; a threshold is null where nothing may be skipped."""
     places = np.quantile(outcome.column, (0.05, 0.5, 0.95), method="inverted_cdf").astype(int)
     low, middle, high = (plain(POINTS[place]) if place >= 0 else None for place in places)
-    return {"threshold": middle, "threshold_low": low, "threshold_high": high, "met": interval(outcome.mean)}
+    return {"threshold": middle, "threshold_low": low, "threshold_high": high, "met": kept(outcome.mean)}
 
 
 def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> dict[str, Any]:
@@ -145,10 +144,10 @@ def _curve(name: str, length: int, losses: Losses, splits: Any) -> dict[str, Any
             points.append(
                 {
                     "risk": risk,
-                    "met": interval(outcome.mean),
+                    "met": kept(outcome.mean),
                     "of_splits": plain([low, high]),
                     "above": plain(np.mean(outcome.met > risk)),
-                    "overlap_met": number(mean_of_tests(losses.overlap(length), splits, outcome.column)),
+                    "overlap_met": plain(mean_of_tests(losses.overlap(length), splits, outcome.column)),
                 }
             )
     return {
@@ -210,7 +209,7 @@ class Outcome:
 
     column: Index
     met: Row
-    mean: ClusteredEstimate
+    mean: Estimate
 
 
 def calibration_size(prompts: int) -> int:
@@ -282,10 +281,10 @@ def _at(table: Row, column: Index) -> Row:
     return np.where(column >= 0, found, 0.0)
 
 
-def _jackknife(value: float, without: Row) -> ClusteredEstimate:
+def _jackknife(value: float, without: Row) -> Estimate:
     from scipy.special import stdtrit
 
     count = len(without)
     spread = np.sqrt((count - 1) / count * np.sum((without - without.mean()) ** 2))
     half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0) * spread)
-    return ClusteredEstimate(value, value - half, value + half)
+    return Estimate(value, value - half, value + half)

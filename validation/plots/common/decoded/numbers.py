@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from hlmtheory.channel import Rician
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import ratio
 from validation.decoding.links import AVERAGE_SNR_DB, K_FACTOR_DB, FadingLink, uhlm_link
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CuHlmOffline, UHlm
@@ -17,9 +17,10 @@ from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
+from validation.estimates import Estimate
 from validation.plots.common.decoded.timed_texts import RESAMPLES, WORDS, draw_fading, read_study, read_texts, speeds
 from validation.plots.common.printed import SNR_DB, U_TIMES
-from validation.plots.common.record import Numbers, plain
+from validation.plots.common.record import Numbers, curve, kept, plain
 from validation.plots.common.style import axis
 
 ACCURACIES = {
@@ -33,26 +34,12 @@ METRICS = {RIGHT: "share of right answers", **ACCURACIES}
 RATES = ("transmission_rate", "true_skip_rate")
 
 
-def kept(found: IntervalEstimate | None) -> dict[str, float | None]:
-    """Convert an estimate for JSON; a missing estimate becomes three nulls."""
-    if found is None:
-        found = IntervalEstimate(None)
-    return {name: None if number is None else plain(number) for name, number in asdict(found).items()}
-
-
-def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None], **more: Any) -> dict[str, Any]:
-    """Return a curve with its interval."""
-    each = [kept(one) for one in found]
-    ends = {"mean": "value", "low": "low", "high": "high"}
-    return {"name": name, **more, "x": plain(list(x)), **{key: [one[end] for one in each] for key, end in ends.items()}}
-
-
 def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
     found = {row.prompt: decoded.scores.get(score_key(row), {}).get(name) for row in rows}
     return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
 
 
-def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, seed: int) -> IntervalEstimate | None:
+def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, seed: int) -> Estimate | None:
     """Return the mean score over the texts that have it; None if no text has it."""
     values = np.array(list(_pick(decoded, rows, name).values()))
     return ratio(values, np.ones(len(values)), resamples=RESAMPLES, seed=seed) if len(values) else None
@@ -60,7 +47,7 @@ def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, se
 
 def share_of(
     decoded: Decoded, rows: Sequence[GenerationRecord], others: Sequence[GenerationRecord], name: str, seed: int
-) -> IntervalEstimate | None:
+) -> Estimate | None:
     """Return the ratio of a mean score to another method's, over the texts where both have it."""
     one, other = (_pick(decoded, each, name) for each in (rows, others))
     both = sorted(one.keys() & other.keys())
@@ -70,7 +57,7 @@ def share_of(
     return ratio(above, below, resamples=RESAMPLES, seed=seed)
 
 
-def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate | None:
+def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) -> Estimate | None:
     """Return the perplexity under the target model: exp(Σ nats / Σ tokens) over all scored texts."""
     nats = _pick(decoded, rows, "nats_total")
     if not nats:
@@ -78,7 +65,7 @@ def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) ->
     tokens = {row.prompt: float(len(row.tokens)) for row in rows}
     below = np.array([tokens[prompt] for prompt in nats])
     rate = ratio(np.array(list(nats.values())), below, resamples=RESAMPLES, seed=seed)
-    return IntervalEstimate(*(None if end is None else float(np.exp(end)) for end in (rate.value, rate.low, rate.high)))
+    return rate.map(math.exp)
 
 
 def scored(decoded: Decoded) -> list[str]:
@@ -147,15 +134,15 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], s
     """Return one curve for each metric of ``METRICS`` that was computed."""
     x = list(by_x)
     return [
-        line(titled(name), x, [mean_score(decoded, rows, name, seed) for rows in by_x.values()], kind=name)
+        curve(titled(name), x, [mean_score(decoded, rows, name, seed) for rows in by_x.values()], kind=name)
         for name in scored(decoded)
     ]
 
 
-def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
+def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> Estimate:
     """Return u-hlm's true skip rate, P(skipped | target would accept)."""
     if not all(row.risk_computed for row in rows):
-        return IntervalEstimate(None)
+        return Estimate(None)
     rows = sorted(rows, key=lambda row: row.prompt)
     unseen = np.array([row.total("skipped") - row.total("skip_risk") for row in rows])
     accepted = np.array([row.total("accepted") for row in rows])
@@ -175,9 +162,9 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     return {
         "axes": [{"x": threshold, "y": axis("share")}, {"x": threshold, "y": accuracy_axis(scored(decoded))}],
         "series": [
-            line("transmission rate", x, sent, kind="transmission"),
-            line("true skip rate of cu-hlm, P(accepted | skipped)", x, true, kind="accepted_if_skipped"),
-            line("true skip rate of u-hlm, P(skipped | accepted)", x, theirs, kind="skipped_if_accepted"),
+            curve("transmission rate", x, sent, kind="transmission"),
+            curve("true skip rate of cu-hlm, P(accepted | skipped)", x, true, kind="accepted_if_skipped"),
+            curve("true skip rate of u-hlm, P(skipped | accepted)", x, theirs, kind="skipped_if_accepted"),
             *_accuracy_lines(decoded, by_threshold, seed),
         ],
         "statistics": {"absent": _absent(decoded), "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
@@ -191,7 +178,7 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     texts = {k: read_texts(rows) for k, rows in by_size.items()}
     x = list(by_size)
 
-    def of_message(name: str) -> list[IntervalEstimate]:
+    def of_message(name: str) -> list[Estimate]:
         found = []
         for one in texts.values():
             values = getattr(one, name)
@@ -211,9 +198,9 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
         ],
         "series": [
             *_accuracy_lines(decoded, by_size, seed),
-            line("by the formula, k(8 + ⌈log₂ V⌉)", x, formula, kind="formula"),
-            line("as encoded", x, encoded, kind="encoded"),
-            line("transmission rate", x, sent, kind="transmission"),
+            curve("by the formula, k(8 + ⌈log₂ V⌉)", x, formula, kind="formula"),
+            curve("as encoded", x, encoded, kind="encoded"),
+            curve("transmission rate", x, sent, kind="transmission"),
         ],
         "statistics": {
             "absent": _absent(decoded),
@@ -233,7 +220,9 @@ def _speed_numbers(
     fading = draw_fading(texts, int(decoded.about["seed"]), k_factor_db)
     names = [name for name in decoded.about["methods"] if name in texts]
     found = {name: speeds(texts[name], fading, snr_db, **settings) for name in names}
-    series = [line(name, snr_db, draws[word].estimates(), word=word) for name, draws in found.items() for word in WORDS]
+    series = [
+        curve(name, snr_db, draws[word].estimates(), word=word) for name, draws in found.items() for word in WORDS
+    ]
     whole = found.get("HLM", {})
     gains = {
         name: {word: kept(draws[word].over(whole[word]).estimates()[place]) for word in WORDS}

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
+from validation.decoding.intervals import draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
 from validation.decoding.studies import Decoded
+from validation.estimates import NONE, Estimate
 from validation.plots.common.decoded import numbers as scores
 from validation.plots.common.decoded import timed_texts
 from validation.plots.common.decoded.numbers import titled
 from validation.plots.common.decoded.timed_texts import Fading, Texts
 from validation.plots.common.printed import CU, HLM_LATENCIES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of, printed_name
-from validation.plots.common.record import NONE, Numbers, cell, table
+from validation.plots.common.record import Numbers, cell, kept, table
 
 
 def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Numbers:
@@ -70,7 +71,7 @@ def _shares(decoded: Decoded, name: str, seed: int) -> dict[str, Any]:
     made = scores.in_order(decoded)
     bases = [base for base in ("HLM", "large only") if base in made]
     return {
-        method: {base: scores.kept(scores.share_of(decoded, rows, made[base], name, seed)) for base in bases}
+        method: {base: kept(scores.share_of(decoded, rows, made[base], name, seed)) for base in bases}
         for method, rows in made.items()
     }
 
@@ -115,7 +116,7 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
             found = _breakdown(texts[method], fadings, draft_s, seed)
             lines.append(_breakdown_row(label, pair, which, found))
             statistics.append(
-                {"method": label, "pair": pair, "role": which} | {name: scores.kept(one) for name, one in found.items()}
+                {"method": label, "pair": pair, "role": which} | {name: kept(one) for name, one in found.items()}
             )
     titled = "Time of a token under Rayleigh fading, average SNR 10 dB"
     return {
@@ -126,7 +127,7 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, IntervalEstimate]:
+def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, Estimate]:
     """Return seconds per token of link and models, and tokens per second."""
     link, still_link = (timed_texts.sum_by(texts, timed_texts.link_seconds(texts, one, SNR_DB)) for one in fadings)
     settings: dict[str, Any] = {"resamples": timed_texts.RESAMPLES, "seed": seed}
@@ -143,17 +144,15 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, see
     }
 
 
-def _median(values: Any, seed: int) -> IntervalEstimate:
+def _median(values: Any, seed: int) -> Estimate:
     drawn = np.median(values[draw_texts(len(values), timed_texts.RESAMPLES, seed)], axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return IntervalEstimate(float(np.median(values)), float(low), float(high))
+    return Estimate(float(np.median(values)), float(low), float(high))
 
 
-def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, IntervalEstimate]) -> tuple[str, ...]:
+def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, Estimate]) -> tuple[str, ...]:
     def ms(name: str, form: str = ".2f") -> str:
-        one = found[name]
-        scaled = (None if end is None else 1e3 * end for end in (one.value, one.low, one.high))
-        return cell(IntervalEstimate(*scaled), form)
+        return cell(found[name] * 1e3, form)
 
     printed = NONE
     if which is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import db_to_linear, shannon_latency
-from validation.decoding.intervals import DEFAULT_CONFIDENCE, IntervalEstimate, draw_texts, estimate
+from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
 from validation.decoding.links import BANDWIDTH_HZ, fading_links
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.random_streams import Noise
@@ -19,6 +19,7 @@ from validation.decoding.records import GenerationRecord
 from validation.decoding.seconds import Times
 from validation.decoding.seconds import seconds as seconds_of
 from validation.decoding.studies import Decoded
+from validation.estimates import CONFIDENCE, Estimate
 
 Array = NDArray[Any]
 RESAMPLES = 500
@@ -116,11 +117,11 @@ class BootstrapDraws:
     drawn: Array  # (resamples, L)
 
     def over(self, other: BootstrapDraws) -> BootstrapDraws:
-        return BootstrapDraws(_divide(self.value, other.value), _divide(self.drawn, other.drawn))
+        return BootstrapDraws(divide(self.value, other.value), divide(self.drawn, other.drawn))
 
-    def estimates(self) -> list[IntervalEstimate]:
+    def estimates(self) -> list[Estimate]:
         columns = zip(self.value, self.drawn.T, strict=True)
-        return [estimate(value, drawn, DEFAULT_CONFIDENCE) for value, drawn in columns]
+        return [estimate(value, drawn, CONFIDENCE) for value, drawn in columns]
 
 
 def link_seconds(texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ) -> Array:
@@ -145,13 +146,13 @@ def speeds(
 ) -> dict[str, BootstrapDraws]:
     """Return tokens per second over each link, by the metrics of ``WORDS``."""
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
-    counts = times_drawn(chosen)
+    counts = counts_of(chosen, len(texts.tokens))
     models = seconds_of({"drafts": texts.draft_passes, "passes": texts.target_passes}, Times(*times))
     found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
     for snr_db in average_snr_db:
         link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz)
         seconds = models + sum_by(texts, link)
-        each = _divide(texts.tokens, seconds)
+        each = divide(texts.tokens, seconds)
         found["median"].append((np.median(each), np.median(each[chosen], axis=-1)))
         found["total"].append((texts.tokens.sum() / seconds.sum(), (counts @ texts.tokens) / (counts @ seconds)))
     return {
@@ -163,17 +164,3 @@ def speeds(
 def sum_by(texts: Texts, values: Array) -> Array:
     """Sum over the exchanges of each text, shape (n,)."""
     return np.asarray(np.bincount(texts.text, weights=values, minlength=len(texts.tokens)))
-
-
-def times_drawn(chosen: Array) -> Array:
-    """Count how often each resample draws each text, (resamples, n)."""
-    size = chosen.shape[1]
-    offset = size * np.arange(len(chosen))[:, None]
-    counts = np.bincount((chosen + offset).reshape(-1), minlength=chosen.size)
-    return np.asarray(counts.reshape(chosen.shape), dtype=np.float64)
-
-
-def _divide(above: Array, below: Array) -> Array:
-    found = np.full(np.shape(below), np.nan)
-    np.divide(above, below, out=found, where=np.asarray(below) != 0)
-    return found

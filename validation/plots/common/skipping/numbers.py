@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.uncertainty import LinearFit
+from hlmtheory.uncertainty.regression import LinearFit
 from validation.decoding import trace_drafts
 from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
-from validation.plots.common.record import Numbers, plain
+from validation.estimates import Estimate
+from validation.plots.common.record import Numbers, curve, kept, plain
 from validation.plots.common.skipping.sample import (
     CELLS,
-    ClusteredEstimate,
     accepted_if_skipped,
     bin_means,
     density_of,
@@ -32,22 +32,6 @@ TEMPERATURE = "temperature perturbation"
 BASELINE_POSITIONS = 1_500
 BUILT_IN = "builtin"
 BOTH_BASELINES = "MC dropout and prompt perturbation"
-
-
-def number(value: float | None) -> float | None:
-    """Convert a value for JSON; None and NaN become null."""
-    return None if value is None or np.isnan(value) else plain(value)
-
-
-def interval(estimate: ClusteredEstimate) -> dict[str, float | None]:
-    """Convert an estimate with its interval to plain values."""
-    return {"value": number(estimate.value), "low": number(estimate.low), "high": number(estimate.high)}
-
-
-def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, Any]:
-    """Return estimates along an axis as a curve."""
-    ends = {key: [number(getattr(one, key)) for one in estimates] for key in ("low", "high")}
-    return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
 
 
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
@@ -96,7 +80,7 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
         share = np.bincount(np.rint(u * (len(POINTS) - 1)).astype(int), minlength=len(POINTS)) / len(u)
         series.append(
             curve(name, POINTS, bin_means(u, beta, prompt))
-            | {"tokens": len(u), "share": plain(share), "pearson_r": number(correlation(u, beta))}
+            | {"tokens": len(u), "share": plain(share), "pearson_r": plain(correlation(u, beta))}
         )
     return {
         "axes": [{"x": axis("uncertainty u"), "y": axis("rejection probability β")}],
@@ -111,7 +95,7 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
     if fit is None:
         return None
     fields = ("slope", "intercept", "r_squared", "mse", "correlation")
-    found: dict[str, Any] = {name: number(getattr(fit, name)) for name in fields} | {"points": fit.points}
+    found: dict[str, Any] = {name: plain(getattr(fit, name)) for name in fields} | {"points": fit.points}
     for name in ("slope_interval", "intercept_interval"):
         found[name] = plain(getattr(fit, name)) if fit.clusters else None
     return found
@@ -119,7 +103,7 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
     """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
-    found: dict[str, Any] = {"non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt))}
+    found: dict[str, Any] = {"non_acceptance": kept(mean(tokens.rejection > 0, tokens.prompt))}
     for name, binned in (("tokens", False), ("bins", True)):
         fit = line_of(tokens, binned=binned)
         risks = risks_of(tokens, fit)
@@ -207,8 +191,8 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
         if name != TEMPERATURE and (found := risks_of(own, line)):
             methods[f"U-HLM, {name}"] = _rates(own, found.prone)
     series = [
-        {"name": name, "threshold": number(rates["threshold"])}
-        | {key: interval(one) for key, one in rates.items() if key != "threshold"}
+        {"name": name, "threshold": plain(rates["threshold"])}
+        | {key: kept(one) for key, one in rates.items() if key != "threshold"}
         for name, rates in methods.items()
     ]
     return _exhibit(tokens, [{"x": axis("method"), "y": axis("rate")}], series, left_out=left_out)
@@ -225,10 +209,10 @@ def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
 
 def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
     """Return the exact rates of random skipping, independent of the draft."""
-    share = ClusteredEstimate(sent, np.nan, np.nan)
+    share = Estimate(sent)
     return {
         "threshold": np.nan,
         "transmission": share,
         "accepted_if_skipped": mean(1.0 - tokens.rejection, tokens.prompt) if sent < 1 else ratio(0, 0, tokens.prompt),
-        "skipped_if_accepted": ClusteredEstimate(1.0 - sent, np.nan, np.nan),
+        "skipped_if_accepted": Estimate(1.0 - sent),
     }

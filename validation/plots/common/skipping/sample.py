@@ -12,61 +12,42 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory import skipping
-from hlmtheory.uncertainty import LinearFit
+from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
+from hlmtheory.skipping.risk import surrogate_gap
+from hlmtheory.uncertainty.regression import LinearFit
 from validation.decoding.trace_drafts import DRAWS, POINTS, Index, Row, Tokens
-
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class ClusteredEstimate:
-    """Hold a mean with its interval; all NaN without data, NaN ends for a single prompt."""
-
-    value: float
-    low: float
-    high: float
+from validation.estimates import Estimate, clustered
 
 
-def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
+def ratio(numerator: Any, denominator: Any, groups: Index) -> Estimate:
     """Return Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt."""
-    from scipy.special import stdtrit
-
     index = np.unique(groups, return_inverse=True)[1]
     above, below = (np.bincount(index, np.broadcast_to(part, groups.shape)) for part in (numerator, denominator))
-    above, below = above[below > 0], below[below > 0]  # prompts without such tokens carry no information
-    count = len(below)
-    if not count:
-        return ClusteredEstimate(np.nan, np.nan, np.nan)
-    value = float(above.sum() / below.sum())
-    if count == 1:
-        return ClusteredEstimate(value, np.nan, np.nan)
-    variance = count / (count - 1) * np.sum((above - value * below) ** 2) / below.sum() ** 2
-    half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0) * np.sqrt(variance))
-    return ClusteredEstimate(value, value - half, value + half)
+    return clustered(above, below)
 
 
-def mean(values: Any, groups: Index) -> ClusteredEstimate:
+def mean(values: Any, groups: Index) -> Estimate:
     """Return the mean over tokens; see :func:`ratio`."""
     return ratio(values, 1.0, groups)
 
 
-def transmission_rate(tokens: Tokens, threshold: float) -> ClusteredEstimate:
+def transmission_rate(tokens: Tokens, threshold: float) -> Estimate:
     """Return the share of the drafts that are sent."""
     return mean(~tokens.skipped(threshold), tokens.prompt)
 
 
-def one_step(tokens: Tokens, threshold: float) -> ClusteredEstimate:
+def one_step(tokens: Tokens, threshold: float) -> Estimate:
     """Return the mean one-step total variation E[β_d 1{u ≤ u_th}], the share of drafts skipped and rejected."""
     return mean(tokens.rejection * tokens.skipped(threshold), tokens.prompt)
 
 
-def accepted_if_skipped(tokens: Tokens, threshold: float) -> ClusteredEstimate:
+def accepted_if_skipped(tokens: Tokens, threshold: float) -> Estimate:
     """Return P(accepted | skipped), the true skip rate of cu-hlm V-A; a draft counts with its probability 1 - β."""
     skipped = tokens.skipped(threshold)
     return ratio(skipped * (1.0 - tokens.rejection), skipped, tokens.prompt)
 
 
-def skipped_if_accepted(tokens: Tokens, threshold: float) -> ClusteredEstimate:
+def skipped_if_accepted(tokens: Tokens, threshold: float) -> Estimate:
     """Return P(skipped | accepted), the true skip rate of u-hlm IV."""
     accepted = 1.0 - tokens.rejection
     return ratio(tokens.skipped(threshold) * accepted, accepted, tokens.prompt)
@@ -110,9 +91,9 @@ def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
         return None
     line = fit.line
     averse, prone = skipping.skip_thresholds(**line)
-    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
+    gap = surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
     cells, mass = density_of(tokens)[0], tokens.mass
-    discrete = skipping.rejection_risk_discrete(mass, **line), skipping.holder_bound_discrete(mass, **line)
+    discrete = rejection_risk_discrete(mass, **line), holder_bound_discrete(mass, **line)
     density = skipping.rejection_risk(cells, **line), skipping.holder_bound(cells, **line)
     each = averse, prone, *discrete, *density, gap.exact, gap.surrogate
     return Risks(*map(float, each))
@@ -131,7 +112,7 @@ def density_of(tokens: Tokens) -> tuple[Row, float]:
     return cells / inside, 1.0 - inside
 
 
-def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[ClusteredEstimate]:
+def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[Estimate]:
     """Return the mean β at each of the 21 points; NaN at a point without tokens."""
     point = np.rint(uncertainty * DRAWS).astype(np.int64)
     return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 import hlmtheory
 from hlmtheory import truncation, verification
 from hlmtheory.truncation._search.pairs import SortedPair
+from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
+from hlmtheory.truncation.softplus import softplus_gap
 from validation.decoding.trace_drafts import offline_distortions, paper_line, tokens_of
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
@@ -119,7 +121,7 @@ def sample_of(trace: Trace, seed: int) -> Sample:
 
 def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
     """Return D of (23); for z ≤ 0, softplus equals its gap to ReLU."""
-    own, other = (np.asarray(truncation.softplus_gap(z, sharpness)) for z in (-np.asarray(rejection), -1.0))
+    own, other = (np.asarray(softplus_gap(z, sharpness)) for z in (-np.asarray(rejection), -1.0))
     return np.asarray((1.0 - drafted) * other + drafted * own)
 
 
@@ -213,11 +215,9 @@ def _first(deviation: Row, limits: Row) -> Sizes:
 def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
     wide = q[:, None]
     return {
-        "top-p": np.asarray(truncation.size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),
-        "min-p": np.asarray(truncation.size_from_min_p(wide, np.array(PARAMETERS["min-p"]))),
-        "top-nσ": np.asarray(
-            truncation.size_from_top_n_sigma(logits[:, None].astype(np.float64), np.array(PARAMETERS["top-nσ"]))
-        ),
+        "top-p": np.asarray(size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),
+        "min-p": np.asarray(size_from_min_p(wide, np.array(PARAMETERS["min-p"]))),
+        "top-nσ": np.asarray(size_from_top_n_sigma(logits[:, None].astype(np.float64), np.array(PARAMETERS["top-nσ"]))),
     }
 
 

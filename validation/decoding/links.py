@@ -73,11 +73,7 @@ class Channel:
 
     def transmission(self, sequences: Array, up_bits: Array) -> Array:
         """Return the seconds that the uplink sends these messages, without propagation."""
-        sent = up_bits > 0
-        up = np.zeros(len(sequences))
-        if sent.any():
-            up[sent] = shannon_latency(up_bits[sent], self._link.bandwidth_hz, self._snr[sequences[sent]])
-        return up
+        return airtime(up_bits, self._link.bandwidth_hz, self._snr[sequences])
 
     def time(self, sequences: Array, rounds: Sequence[Round], real_bytes: bool) -> None:
         """Write the seconds of messages into a round of each sequence."""
@@ -86,6 +82,14 @@ class Channel:
         seconds = self.transmission(sequences, up) + self.way.extra(up, down)
         for one, value in zip(rounds, seconds.tolist(), strict=True):
             one.link_s = value
+
+
+def airtime(bits: Array, bandwidth_hz: float, snr: Array) -> Array:
+    """Return the seconds that messages take at their SNR (messages,); 0 where nothing is sent."""
+    sent, found = bits > 0, np.zeros(len(bits))
+    if sent.any():
+        found[sent] = shannon_latency(bits[sent], bandwidth_hz, snr[sent])
+    return found
 
 
 def fading_links(

@@ -54,7 +54,7 @@ def options_of_counts(
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")
-    profile = np.asarray(acceptance_by_depth(_square(add(tables), deepest)).acceptances, dtype=np.float64)
+    profile = np.asarray(acceptance_by_depth(square_of(add(tables), deepest)).acceptances, dtype=np.float64)
     known = int(np.argmax(~np.isfinite(profile))) if not np.isfinite(profile).all() else deepest
     if not known:
         raise UserError(f"{records[0].source}: the first draft was never examined, so there is no acceptance.")
@@ -141,7 +141,7 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
     return found
 
 
-def _square(table: Counts, deepest: int) -> Array:
+def square_of(table: Counts, deepest: int) -> Array:
     found = np.zeros((deepest + 1, deepest + 1), dtype=np.int64)
     for length, row in table.items():
         found[length, : len(row)] = row
@@ -150,7 +150,7 @@ def _square(table: Counts, deepest: int) -> Array:
 
 def _own(table: Counts, deepest: int, pooled: Array) -> Array:
     """Return a record's acceptance by depth; the pooled one counts as one more examined draft."""
-    square = _square(table, deepest)
+    square = square_of(table, deepest)
     rates = np.empty(deepest)
     for depth in range(deepest):
         long = square[depth + 1 :]  # rounds with more than ``depth`` drafts

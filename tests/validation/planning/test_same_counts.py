@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
+from hlmtheory.wire import DevicePolicy, DraftProbabilities, threshold_rule
 from tests.validation.every_decision import Script, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import all_texts, exact_law, halves, nodes, quarters, table_pair
 from validation.collection.prompts import Prompt

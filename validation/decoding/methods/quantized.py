@@ -17,20 +17,7 @@ from hlmtheory.lattice import allocate, payload_bits, quantize, top_support
 from hlmtheory.lattice.quantization import distortion_bound_sharp
 from hlmtheory.wire import LatticeMessage
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    LIGHT_BLUE,
-    ORANGE,
-    PLAIN,
-    Absent,
-    Family,
-    Format,
-    entry,
-    register,
-)
+from validation.decoding.methods.registry import PLAIN, Absent, Family, Format, entry, register
 from validation.decoding.methods.rows import SQS
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.errors import UserError
@@ -172,7 +159,7 @@ class Sqs(Method):
         return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
 
 
-@register(entry("QS dense", Family.SQS, GREY, "v", default=PLAIN))
+@register(entry("QS dense", Family.SQS, "grey", "v", default=PLAIN))
 class DenseQs(Sqs):
     """QS: the whole distribution on the lattice."""
 
@@ -186,7 +173,7 @@ class DenseQs(Sqs):
         return np.full_like(kept, self.session.vocabulary)
 
 
-@register(entry("K-SQS", Family.SQS, BLUE, "s", default=PLAIN))
+@register(entry("K-SQS", Family.SQS, "blue", "s", default=PLAIN))
 class KSqs(Sqs):
     """K-SQS: the K largest probabilities."""
 
@@ -258,10 +245,15 @@ class AdaptiveSqs(Sqs):
 
 
 @register(
-    entry("C-SQS", Family.SQS, ORANGE, "s", default=PLAIN),
-    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, GREEN, "x", default=lambda _: CSqs(printed=True)),
+    entry("C-SQS", Family.SQS, "orange", "s", default=PLAIN),
+    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, "green", "x", default=lambda _: CSqs(printed=True)),
     entry(
-        "C-SQS (τ = 0.001, fixed)", Family.SQS, ORANGE, "s", "dotted", default=lambda _: CSqs(0.001, learning_rate=0.0)
+        "C-SQS (τ = 0.001, fixed)",
+        Family.SQS,
+        "orange",
+        "s",
+        "dotted",
+        default=lambda _: CSqs(0.001, learning_rate=0.0),
     ),
 )
 class CSqs(AdaptiveSqs):
@@ -285,7 +277,7 @@ class CSqs(AdaptiveSqs):
         self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
 
 
-@register(entry("Budgeted SQS", Family.SQS, BLACK, "P", default=PLAIN))
+@register(entry("Budgeted SQS", Family.SQS, "black", "P", default=PLAIN))
 class BudgetedSqs(AdaptiveSqs):
     """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold."""
 
@@ -297,7 +289,7 @@ class BudgetedSqs(AdaptiveSqs):
         self.epsilon = epsilon
 
 
-@register(entry("Budgeted C-SQS", Family.SQS, LIGHT_BLUE, "X", default=PLAIN))
+@register(entry("Budgeted C-SQS", Family.SQS, "light blue", "X", default=PLAIN))
 class BudgetedCSqs(AdaptiveSqs):
     """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`; one ε for both."""
 
@@ -312,7 +304,7 @@ class BudgetedCSqs(AdaptiveSqs):
         self.first, self.rate, self.epsilon = threshold, learning_rate, epsilon
 
 
-@register(entry("SQS allocated", Family.SQS, GREEN, "D", default=PLAIN))
+@register(entry("SQS allocated", Family.SQS, "green", "D", default=PLAIN))
 class AllocatedSqs(Sqs):
     """The support size and resolution with the smallest distortion for a number of bits per draft."""
 

@@ -44,7 +44,8 @@ class Law(StrEnum):
     LOST = "no"
 
 
-BLACK, GREY, LIGHT_BLUE, BLUE, ORANGE, GREEN = "black", "0.45", "#6d8bb5", "#16325c", "#c2571a", "#2c7a4b"
+_COLORS = {"black": "black", "grey": "0.45", "light blue": "#6d8bb5"}
+_COLORS |= {"blue": "#16325c", "orange": "#c2571a", "green": "#2c7a4b"}
 """The colours of methods. Printed in grey, they still differ in lightness."""
 
 _LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
@@ -127,9 +128,15 @@ class MethodInfo:
 
 
 def entry(
-    name: str, family: Family, *style: str, width: float | None = None, order: int | None = None, **more: Any
+    name: str,
+    family: Family,
+    color: str,
+    *style: str,
+    width: float | None = None,
+    order: int | None = None,
+    **more: Any,
 ) -> MethodInfo:
-    return MethodInfo(name, family, PlotStyle(*style, width=width, order=order), **more)
+    return MethodInfo(name, family, PlotStyle(_COLORS[color], *style, width=width, order=order), **more)
 
 
 REGISTERED: dict[str, MethodInfo] = {}  # every entry by name, in the order in which the modules were imported

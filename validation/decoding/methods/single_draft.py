@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,28 +17,11 @@ from hlmtheory.uncertainty import expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import (
-    BLACK,
-    BLUE,
-    GREY,
-    LIGHT_BLUE,
-    ORANGE,
-    PLAIN,
-    Absent,
-    Family,
-    Format,
-    Law,
-    Setup,
-    entry,
-    register,
-)
+from validation.decoding.methods.registry import PLAIN, Absent, Family, Format, Law, Setup, entry, register
 from validation.decoding.methods.rows import CU_HLM, DEVICE, HLM, SERVER, U_HLM
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Step
 from validation.decoding.wire import index_bits
-
-if TYPE_CHECKING:
-    pass
 
 Array = NDArray[Any]
 BITS = 8  # b_prob of cu-hlm Section V
@@ -46,7 +29,7 @@ CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
 
-@register(entry("small only", Family.ONE_MODEL, GREY, "v", "dotted", default=PLAIN, published="SLM"))
+@register(entry("small only", Family.ONE_MODEL, "grey", "v", "dotted", default=PLAIN, published="SLM"))
 class DraftOnly(Method):
     """The draft model alone."""
 
@@ -58,7 +41,7 @@ class DraftOnly(Method):
         return np.ones(len(tokens), dtype=bool)
 
 
-@register(entry("large only", Family.ONE_MODEL, GREY, "^", "dashed", default=PLAIN, published="LLM"))
+@register(entry("large only", Family.ONE_MODEL, "grey", "^", "dashed", default=PLAIN, published="LLM"))
 class TargetOnly(Method):
     """The target model alone, on the user's device."""
 
@@ -76,7 +59,7 @@ class TargetOnly(Method):
         return 0
 
 
-@register(entry("cloud only", Family.CLOUD, GREY, "P", "dashed", default=PLAIN, published="Cloud-Only"))
+@register(entry("cloud only", Family.CLOUD, "grey", "P", "dashed", default=PLAIN, published="Cloud-Only"))
 class CloudOnly(TargetOnly):
     """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
@@ -91,7 +74,7 @@ class CloudOnly(TargetOnly):
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
-@register(entry("HLM", Family.HLM, BLACK, "s", default=PLAIN, published="HLM"))
+@register(entry("HLM", Family.HLM, "black", "s", default=PLAIN, published="HLM"))
 class Hlm(Method):
     """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
@@ -105,7 +88,7 @@ class Hlm(Method):
 
 
 @register(
-    entry("Rand-HLM", Family.RAND_HLM, BLACK, "x", "dotted", default=lambda _: RandHlm(0.5), published="Rand-HLM")
+    entry("Rand-HLM", Family.RAND_HLM, "black", "x", "dotted", default=lambda _: RandHlm(0.5), published="Rand-HLM")
 )
 class RandHlm(Hlm):
     """HLM in which each draft skips verification with the probability ``share``; 0.5 in cu-hlm Section V-A."""
@@ -125,13 +108,15 @@ AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 
 
 @register(
-    entry("U-HLM", Family.U_HLM, LIGHT_BLUE, "."),
-    entry(AVERSE, Family.U_HLM, LIGHT_BLUE, "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
-    entry(PRONE, Family.U_HLM, LIGHT_BLUE, ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"),
+    entry("U-HLM", Family.U_HLM, "light blue", "."),
+    entry(AVERSE, Family.U_HLM, "light blue", "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
+    entry(
+        PRONE, Family.U_HLM, "light blue", ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"
+    ),
     entry(
         U_CHOSEN,
         Family.U_HLM,
-        LIGHT_BLUE,
+        "light blue",
         "P",
         "dotted",
         default=lambda _: UHlm(CHOSEN_THRESHOLD, U_CHOSEN),
@@ -223,7 +208,9 @@ class CuHlm(UHlm, ABC):
 
 
 @register(
-    entry("CU-HLM offline", Family.CU_HLM, BLUE, "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)")
+    entry(
+        "CU-HLM offline", Family.CU_HLM, "blue", "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)"
+    )
 )
 class CuHlmOffline(CuHlm):
     """CU-HLM with one k for all, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
@@ -246,9 +233,9 @@ def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Set
 
 
 @register(
-    entry(ONLINE, Family.CU_HLM, BLUE, "D", "dashed", default=_online(), published="CU-HLM (Online)"),
+    entry(ONLINE, Family.CU_HLM, "blue", "D", "dashed", default=_online(), published="CU-HLM (Online)"),
     entry(
-        CU_CHOSEN, Family.CU_HLM, BLUE, "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
+        CU_CHOSEN, Family.CU_HLM, "blue", "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
     ),
 )
 class CuHlmOnline(CuHlm):
@@ -275,7 +262,7 @@ class CuHlmOnline(CuHlm):
         return online_size(draft, tokens, estimate, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
 
-@register(entry("CU-HLM certified", Family.CU_HLM, ORANGE, "*", width=2.0, order=4, default=("calibrated",)))
+@register(entry("CU-HLM certified", Family.CU_HLM, "orange", "*", width=2.0, order=4, default=("calibrated",)))
 class CuHlmCertified(CuHlm):
     """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε."""
 

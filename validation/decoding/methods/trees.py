@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Absent, Family, entry, register
+from validation.decoding.methods.registry import PLAIN, Absent, Family, entry, register
 from validation.decoding.methods.rows import OWN_TREE
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
@@ -167,9 +167,12 @@ class LevelTree(TreeMethod):
 class SampledTree(LevelTree):
     """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth."""
 
+    label = ""
+
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         self.widths, self.max_draft_length = tuple(widths), len(widths)
         self.tree_nodes = 1 + int(np.cumprod(widths).sum())
+        self.name = f"{self.label} ({'-'.join(map(str, widths))})"
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
         found, width, temperature = list[int](), self.widths[depth], self.session.temperature
@@ -186,27 +189,19 @@ class SampledTree(LevelTree):
         return draw_children(tree, node, q, width, chance)
 
 
-@register(entry("draft tree", Family.SPECULATIVE, BLACK, "d", "dashed", default=PLAIN, studies=()))
+@register(entry("draft tree", Family.SPECULATIVE, "black", "d", "dashed", default=PLAIN, studies=()))
 class DraftTreeSd(SampledTree):
     """Tree speculative decoding with the pair's draft model (miao2024specinfer)."""
 
-    source = "miao2024specinfer"
+    label, source = "draft tree", "miao2024specinfer"
     runs_draft = True
 
-    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
-        super().__init__(widths)
-        self.name = f"draft tree ({'-'.join(map(str, widths))})"
 
-
-@register(entry("draft tree, sure", Family.SPECULATIVE, BLUE, "d", "dashed", default=PLAIN, studies=()))
+@register(entry("draft tree, sure", Family.SPECULATIVE, "blue", "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
     """A tree whose nodes have one drawn child, tried first, and else the likeliest tokens (hu2025multidraft)."""
 
-    source, row = "hu2025multidraft", OWN_TREE
-
-    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
-        super().__init__(widths)
-        self.name = f"draft tree, sure ({'-'.join(map(str, widths))})"
+    label, source, row = "draft tree, sure", "hu2025multidraft", OWN_TREE
 
     def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
         """Add the drawn child, if q has a token left for it, and the sure ones."""
@@ -237,7 +232,7 @@ def add_window(tree: DraftTree, rows: Array) -> None:
         tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
 
 
-@register(entry("n-gram Lookahead", Family.SPECULATIVE, GREY, "x", "dashed", default=PLAIN, studies=()))
+@register(entry("n-gram Lookahead", Family.SPECULATIVE, "grey", "x", "dashed", default=PLAIN, studies=()))
 class NgramLookahead(TreeMethod):
     """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
 

@@ -21,6 +21,7 @@ LAYERS = (
     "errors",
     "estimates",
     "input_files",
+    "provenance",
     "processes",
     "acceptance",
     "models",

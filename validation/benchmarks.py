@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from validation.cli.display import open_console
 from validation.cli.refusals import refusals
 from validation.errors import UserError, naming
 from validation.models.machine import machine
+from validation.provenance import now
 from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def save(path: Path, name: str, measured: list[Measurement], command: str) -> No
     """Write one row into the file of results and keep the other rows."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows[name] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "machine": machine(),
         "command": command,
         "measurements": [asdict(line) for line in measured],

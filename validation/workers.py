@@ -7,7 +7,6 @@ every worker says which source, libraries and processor it has, because otherwis
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import platform
 import re
@@ -17,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +23,7 @@ import numpy as np
 import hlmtheory
 from validation.errors import UserError
 from validation.models.devices import cores
+from validation.provenance import code_digest, versions
 
 LOCAL = "local"
 WAIT_S = 30.0
@@ -35,7 +33,6 @@ AHEAD = 2
 """Calls that are sent for each thread of a worker before the first result is taken."""
 ADDRESS = re.compile(r"(tcp|tls)://([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 LIBRARIES = ("numpy", "scipy", "array-api-compat")
-SOURCE = Path(__file__).resolve().parents[1]
 
 
 @contextmanager
@@ -124,22 +121,11 @@ def first_line(error: BaseException) -> str:
 # ------------------------------------------------------------------------------------------------ equal workers
 
 
-def code_mark() -> str:
-    """Return a hash of the source of both packages."""
-    digest = hashlib.sha256()
-    for folder in ("hlmtheory", "validation"):
-        for file in sorted((SOURCE / folder).rglob("*.py")):
-            digest.update(file.relative_to(SOURCE).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
-
-
 def about_here() -> dict[str, str]:
     """Return what this process has that a result depends on: source, libraries, processor."""
     features = cast("dict[str, Any]", np.show_config(mode="dicts")).get("SIMD Extensions", {})
-    return {
-        "hlmtheory": f"{hlmtheory.__version__} (source {code_mark()[:8]})",
-        "Python": platform.python_version(),
-        **{name: version(name) for name in LIBRARIES},
+    return versions(*LIBRARIES) | {
+        "hlmtheory": f"{hlmtheory.__version__} (source {code_digest()[:8]})",
         "processor": " ".join([platform.machine(), *features.get("found", [])]),
     }
 

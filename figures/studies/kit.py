@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from validation.plots.common.record import plain
 from validation.plots.common.style import canvas, house_style, save
+from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
@@ -66,10 +66,9 @@ def given(text: str | None, *places: str, **options: Any) -> argparse.Namespace:
 
 def stamp() -> dict[str, Any]:
     """Return what says where a result is from: command, commit and CPU seconds."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     script = Path(sys.argv[0]).resolve().relative_to(SHELF.parents[1])
     command = " ".join(["python3", str(script), *(Path(word).name for word in sys.argv[1:])])
-    return {"command": command, "commit": commit, "cpu_s": round(time.process_time())}
+    return {"command": command, "commit": commit_of_code(), "cpu_s": round(time.process_time())}
 
 
 def store(out: Path, found: Mapping[str, Any], *, indent: int | None = 1) -> None:

@@ -85,7 +85,7 @@ class BandUser:
         plain = (self.risk_limit, self.draft_lengths, self.skipping, self.bonus)
         arrays = (np.asarray(one).tobytes() if one is not None else None for one in (self.acceptances, self.rejection))
         other = np.asarray(self.weight).tobytes() if self.weight is not None else None
-        return (id(self.hulls), self.costs.on_link(1.0), *plain, *arrays, other)
+        return (id(self.hulls), self.costs._on_link(1.0), *plain, *arrays, other)
 
 
 class Bounded:
@@ -198,7 +198,7 @@ def _curve(user: BandUser, z: Numbers, toll: Toll) -> Curve:
     plans: list[UserPlan] = []
     starts: list[Prices] = []
     for one in z.tolist():
-        there = replace(given, costs=given.costs.on_link(one), toll=toll)
+        there = replace(given, costs=given.costs._on_link(one), toll=toll)
         plan, start = best_plan(there, lengths, limit, start=starts[-1] if starts else None)
         plans.append(plan)
         starts.append(start)
@@ -215,7 +215,7 @@ def plan_at(user: BandUser, curve: Curve, share: float, *, exact: bool, toll: To
     n, z = curve.choice(share), curve.slow / share
     if exact:
         given, lengths, limit = user._checked
-        there = replace(given, toll=toll, costs=given.costs.on_link(z))
+        there = replace(given, toll=toll, costs=given.costs._on_link(z))
         return best_plan(there, lengths, limit, start=curve.starts[n])[0]
     air = float(curve.bits[n]) * z
     rate = float(curve.tokens[n]) / (float(curve.fixed[n]) + air)

@@ -74,7 +74,7 @@ class StageCosts:
             value = number(_DOMAINS.get(field.name, _AMOUNT), field.name, getattr(self, field.name))
             object.__setattr__(self, field.name, value)
 
-    def on_link(self, seconds_per_bit: float) -> StageCosts:
+    def _on_link(self, seconds_per_bit: float) -> StageCosts:
         """Return the same costs on another link; its seconds a bit are not checked."""
         other = copy(self)
         object.__setattr__(other, "seconds_per_bit", seconds_per_bit)

@@ -2,7 +2,7 @@
 
 A table is a CSV file with a pass, or the median of equal ones, a line: batch, width (new tokens of each sequence),
 context (cached tokens; may be left out), ms, and model (target or draft; without it, target). Times are interpolated in
-width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.fit_passes` goes on.
+width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.goodput.fit_passes` goes on.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from validation.claims.progress import trace_mark
 from validation.errors import UserError
 from validation.models.devices import free_host_memory
 from validation.processes import Processes
+from validation.provenance import code_digest
 from validation.trace.reader import LISTS, LOGITS, SYNTHETIC, SyntheticTrace, Trace, open_trace
-from validation.workers import code_mark
 
 CONTINUES = "the same command continues from what is stored"
 LEAST_PARTS, PARTS_OF_BLOCK = 500, 25
@@ -48,7 +48,7 @@ class Order:
         path = _address(work.trace)
         some = None if set(claims) == set(hlmtheory.all_claims()) else claims
         settings = (work.seed, work.stored_rows, work.batches, work.rows)
-        return cls(path, some, *settings, code_mark(), trace_mark(path))
+        return cls(path, some, *settings, code_digest(), trace_mark(path))
 
 
 def work_of(order: Order) -> Work:
@@ -62,7 +62,7 @@ _ONE = Lock()
 
 @lru_cache(maxsize=2)
 def _made(order: Order) -> Work:
-    if code_mark() != order.code:
+    if code_digest() != order.code:
         raise UserError(f"A worker has another source of hlmtheory; update it, and {CONTINUES}.")
     trace = opened(order.path)
     if trace_mark(order.path) != order.trace:

@@ -12,16 +12,16 @@ import platform
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from validation.claims.results import Results, Tally
+from validation.provenance import code_digest, versions
 from validation.trace.format import MANIFEST
 from validation.trace.journal import JOURNAL, write_atomically
 from validation.trace.reader import SYNTHETIC, Trace
 from validation.trace.remote import Place, place
-from validation.workers import LIBRARIES, code_mark
+from validation.workers import LIBRARIES
 
 EVERY_S = 2.0
 """Seconds between two writes."""
@@ -75,9 +75,8 @@ def mark_of(trace: Trace, claims: Iterable[str], settings: Mapping[str, Any]) ->
     """Return a hash of everything that determines the results: trace, claims, settings, code and libraries."""
     digest = hashlib.sha256(json.dumps([sorted(claims), dict(settings)], sort_keys=True).encode())
     digest.update(trace_mark(trace.path).encode())
-    digest.update(code_mark().encode())
-    versions = [platform.python_version(), platform.machine(), *(version(name) for name in LIBRARIES)]
-    digest.update(repr(versions).encode())
+    digest.update(code_digest().encode())
+    digest.update(repr([platform.machine(), versions(*LIBRARIES)]).encode())
     return digest.hexdigest()
 
 

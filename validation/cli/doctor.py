@@ -7,7 +7,6 @@ import platform
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from validation.cli.run import print_json
 from validation.cli.tables import say
 from validation.errors import UserError
 from validation.models.devices import cores, free_memory, out_of_memory
+from validation.provenance import versions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,17 +76,6 @@ def find_devices() -> list[Device]:
             with suppress(RuntimeError):  # the trial of the device says why
                 memory_there = torch.cuda.mem_get_info(index)
         found.append(Device(name, model, *memory_there))
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of this package, of Python and of the packages that it computes with."""
-    found = {"hlmtheory": hlmtheory.__version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
     return found
 
 
@@ -201,7 +190,7 @@ def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
         raise UserError(f"torch cannot be loaded: {str(error).splitlines()[0]}; install it again.") from error
 
     console = open_console(stderr=as_json)
-    about = {"versions": versions(), "cores": cores(), "threads": torch.get_num_threads()}
+    about = {"versions": versions(*PACKAGES), "cores": cores(), "threads": torch.get_num_threads()}
     console.print(", ".join(f"{name} {value}" for name, value in about["versions"].items()))
     console.print(f"{about['cores']} cores, {about['threads']} threads of torch")
     host: dict[str, Any] = {}

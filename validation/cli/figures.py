@@ -12,6 +12,7 @@ from validation import plots
 from validation.errors import UserError
 from validation.plots import FORMATS, Decoding, Exhibit, Figure, draw
 from validation.processes import Call, Processes
+from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, open_trace
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def draw_figures(
     from validation.models.devices import keep_freed_memory
 
     keep_freed_memory()
-    commit = plots.commit_of_code()
+    commit = commit_of_code()
     large = trace.positions * trace.vocabulary >= LEAST_VALUES
     if processes.count < 2 or not (large and isinstance(trace.path, Path)):
         for done, one in enumerate(figures):

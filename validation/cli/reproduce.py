@@ -59,7 +59,7 @@ def reproduce(
     Publishing writes into figures/ and paper_repro.md; it needs a committed state of the code.
     """
     from validation.decoding.studies import STUDIES
-    from validation.plots import commit_of_code
+    from validation.provenance import commit_of_code
     from validation.reproduce.engine import NOT_RUN, in_a_process, line_of, run_tasks, states, total_of
     from validation.reproduce.tasks import Setting, chosen, tasks_of
 

@@ -11,7 +11,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from validation.errors import UserError
 from validation.models.chat import turn_ids
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
+from validation.provenance import now
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
 from validation.trace.remote import RemotePath, place
 
@@ -320,7 +320,7 @@ def write_manifest(
     writer.manifest |= {name: settings[name] for name in ("seed", "new_tokens", "batch")} | {"texts": state["texts"]}
     writer.manifest |= {
         "command": command,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": now(),
         "pair": about["pair"],
         "speed": {"seconds": round(spent, 3), **rounded, "positions_per_second": pace},
         "notes": notes,

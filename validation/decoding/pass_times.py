@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.models.machine import machine
 from validation.models.pair import Pair
+from validation.provenance import now
 from validation.trace.sealed import read_sealed, write_sealed
 
 DRAFTS, TOKENS_BEFORE, REPEATS, WARM_UP = 4, 64, 21, 3
@@ -63,7 +63,7 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
     before = max(1, min(before, pair.context - drafts - 2))
     draft = _time(pair, pair.draft, before, 1, repeats)
     target = _time(pair, pair.target, before, drafts + 1, repeats)
-    return Passes(draft, target, before, repeats, _models(pair), datetime.now(UTC).isoformat(timespec="seconds"))
+    return Passes(draft, target, before, repeats, _models(pair), now())
 
 
 def passes_of(pair: Pair, folder: Path) -> Passes:

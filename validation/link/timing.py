@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from validation.link.server import Server
 from validation.link.wire import ROUND, Opening, Pipe, answer_body, answer_of, round_body
 from validation.models.machine import machine
 from validation.planning.times import PassTiming, RoundTiming, Serialisation, Times, Timing
+from validation.provenance import now
 
 if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
@@ -85,7 +85,7 @@ def measure_times(
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
     models = {name: str(described[name]) for name in names if name in described}
-    date = datetime.now(UTC).isoformat(timespec="seconds")
+    date = now()
     return Times(draft, passes, written, socket, rounds, token, before, repeats, models, machine(), date)
 
 

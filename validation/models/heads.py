@@ -8,7 +8,6 @@ embedding of a token, both (H,); embeddings and head are the base model's.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from validation.errors import UserError
 from validation.models.aligned import digest_of, json_object
+from validation.provenance import file_digest
 
 WEIGHTS, SETTINGS = "heads.safetensors", "heads.json"
 MEDUSA, EAGLE = "medusa", "eagle"
@@ -148,7 +148,7 @@ def read_settings(folder: Path, kind: str) -> dict[str, Any]:
 
 def weights_mark(folder: Path) -> str:
     """Return a fingerprint of a folder's weights."""
-    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16]
+    return file_digest(folder / WEIGHTS)[:16]
 
 
 def load_heads(folder: Path, kind: str, base: Any, *, any_base: bool = False) -> Any:

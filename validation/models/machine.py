@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from validation.models.devices import cores
+from validation.provenance import versions
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 
@@ -25,5 +25,5 @@ def machine() -> dict[str, Any]:
         "flags": [flag for flag in FLAGS if flag in known],
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "load": round(os.getloadavg()[0], 1),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "torch")}},
+        "versions": versions("numpy", "torch"),
     }

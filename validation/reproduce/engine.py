@@ -13,6 +13,7 @@ from typing import Any
 
 from validation.errors import UserError
 from validation.processes import run_to_end
+from validation.provenance import file_digest
 from validation.reproduce.tasks import Task
 from validation.trace.journal import write_atomically
 
@@ -134,8 +135,7 @@ def _mark(task: Task) -> str:
     """Return a hash of the command, of its code and of the content of its inputs."""
     found = hashlib.sha256(json.dumps([task.argv, task.code]).encode())
     for path in task.inputs:
-        with path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
+        found.update(file_digest(path).encode())
     return found.hexdigest()
 
 

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _stamp(file: Path, step: str) -> None:
-    from validation.plots import commit_of_code
+    from validation.provenance import commit_of_code
     from validation.trace.journal import write_atomically
 
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -208,7 +208,8 @@ def _decode(given: argparse.Namespace) -> None:
 def _draw(given: argparse.Namespace) -> None:
     """Draw what is asked and can be drawn, and name the rest with its reason."""
     from validation.decoding.studies import open_study
-    from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
+    from validation.plots import EXHIBITS, Decoding, Figure, Simulation, draw
+    from validation.provenance import commit_of_code
 
     trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from validation.decoding.studies import STUDIES
 from validation.errors import UserError
 from validation.models import hub_weights, smollm2
 from validation.plots import EXHIBITS, Decoding
+from validation.provenance import code_digest
 
 PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
 ALL = "all"
@@ -25,6 +25,7 @@ CODE = {
     "decode": ("decoding", "models", "trace"),
 }
 """Folders of ``validation`` that make a step's result, besides the theory."""
+code_of = cache(code_digest)
 
 
 class Scope(NamedTuple):
@@ -87,16 +88,6 @@ class Task:
     outputs: tuple[Path, ...] = ()
     code: str = ""
     needs: str = ""
-
-
-@cache
-def code_of(*folders: str) -> str:
-    """Return a hash of the theory's code and of these folders of ``validation``; the figures name their data files."""
-    found, root = hashlib.sha256(), Path(__file__).resolve().parents[2]
-    for folder in ("hlmtheory", *(f"validation/{name}" for name in folders)):
-        for path in sorted((root / folder).rglob("*.py")):
-            found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 def tasks_of(setting: Setting) -> list[Task]:

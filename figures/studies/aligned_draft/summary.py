@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
-from validation.plots import commit_of_code
 from validation.plots.common.record import plain
 from validation.plots.common.stored import record
 from validation.plots.common.style import PAGE, axis, name_axes
 from validation.plots.flexspec.computed import STORED
+from validation.provenance import commit_of_code
 
 RESAMPLES, CONFIDENCE = 4000, 0.95
 CONTROL = "distilled for version 0"

@@ -21,10 +21,10 @@ from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Outcome, Session, Step
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
-from validation.plots import commit_of_code
 from validation.plots.c_sqs.texts import DRAFT_BITS, EXPERIMENT, MIDDLE_SIZE, MIDDLE_THRESHOLD, PATH, SIZES, SUMS
 from validation.plots.c_sqs.texts import THRESHOLDS as TAUS
 from validation.plots.common.stored import ROOT, record
+from validation.provenance import commit_of_code
 
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"
 SEED, PROMPTS, NEW_TOKENS, LONG_TOKENS = 1, 20, 32, 160

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+
+from validation.provenance import file_digest
 
 SOURCE = "SpecDecode-Bench/simulator, data/llama3.1-8B, commit 2fdccbd61b62be339fb85fd90caf43f5e8392aa6"
 LOOPS = 4_000
@@ -57,7 +58,7 @@ def read(path: Path, drafter: str) -> list[Request]:
 def digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file by its name."""
     paths = [path_of(folder, dataset) for dataset in DATASETS]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {path.name: file_digest(path) for path in paths}
 
 
 def round_times(drafter: str, round_trip: float = 0.0, *, device: bool = False) -> RoundTimes:

@@ -23,7 +23,7 @@ import pytest
 import hlmtheory
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
-from validation import workers
+from validation import provenance, workers
 from validation.claims import check, progress
 from validation.claims.check import Results, check_trace
 from validation.claims.cluster import on_scheduler
@@ -187,7 +187,7 @@ def test_a_worker_that_differs_is_refused_before_work_is_sent(
     trace: Trace, address: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     if what == "numpy":
-        monkeypatch.setattr(workers, "version", lambda name: "1.0")
+        monkeypatch.setattr(provenance, "version", lambda name: "1.0")
     else:
         monkeypatch.setattr(workers.platform, "machine", lambda: "another")
     with pytest.raises(UserError, match="nothing was sent") as refused:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.validation.stored_traces import stored
-from validation import workers
+from validation import provenance
 from validation.claims import check, progress
 from validation.claims.check import Results, check_trace
 from validation.trace.reader import Trace
@@ -101,7 +101,7 @@ def test_another_seed_trace_or_code_starts_from_the_beginning(
         (source / name).parent.mkdir(parents=True)
         (source / name).write_text("x = 1\n")
     marks = [progress.mark_of(trace, CLAIMS, {})]
-    monkeypatch.setattr(workers, "SOURCE", source)
+    monkeypatch.setattr(provenance, "SOURCE", source)
     marks.append(progress.mark_of(trace, CLAIMS, {}))
     (source / "hlmtheory" / "a.py").write_text("x = 2\n")
     marks += [progress.mark_of(trace, CLAIMS, {}), progress.mark_of(trace, CLAIMS[1:], {})]

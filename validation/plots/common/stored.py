@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
+from validation.provenance import file_digest, now
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = Path(__file__).resolve().parents[1] / "experiments.json"
@@ -33,7 +32,7 @@ def read(file: Path) -> dict[str, Any]:
 def digest(file: Path) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of a stored file."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        return file_digest(file)[:16]
     except FileNotFoundError as error:
         raise UserError(f"There is no stored experiment at {file}; restore the file from the repository.") from error
 
@@ -81,7 +80,7 @@ def record(
         "file": file.resolve().relative_to(ROOT).as_posix(),
         "digest": digest(file),
         "commit": commit,
-        "date": date or datetime.now(UTC).date().isoformat(),
+        "date": date or now()[:10],
         "command": command,
         "models": models,
         "data": data,

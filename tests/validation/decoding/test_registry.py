@@ -67,9 +67,9 @@ def test_every_method_says_its_message_its_law_and_its_source() -> None:
         for each in info.method.__mro__:  # who writes other messages says which
             own = vars(each).keys() & {"message", "tree_message"}
             assert "format" in vars(each) or not own or each in (Hlm, FlexSpec, SharedSeedStreamed), each
-    lossy = {info.family for info in METHODS.values() if info.law is Law.LOST}
-    assert lossy == {Family.ONE_MODEL, Family.RAND_HLM, Family.U_HLM, Family.CU_HLM, Family.SPECULATIVE}
-    assert {name for name, info in METHODS.items() if info.printed} == {n for n in METHODS if "printed acc" in n}
+        assert info.printed == ("printed acceptance" in name)
+        skips = info.family in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM) or name == "small only"
+        assert (info.law is Law.LOST) == (skips or info.printed)
 
 
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.default])
@@ -110,20 +110,8 @@ def test_the_parameters_that_a_journal_stores_keep_their_names() -> None:
 
 
 MARKS = {
-    "small only": "dc24a31b",
-    "large only": "3ea64a6c",
-    "HLM": "13e550da",
-    "Rand-HLM (0.5)": "0ec78d0a",
     "U-HLM risk-prone": "85b2758f",
-    "CU-HLM offline (k = 17)": "95d716a2",
-    "CU-HLM online": "0c42e348",
-    "CU-HLM certified (bias 0.1)": "25b77193",
-    "K-SQS (K = 64)": "fcc37321",
     "C-SQS (τ₁ = 0, as printed)": "92f7f747",
-    "SQS allocated (500 bits)": "f024c3b0",
-    "fixed K = 4": "8ebe75a9",
     "DSSD (K = 4)": "07cd3bca",
     "flexspec exact": "f6221613",
-    "prompt lookup (n = 3, K = 4)": "32e9e11a",
-    "Lookahead (K = 4)": "058c0c67",
 }

@@ -114,7 +114,7 @@ def prompt_of(trace: Trace, rows: Index) -> Index:
 def chunks_of(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
     """Yield the chunks of ascending rows, each consecutive, with their places in the trace."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
-        parts = np.array_split(run, -(-len(run) * trace.vocabulary // CHUNK_VALUES))
+        parts = np.array_split(run, min(len(run), -(-len(run) * trace.vocabulary // CHUNK_VALUES)))
         for start in range(0, len(parts), CHUNKS_READ):
             together = parts[start : start + CHUNKS_READ]
             first, last = int(together[0][0]), int(together[-1][-1]) + 1

@@ -210,13 +210,17 @@ def _draw(given: argparse.Namespace) -> None:
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, draw
     from validation.provenance import commit_of_code
+    from validation.reproduce.tasks import PAIRS, Scope
 
     trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}
+    wanted = PAIRS.get(given.pair, Scope()).exhibits
     # a simulation has no pair; of `instructed` the texts alone, for the rest the built-in pair is the better one
     kinds: dict[str, tuple[type, ...]] = {"builtin": (Figure, Decoding, Simulation), "instructed": (Decoding,)}
     for one in EXHIBITS.values():
         if given.paper not in ("all", "", one.paper) or not isinstance(one, kinds.get(given.pair, (Figure, Decoding))):
+            continue
+        if wanted and one.stem not in wanted:
             continue
         decoded = []
         if isinstance(one, Decoding):

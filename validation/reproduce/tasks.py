@@ -28,20 +28,28 @@ CODE = {
 code_of = cache(code_digest)
 
 
+FROM_LOGITS = (
+    *(f"cu-hlm-fig{number}" for number in ("4a", "4b", "5a", "5b", "6", "8", "9a", "9b")),
+    *("u-hlm-fig3", "u-hlm-fig5", "ours-fig3", "ours-fig7"),
+)
+"""Exhibits that take minutes at a vocabulary of 151,936 tokens."""
+
+
 class Scope(NamedTuple):
-    """What is made of a pair: decoded studies, pairs whose texts are compared, sizes other than the defaults."""
+    """What is made of a pair: decoded studies, pairs whose texts are compared, sizes, and exhibits if not all."""
 
     studies: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     positions: int | None = None
     new_tokens: int | None = None
     text_tokens: int | None = None
+    exhibits: tuple[str, ...] = ()
 
 
 PAIRS = {
     "builtin": Scope(tuple(STUDIES)),
     smollm2.NAME: Scope(("hlm", "design"), positions=2_400, new_tokens=60, text_tokens=96),
-    hub_weights.QWEN_CODER: Scope(positions=2_400, new_tokens=48),
+    hub_weights.QWEN_CODER: Scope(positions=2_400, new_tokens=48, exhibits=FROM_LOGITS),
     "wide": Scope(),
     "instructed": Scope(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
 }

@@ -61,25 +61,23 @@ def rounds(trace: Trace) -> dict[str, Any]:
     tokens = np.asarray(trace.arrays["tokens"][:])
     prompts = np.asarray(trace.arrays["prompt_index"][:])
     places = np.asarray(trace.arrays["position"][:])
-    kept, rate = np.empty(trace.positions), np.empty(trace.positions)
+    ratio, rate = np.empty(trace.positions), np.empty(trace.positions)
     for whole, q, p in laws(trace, size=ROWS):
         at = np.arange(len(p)), tokens[whole]
-        kept[whole] = np.minimum(1.0, q[at] / p[at])
+        ratio[whole] = q[at] / p[at]
         rate[whole] = np.minimum(p, q).sum(axis=-1)
     text = np.concatenate([[0], np.cumsum((np.diff(prompts) != 0) | (np.diff(places) != 1))])
-    products: list[list[float]] = [[] for _ in range(DRAFTS)]
-    for number in range(text[-1] + 1):
-        each = kept[text == number]
-        for first in range(len(each) - DRAFTS + 1):
-            for i, product in enumerate(np.cumprod(each[first : first + DRAFTS])):
-                products[i].append(product)
-    depth = [float(np.mean(one)) for one in products]
+    starts = np.flatnonzero(text[: 1 - DRAFTS] == text[DRAFTS - 1 :])
+    windows = ratio[starts[:, None] + np.arange(DRAFTS)]
+    depth = np.cumprod(np.minimum(windows, 1.0), axis=1).mean(axis=0).tolist()
+    block = np.minimum(np.minimum.accumulate(np.cumprod(windows, axis=1), axis=1), 1.0)  # verification.block_text
     alpha = float(rate.mean())
     return {
-        "rounds": len(products[0]),
+        "rounds": len(starts),
         "alpha": alpha,
         "first_i_accepted": depth,
         "tokens_of_a_round": 1.0 + sum(depth),
+        "tokens_of_a_block": 1.0 + float(block.mean(axis=0).sum()),
         "tokens_by_one_rate": sum(alpha**i for i in range(DRAFTS + 1)),
         "rate_at_depth": [later / earlier for earlier, later in zip([1.0, *depth], depth, strict=False)],
     }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from validation.decoding import trace_drafts
 from validation.decoding.trace_drafts import tokens_of
 from validation.estimates import Estimate, clustered
 from validation.plots import FIGURES
@@ -50,6 +51,15 @@ def test_the_two_true_skip_rates_condition_on_different_events(trace: Trace, thr
     found = accepted_if_skipped(tokens, threshold).value
     assert found is None if threshold < 0 else found == pytest.approx(both / skipped.sum())
     assert tokens_module.one_step(tokens, threshold).value == pytest.approx((skipped * tokens.rejection).mean())
+
+
+def test_a_row_that_is_larger_than_a_block_is_read_by_itself(trace: Trace, monkeypatch: pytest.MonkeyPatch):
+    rows = np.concatenate([np.arange(3), np.arange(5, 7)])
+    monkeypatch.setattr(trace_drafts, "CHUNK_VALUES", trace.vocabulary - 1)
+    found = list(trace_drafts.chunks_of(trace, rows))
+    assert [where.start for where, _ in found] == rows.tolist()
+    for where, chunk in found:
+        np.testing.assert_array_equal(chunk.tokens, trace.arrays["tokens"][where])
 
 
 @pytest.mark.parametrize("key", [("cu-hlm", "4a"), ("u-hlm", "5")])

@@ -31,7 +31,6 @@ from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.studies import STUDIES
-from validation.decoding.sweep import mark_of
 from validation.errors import UserError
 from validation.link.formats import Terms
 
@@ -102,16 +101,3 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_refused() -> None:
         register(info)(Method)
     with pytest.raises(UserError, match="No method is registered as 'HLMX "):
         info_of("HLMX (k = 3)")
-
-
-def test_the_parameters_that_a_journal_stores_keep_their_names() -> None:
-    marks = {method.name: mark_of(method, None) for method in STUDIES["greedy"].methods(FITTED)}
-    assert {name: marks[name] for name in MARKS} == MARKS
-
-
-MARKS = {
-    "U-HLM risk-prone": "85b2758f",
-    "C-SQS (τ₁ = 0, as printed)": "92f7f747",
-    "DSSD (K = 4)": "07cd3bca",
-    "flexspec exact": "f6221613",
-}

@@ -31,7 +31,7 @@ from hlmtheory.wire import (
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import DssdCertified
 from validation.decoding.methods.planned import Planned
-from validation.decoding.methods.registry import Absent, Format
+from validation.decoding.methods.rows import Absent, Format
 from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack

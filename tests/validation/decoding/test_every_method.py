@@ -19,7 +19,8 @@ from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.registry import Fitted, Law, Setup
+from validation.decoding.methods.registry import Fitted, Setup
+from validation.decoding.methods.rows import Law
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
 from validation.errors import UserError

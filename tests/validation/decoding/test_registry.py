@@ -15,18 +15,8 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.methods.planned import Audited
 from validation.decoding.methods.quantized import AdaptiveSqs, Sqs
-from validation.decoding.methods.registry import (
-    Absent,
-    Family,
-    Fitted,
-    Format,
-    Law,
-    MethodInfo,
-    PlotStyle,
-    Setup,
-    info_of,
-    register,
-)
+from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, Setup, info_of, register
+from validation.decoding.methods.rows import Absent, Format, Law
 from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.methods.trees import SampledTree

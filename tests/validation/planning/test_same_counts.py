@@ -19,8 +19,7 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
-from validation.decoding.methods.registry import Absent
-from validation.decoding.methods.rows import ROWS
+from validation.decoding.methods.rows import ROWS, Absent
 from validation.decoding.methods.single_draft import CloudOnly, Hlm
 from validation.decoding.methods.trees import SureTreeSd
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE

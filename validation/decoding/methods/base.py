@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.methods.registry import Absent, Format, Law
+from validation.decoding.methods.rows import Absent, Format, Law
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.decoding.wire import index_bits, pack
 

@@ -14,8 +14,8 @@ from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.quantized import short_form
-from validation.decoding.methods.registry import BY_LENGTH, Absent, Family, Format, Law, Setup, entry, register
-from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS
+from validation.decoding.methods.registry import BY_LENGTH, Family, Setup, entry, register
+from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS, Absent, Format, Law
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.session import Draft, Message, Outcome, Session
 from validation.decoding.wire import float_bits, index_bits, pack

@@ -24,8 +24,8 @@ from hlmtheory.wire import (
 from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import cut
-from validation.decoding.methods.registry import Family, Format, Law, entry, register
-from validation.decoding.methods.rows import OURS
+from validation.decoding.methods.registry import Family, entry, register
+from validation.decoding.methods.rows import OURS, Format, Law
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.errors import UserError

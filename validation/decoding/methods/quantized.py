@@ -17,8 +17,8 @@ from hlmtheory.lattice import allocate, payload_bits, quantize, top_support
 from hlmtheory.lattice.quantization import distortion_bound_sharp
 from hlmtheory.wire import LatticeMessage
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import PLAIN, Absent, Family, Format, entry, register
-from validation.decoding.methods.rows import SQS
+from validation.decoding.methods.registry import PLAIN, Family, entry, register
+from validation.decoding.methods.rows import SQS, Absent, Format
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.errors import UserError
 

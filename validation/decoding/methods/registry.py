@@ -12,37 +12,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from validation.decoding.methods.rows import Law
 from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
 
     Class = TypeVar("Class", bound=type[Method])
-
-
-class Format(StrEnum):
-    """What the message of a draft holds beside its token; :mod:`validation.link.formats` reads it."""
-
-    ROWS = "rows"  # its distribution in float32
-    TOKENS = "tokens"
-    PROBABILITIES = "probabilities"  # q_d
-    LATTICE = "lattice"  # its quantised distribution
-    TRUNCATED = "truncated"  # its top-k probabilities
-    POLICY = "policy"  # what a policy.json says
-
-
-class Absent(str):
-    """Why a method has no message on a link, or no row in a plan."""
-
-
-class Law(StrEnum):
-    """Whether texts have the target model's law, for every pair of models."""
-
-    KEPT = "yes"
-    TOKEN = "a token within ε"
-    LIMIT = "as your limit says"
-    LOST = "no"
-
 
 _COLORS = {"black": "black", "grey": "0.45", "light blue": "#6d8bb5"}
 _COLORS |= {"blue": "#16325c", "orange": "#c2571a", "green": "#2c7a4b"}

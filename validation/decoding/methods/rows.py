@@ -1,8 +1,33 @@
-"""The rows of a plan: the policies that ``hlm plan`` compares, and what is true of every option of each."""
+"""What a method says of itself: its message on a link, the law of its texts, and the row of a plan that decides so."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """What the message of a draft holds beside its token; :mod:`validation.link.formats` reads it."""
+
+    ROWS = "rows"  # its distribution in float32
+    TOKENS = "tokens"
+    PROBABILITIES = "probabilities"  # q_d
+    LATTICE = "lattice"  # its quantised distribution
+    TRUNCATED = "truncated"  # its top-k probabilities
+    POLICY = "policy"  # what a policy.json says
+
+
+class Absent(str):
+    """Why a method has no message on a link, or no row in a plan."""
+
+
+class Law(StrEnum):
+    """Whether texts have the target model's law, for every pair of models."""
+
+    KEPT = "yes"
+    TOKEN = "a token within ε"
+    LIMIT = "as your limit says"
+    LOST = "no"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from hlmtheory.shared_seed import race_list, race_winner
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.registry import BY_LENGTH, PLAIN, Family, Format, entry, register
-from validation.decoding.methods.rows import OURS, SEED_TREE, STREAMED
+from validation.decoding.methods.registry import BY_LENGTH, PLAIN, Family, entry, register
+from validation.decoding.methods.rows import OURS, SEED_TREE, STREAMED, Format
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of

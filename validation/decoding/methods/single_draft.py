@@ -17,8 +17,8 @@ from hlmtheory.uncertainty import expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import PLAIN, Absent, Family, Format, Law, Setup, entry, register
-from validation.decoding.methods.rows import CU_HLM, DEVICE, HLM, SERVER, U_HLM
+from validation.decoding.methods.registry import PLAIN, Family, Setup, entry, register
+from validation.decoding.methods.rows import CU_HLM, DEVICE, HLM, SERVER, U_HLM, Absent, Format, Law
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Step
 from validation.decoding.wire import index_bits

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import PLAIN, Absent, Family, entry, register
-from validation.decoding.methods.rows import OWN_TREE
+from validation.decoding.methods.registry import PLAIN, Family, entry, register
+from validation.decoding.methods.rows import OWN_TREE, Absent
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session

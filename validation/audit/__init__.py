@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from validation.audit.assertion import LawBrokenError, NotEnoughDrawsError, keeps_law
 from validation.audit.driver import audit_sampler
+from validation.audit.engines import server_sampler, vllm_sampler
 from validation.audit.laws import Processors, TableLaw
 from validation.audit.mechanisms import MECHANISMS
 from validation.audit.models import ModelLaw
@@ -36,5 +37,7 @@ __all__ = [
     "TableLaw",
     "audit_sampler",
     "keeps_law",
+    "server_sampler",
     "transformers_sampler",
+    "vllm_sampler",
 ]

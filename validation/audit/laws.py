@@ -199,7 +199,7 @@ class Processors:
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
-    order: tuple[str, ...] = ORDER
+    order: tuple[str, ...] | str = ORDER  # or an engine of ``ORDERS``
     rounding: float = 0.0
     """Relative rounding of the engine's numbers: 0 for an exact table, 1e-5 for float32, 1e-2 for bfloat16."""
     presence_penalty: float = 0.0  # taken from the logits of drawn tokens, with the repetition penalty
@@ -209,6 +209,10 @@ class Processors:
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token, bias), added first
 
     def __post_init__(self) -> None:
+        if isinstance(self.order, str):
+            object.__setattr__(self, "count_prompt", self.count_prompt or self.order == "llama.cpp")
+            parts = tuple(part.strip() for part in self.order.split(","))
+            object.__setattr__(self, "order", ORDERS.get(self.order, parts))
         for name, good, must in (
             ("temperature", 0 <= self.temperature < np.inf, "0 (greedy) or more"),
             ("top_k", self.top_k >= 0, "0 (all) or more"),

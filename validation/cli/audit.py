@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from validation.audit.report import AuditReport
     from validation.audit.session import Audit
 
+SETTINGS: tuple[str, ...] = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+SETTINGS += ("presence_penalty", "frequency_penalty", "min_tokens", "logit_bias")
 SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
 LAWS = "--target or --table"
 EXAMPLES = """\b
@@ -42,6 +44,7 @@ Examples:
   hlm audit --draws-from draws.jsonl --target models/llama --top-p 0.9
   hlm audit --method "fixed K" --draws 5000
   hlm audit --sampler mine.py:sample --table toy.npz --epsilon 0.02
+  hlm audit --sampler vllm:http://127.0.0.1:8000 --target models/llama --top-p 0.9
   hlm audit --compare alone.jsonl drafted.jsonl --target models/llama --rounding 0.01
 
 \b
@@ -64,10 +67,14 @@ _processors = together(
     option("--top-p", None, float, default=1.0),
     option("--min-p", None, float, default=0.0),
     option("--repetition-penalty", None, float, default=1.0),
+    option("--presence-penalty", "Of drawn tokens; with --order llama.cpp, of the prompt's too.", float, default=0.0),
+    option("--frequency-penalty", "As --presence-penalty, as often as a token was drawn.", float, default=0.0),
+    option("--min-tokens", "Tokens before an end-of-text token may come.", int, default=0),
+    option("--logit-bias", "TOKEN:BIAS, added to a logit; may be given several times.", multiple=True),
     option(
         "--order",
-        "The order in which the engine applies them; the default is that of transformers.",
-        default="repetition_penalty,temperature,top_k,top_p,min_p",
+        "In which the engine applies them: transformers, vllm, llama.cpp, or their names as in "
+        "repetition_penalty,temperature,top_k,top_p,min_p.  [default: as the sampler's, or transformers]",
     ),
     option(
         "--rounding",
@@ -79,7 +86,7 @@ _processors = together(
 
 
 @click.command(epilog=EXAMPLES)
-@option("--sampler", "Your function, as module:function or FILE.py:function.")
+@option("--sampler", "Your module:function or FILE.py:function, or a server: vllm:http://… or llama:http://…")
 @option("--draws-from", "A file of draws, JSON lines.", FILE)
 @option("--compare", "Two files of greedy texts: where they part, and whether --rounding explains it.", FILE, nargs=2)
 @option("--generate", "transformers' generate on --target, with the options below.", is_flag=True)
@@ -94,7 +101,7 @@ _processors = together(
 @option("--prompt-count", "Prompts to use.", AT_LEAST_1, default=4)
 @_processors
 @option("--depth", "Tokens of a continuation.", click.IntRange(1, 64), default=4)
-@option("--new-tokens", "Tokens that --generate draws.  [default: DEPTH]", AT_LEAST_1)
+@option("--new-tokens", "Tokens that --generate or a server draws.  [default: DEPTH]", AT_LEAST_1)
 @option("--draws", "The most draws.", AT_LEAST_1, default=100_000)
 @option("--level", "Probability of a wrong answer.", click.FloatRange(1e-100, 1, max_open=True), default=0.001)
 @option(
@@ -180,7 +187,7 @@ def _compare(options: dict[str, Any], console: Console) -> None:
     notes, rounding = _foreign_rows(options), FLOAT32 if options["rounding"] is None else options["rounding"]
     with waiting(console, "comparing"):
         model, _ = load_model(options["target"], options["device"])
-        processors = Processors(repetition_penalty=options["repetition_penalty"])
+        processors = Processors(**_settings(options))  # the biases and penalties count
         found = partings(ModelLaw(model, prompts, processors), pairs)
     explained, needed = sum(one.needed <= rounding for one in found), max((one.needed for one in found), default=0.0)
     console.print(f"{len(pairs):,} pairs of texts, of {len(prompts):,} prompts in both files: {len(found):,} part.")
@@ -210,17 +217,18 @@ def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
 def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch, None, None]]:
     """Return the target's law, the draft's law if it is known, and the source of draws."""
     from validation.audit.driver import batches
+    from validation.audit.engines import server_engine, server_sampler
     from validation.audit.laws import Processors
     from validation.audit.models import FLOAT32
     from validation.audit.remote import RemoteSampler
     from validation.audit.samplers import file_batches, file_prompts
 
-    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-    order = tuple(part.strip() for part in options["order"].split(","))
+    engine = server_engine(options["sampler"])
     rounding = options["rounding"]
     if rounding is None:
         rounding = 0.0 if options["table"] else FLOAT32
-    processors = Processors(**{name: options[name] for name in names}, order=order, rounding=rounding)
+    order = options["order"] or engine or "transformers"
+    processors = Processors(**_settings(options), order=order, rounding=rounding)
     if options["method"] and not options["table"]:
         options["target"] = options["target"] or "builtin"
     _one_of(options, LAWS, "target", "table")
@@ -236,11 +244,28 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
     if options["sampler"]:
-        sample = RemoteSampler(options["sampler"], options["call_seconds"])
+        seconds = options["call_seconds"]
+        sample = (
+            server_sampler(options["sampler"], processors, new_tokens=options["new_tokens"], seconds=seconds)
+            if engine
+            else RemoteSampler(options["sampler"], seconds)
+        )
     if sample is None:
         raise UserError("--generate and --method need a model: give --target.")
     settings = {name: options[name] for name in ("draws", "depth", "seed")}
     return law, draft, batches(law, sample, **settings, pad=options["pad_token"])
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the law, with the biases as numbers."""
+    biases = []
+    for pair in options["logit_bias"]:
+        token, _, bias = pair.partition(":")
+        try:
+            biases.append((int(token), float(bias)))
+        except ValueError as error:
+            raise UserError(f"--logit-bias is {pair!r}; write TOKEN:BIAS, such as 50:-1.5.") from error
+    return {name: options[name] for name in SETTINGS} | {"logit_bias": tuple(biases)}
 
 
 def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
@@ -284,9 +309,12 @@ def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
     )
     if not options["generate"]:
         return law, draft, None
+    _refuse(options, "transformers has", "presence_penalty", "frequency_penalty")
     call: dict[str, Any] = {
         "do_sample": processors.temperature > 0,
         "repetition_penalty": processors.repetition_penalty,
+        "min_new_tokens": processors.min_tokens or None,
+        "sequence_bias": {(token,): bias for token, bias in processors.logit_bias} or None,
     }
     if processors.temperature > 0:
         call |= {name: getattr(processors, name) for name in ("temperature", "top_k", "top_p")}
@@ -304,9 +332,7 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
     from validation.collection.collect import encode_prompts
     from validation.models.pair import load_pair
 
-    for name, unchanged in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
-        if options[name] != unchanged:
-            raise UserError(f"Our methods have no {name}; leave out --{name.replace('_', '-')}.")
+    _refuse(options, "Our methods have", *(name for name in SETTINGS if name not in ("temperature", "top_p")))
     named: dict[str, Any] = (
         {} if options["target"] == "builtin" else {"draft": options["draft"], "target": options["target"]}
     )
@@ -321,6 +347,14 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
     method = method_named(options["method"])
     sample = method_sampler(pair, method, asked, temperature=processors.temperature, top_p=processors.top_p)
     return laws[0], laws[1], sample
+
+
+def _refuse(options: dict[str, Any], who: str, *names: str) -> None:
+    from validation.audit.laws import Processors
+
+    for name in names:
+        if options[name] != getattr(Processors(), name):
+            raise UserError(f"{who} no {name}; leave out --{name.replace('_', '-')}.")
 
 
 def _say_plain(options: dict[str, Any], tokenizer: Any) -> None:

@@ -116,10 +116,10 @@ def law_by_block(target: Array, draft: Array) -> dict[tuple[int, ...], float]:
     for length in range(DEPTH):
         for text in [text for text in mass if len(text) == length and END not in text]:
             here, most = mass.pop(text), min(DRAFTS, DEPTH - length)
-            sizes = [drafts for size in range(1, most + 1) for drafts in itertools.product(range(5), repeat=size)]
-            for drafts in sizes:
-                if END in drafts[:-1] or (len(drafts) < most and drafts[-1] != END):
-                    continue
+            for full in itertools.product(range(VOCABULARY), repeat=most):
+                drafts = full[: full.index(END) + 1] if END in full else full
+                if any(full[len(drafts) :]):
+                    continue  # what follows an end is not drafted
                 places = [node(*text, *drafts[:i], vocabulary=VOCABULARY) for i in range(len(drafts) + 1)]
                 chance, weights = here, [1.0]
                 for token, p, q in zip(drafts, target[places], draft[places], strict=False):

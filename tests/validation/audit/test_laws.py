@@ -13,7 +13,7 @@ from transformers.generation import logits_process as theirs
 
 from validation.audit import ModelLaw, Processors, TableLaw
 from validation.audit.driver import padded
-from validation.audit.laws import ORDERS, extended_rows
+from validation.audit.laws import extended_rows
 from validation.audit.partition import Partition
 from validation.errors import UserError
 
@@ -48,10 +48,8 @@ def test_rows_are_those_of_transformers(settings):
 
 def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
     """Bias, ban of the end, penalties of drawn tokens, temperature, min-p, top-k, written out; in tables by prefix."""
-    made = Processors(
-        0.8, 3, min_p=0.1, order=ORDERS["vllm"], presence_penalty=0.5, frequency_penalty=0.3, min_tokens=2
-    )
-    made = replace(made, logit_bias=((2, 0.7), (0, -1.0)))
+    settings = {"presence_penalty": 0.5, "frequency_penalty": 0.3, "logit_bias": ((2, 0.7), (0, -1.0))}
+    made = Processors(0.8, 3, min_p=0.1, order="vllm", min_tokens=2, **settings)
     logits = np.array([2.0, 1.0, 0.5, 1.5, -1.0])
     penalties = np.array([0.0, 0.5 + 2 * 0.3, 0.0, 0.5 + 0.3, 0.0])  # after 1, 3, 1
     expected = np.exp((logits + np.array([-1.0, 0.0, 0.7, 0.0, 0.0]) - penalties) / 0.8)
@@ -65,8 +63,7 @@ def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
     law = TableLaw(np.tile(softmax, (1 + 5 + 25 + 125, 1)), [[0]], (3,), made)
     text = np.array([[1, 2, 1, 0]])
     assert (law.next_rows(0, text)[0, :, 3] > 0).tolist() == [False, False, True, True]  # the third token may end it
-    plain = replace(made, min_tokens=0).uncertain_rows(np.log(softmax)[None], [[1, 2, 1]], 3)[0]
-    np.testing.assert_allclose(law.next_rows(0, text)[0, 3], plain[0])
+    np.testing.assert_allclose(law.next_rows(0, text)[0, 3], made.uncertain_rows(logits[None], [[1, 2, 1]], 3)[0][0])
     with pytest.raises(UserError, match=r"names token 7; it must be in 0\.\.4"):
         replace(made, logit_bias=((7, 1.0),)).rows(logits[None], [()])
 
@@ -155,6 +152,12 @@ def test_a_repetition_penalty_counts_the_prompt_and_the_new_tokens():
         logits = model(input_ids=torch.tensor([[1, 2, 7]])).logits[0, -1:].double().numpy()
     banned = np.arange(11)[None] == 3
     np.testing.assert_allclose(found, made.uncertain_rows(logits, [[1, 2, 7]], 1, banned)[0][0], atol=1e-6)
+    left_out = law.rows_without(0, np.array([[7, 8]]), ("penalty_dropped", "min_tokens_dropped"))
+    for name, other in (
+        ("penalty_dropped", Processors(min_tokens=2)),
+        ("min_tokens_dropped", replace(made, min_tokens=0)),
+    ):
+        np.testing.assert_allclose(left_out[name], ModelLaw(model, [[1, 2]], other).next_rows(0, np.array([[7, 8]])))
     unseen = law.rows_seeing(0, np.array([[7, 8]]), ())[0, 1]
     np.testing.assert_allclose(unseen, made.uncertain_rows(logits, [[1, 2]], 0, banned)[0][0], atol=1e-6)
 

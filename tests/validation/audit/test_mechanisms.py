@@ -11,10 +11,9 @@ from random import Random
 
 import numpy as np
 import pytest
-import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
-from validation.audit import NOT_KEPT, ModelLaw, Processors, TableLaw, audit_sampler
+from tests.validation.audit.test_repeats import drawn
+from validation.audit import NOT_KEPT, Processors, TableLaw, audit_sampler
 from validation.audit.mechanisms import local_likelihoods
 from validation.audit.naming import EXCLUDED, Naming
 
@@ -74,41 +73,6 @@ def rounds(fault, q, p, n, seed, bonus=None, told=None, most=2):
     return texts
 
 
-def small_model(seed):
-    torch.manual_seed(seed)
-    size = {"vocab_size": V, "n_embd": 16, "n_layer": 1, "n_head": 1, "n_positions": 16}
-    model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0)).eval()
-    model.lm_head.weight = torch.nn.Parameter(3.0 * torch.randn(V, 16))
-    return model
-
-
-def rows_behind_every_text(law):
-    rows = []
-    for depth in range(D + 2):
-        texts = np.array(list(itertools.product(range(V), repeat=depth)), dtype=np.int64).reshape(V**depth, depth)
-        last = np.zeros((len(texts), 1), dtype=np.int64)
-        rows.append(law.next_rows(0, np.concatenate([texts, last], axis=1))[:, -1])
-    return np.concatenate(rows)
-
-
-@pytest.mark.parametrize("bonus_too", [False, True])
-def test_a_penalty_that_is_left_out_is_named(bonus_too):
-    """A repetition penalty needs logits and the text, so its law is a model's."""
-    models = [small_model(seed) for seed in (1, 2)]
-    law, draft = (
-        ModelLaw(model, [[1, 2]], Processors(repetition_penalty=3.0, rounding=1e-5), end_tokens=()) for model in models
-    )
-    verified = rows_behind_every_text(ModelLaw(models[0], [[1, 2]], end_tokens=()))
-    drawn, bonus = rows_behind_every_text(draft), verified if bonus_too else rows_behind_every_text(law)
-
-    def sample(prompts, n, seed):
-        return [rounds("", of(drawn), of(verified), n, seed, bonus=of(bonus))]
-
-    report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft)
-    assert report.verdict == NOT_KEPT
-    assert [fit.name for fit in report.mechanisms][:1] == ["penalty_dropped"]
-
-
 FAULTS = ("draft_unverified", "first_draft_unverified", "rejected_draft_kept", "verified_by_argmax")
 FAULTS += ("replaced_by_argmax", "replaced_from_target", "q_of_other_row", "penalty_of_last_token")
 
@@ -116,54 +80,49 @@ FAULTS += ("replaced_by_argmax", "replaced_from_target", "q_of_other_row", "pena
 @pytest.mark.parametrize("fault", ["", *FAULTS])
 def test_a_fault_of_the_rounds_is_named_and_a_sound_sampler_is_not(fault):
     """Two prompts in a call; with a penalty of what was drawn, where the fault is about penalties."""
-    rows = [np.stack(pair) for pair in zip(tables(8), tables(9), strict=True)]
+    p, q = (np.stack(pair) for pair in zip(tables(8), tables(9), strict=True))
     penalty = 1.5 if fault in ("", "penalty_of_last_token") else 0.0
-    target = TableLaw(rows[0], [[0], [1]], (), Processors(frequency_penalty=penalty))
-    draft = TableLaw(rows[1], [[0], [1]])
+    target = TableLaw(p, [[0], [1]], (), Processors(frequency_penalty=penalty))
+    draft, told = TableLaw(q, [[0], [1]]), q[::-1] if fault == "q_of_other_row" else q
 
-    def penalised(table):
-        def row(text, ends):
-            seen = ends if fault == "penalty_of_last_token" else text
-            found = [one * np.exp(-penalty * seen.count(v)) for v, one in enumerate(of(table)(text, ends))]
-            return [one / sum(found) for one in found]
-
-        return row
+    def penalised(text, ends, c):
+        seen = ends if fault == "penalty_of_last_token" else text
+        found = [one * np.exp(-penalty * seen.count(v)) for v, one in enumerate(of(p[c])(text, ends))]
+        return [one / sum(found) for one in found]
 
     def sample(prompts, n, seed):
-        told = [of(table) for table in (rows[1][::-1] if fault == "q_of_other_row" else rows[1])]
-        given = zip(rows[1], rows[0], told, strict=True)
-        return [rounds(fault, of(q), penalised(p), n, seed + c, told=other) for c, (q, p, other) in enumerate(given)]
+        rows = [functools.partial(penalised, c=c) for c in range(2)]
+        return [rounds(fault, of(q[c]), rows[c], n, seed + c, told=of(told[c])) for c in range(2)]
 
     report = audit_sampler(target, sample, draws=20_000 if fault else 2_000, depth=D, draft=draft)
     assert (report.verdict == NOT_KEPT) == bool(fault)
     assert [fit.name for fit in report.mechanisms or ()][:1] == [fault] * bool(fault)
 
 
-@pytest.mark.parametrize("with_draft", [False, True])
+@pytest.mark.parametrize(("with_draft", "bonus_too"), [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize(
-    "setting",
+    ("setting", "name"),
     [
-        {"temperature": 0.6},
-        {"temperature": 0.0},
-        {"top_k": 2},
-        {"top_p": 0.7},
-        {"presence_penalty": 2.0},
-        {"min_tokens": 2},
-        {"logit_bias": ((1, 2.0),)},
+        ({"temperature": 0.4}, "temperature_dropped"),
+        ({"top_k": 2}, "top_k_dropped"),
+        ({"top_p": 0.6}, "top_p_dropped"),
+        ({"presence_penalty": 2.0}, "penalty_dropped"),
+        ({"min_tokens": 2}, "min_tokens_dropped"),
+        ({"logit_bias": ((1, 2.0),)}, "bias_dropped"),
     ],
 )
-def test_a_setting_that_the_engine_ignores_is_named(setting, with_draft):
-    """Without a draft model too, where the engine draws every token without the setting."""
-    rows = tables(12)
-    laws = [TableLaw(one, [[0]], (3,), Processors(**setting)) for one in rows]
+def test_a_setting_that_the_engine_ignores_is_named(setting, name, with_draft, bonus_too):
+    """In verification, or for all tokens; then without a draft model too."""
+    tables_of_both = tables(12)
+    law, draft = (TableLaw(rows, [[0]], (3,), Processors(**setting)) for rows in tables_of_both)
+    verified, bonus = of(tables_of_both[0]), of(tables_of_both[0] if bonus_too else law.table[0])
 
     def sample(prompts, n, seed):
-        found = rounds("", of(laws[1].table[0]), of(rows[0]), n, seed)
-        return [[text[: text.index(3) + 1] if 3 in text else text for text in found]]
+        texts = rounds("", of(draft.table[0]), verified, n, seed, bonus=bonus)
+        return [[text[: text.index(3) + 1] if 3 in text else text for text in texts]]
 
-    report = audit_sampler(laws[0], sample, draws=20_000, depth=D, draft=laws[1] if with_draft else None)
-    (key,) = setting
-    name = {"presence_penalty": "penalty_dropped", "logit_bias": "bias_dropped"}.get(key, f"{key}_dropped")
+    report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft if with_draft else None)
+    assert report.verdict == NOT_KEPT
     assert [fit.name for fit in report.mechanisms][:1] == [name]
 
 
@@ -177,18 +136,10 @@ def test_a_defect_that_is_not_in_the_list_is_given_no_name(seed):
         return [rounds("stale target", of(other), of(rows), n, seed)]
 
     made = Processors(temperature=0.6, top_p=0.8)
-    late = TableLaw(
-        rows, processors=Processors(0.6, top_p=0.8, order=(*made.order[:1], *made.order[2:], "temperature"))
-    )
+    late = TableLaw(rows, processors=Processors(0.6, top_p=0.8, order="llama.cpp"))
 
     def late_temperature(prompts, n, seed):
-        rng, node = np.random.default_rng(seed), np.zeros(n, dtype=int)
-        found = np.empty((n, D), dtype=int)
-        for t in range(D):
-            below = late.table[0][node].cumsum(-1) < rng.random((n, 1))
-            found[:, t] = np.minimum(below.sum(-1), V - 1)
-            node = node * V + found[:, t] + 1
-        return [found]
+        return [drawn(late.table[0], D, n, np.random.default_rng(seed))]
 
     for sample, processors in ((stale, Processors()), (late_temperature, made)):
         laws = [TableLaw(one, processors=processors) for one in (rows, other)]

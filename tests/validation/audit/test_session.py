@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from validation.audit import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, Audit, Processors, TableLaw, audit_sampler
+from tests.validation.audit.test_repeats import drawn
+from tests.validation.tiny_texts import distance, exact_law
+from validation.audit import KEPT, NOT_KEPT, UNDECIDED, Audit, Processors, TableLaw, audit_sampler
 
 V, D = 3, 3
 NODES = sum(V**t for t in range(D))
@@ -19,14 +21,7 @@ def table(seed: int) -> np.ndarray:
 def sampler_of(rows: np.ndarray):
     def sample(prompts, n, seed):
         rng = np.random.default_rng(seed)
-        found = np.empty((len(prompts), n, D), dtype=np.int64)
-        for c in range(len(prompts)):
-            node = np.zeros(n, dtype=np.int64)
-            for t in range(D):
-                below = rows[node].cumsum(axis=-1) < rng.random((n, 1))
-                found[c, :, t] = np.minimum(below.sum(axis=-1), V - 1)
-                node = node * V + found[c, :, t] + 1
-        return found
+        return [drawn(rows, D, n, rng) for _ in prompts]
 
     return sample
 
@@ -44,23 +39,10 @@ def test_another_law_is_found_and_bounded(share):
     rows = table(1)
     other = (1 - share) * rows + share * table(2)
     report = audit_sampler(TableLaw(rows), sampler_of(other), depth=D, draws=40_000, stop_early=False)
-    joint, target = law_of(other), law_of(rows)
-    distance = 0.5 * np.abs(joint - target).sum()
+    apart = distance(exact_law(other, D), exact_law(rows, D))
     assert report.verdict == NOT_KEPT
     assert report.found_after < 40_000
-    assert 0.3 * distance < report.at_least <= distance <= report.at_most
-
-
-def law_of(rows: np.ndarray) -> np.ndarray:
-    mass, nodes = np.ones(1), np.zeros(1, dtype=np.int64)
-    for _ in range(D):
-        mass = (mass[:, None] * rows[nodes]).reshape(-1)
-        nodes = (nodes[:, None] * V + np.arange(V) + 1).reshape(-1)
-    return mass
-
-
-def exact_sampler(rows: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    return sampler_of(rows)([[0]], n, int(rng.integers(2**31)))[0]
+    assert 0.3 * apart < report.at_least <= apart <= report.at_most
 
 
 def test_an_exact_sampler_is_accused_no_more_often_than_the_level_allows():
@@ -69,7 +51,7 @@ def test_an_exact_sampler_is_accused_no_more_often_than_the_level_allows():
     for _ in range(150):
         rows = rng.dirichlet(np.ones(V), NODES)
         audit = Audit(TableLaw(rows), depth=D, level=0.2, planned=400)
-        audit.update(0, exact_sampler(rows, 400, rng))
+        audit.update(0, drawn(rows, D, 400, rng))
         accused += audit.found
     assert stats.binomtest(accused, 150, 0.2, alternative="greater").pvalue > 1e-3
     assert accused <= 30
@@ -82,10 +64,10 @@ def test_an_upper_bound_is_rarely_below_the_distance():
         rows = rng.dirichlet(np.ones(V), NODES)
         other = 0.9 * rows + 0.1 * rng.dirichlet(np.ones(V), NODES)
         audit = Audit(TableLaw(rows), depth=D, level=0.2, planned=1000)
-        audit.update(0, exact_sampler(other, 1000, rng))
-        distance = 0.5 * np.abs(law_of(other) - law_of(rows)).sum()
-        assert audit.at_least <= distance
-        below += audit.at_most < distance
+        audit.update(0, drawn(other, D, 1000, rng))
+        apart = distance(exact_law(other, D), exact_law(rows, D))
+        assert audit.at_least <= apart
+        below += audit.at_most < apart
     assert below <= 12
 
 
@@ -151,34 +133,13 @@ class OneRow:
         return np.broadcast_to(self.row, (*tokens.shape, self.vocabulary))
 
 
-def test_half_of_the_law_hidden_in_pairs_of_tokens_is_not_called_kept():
-    """The third token depends on the first two: TV 1/2, but every cell of the draws has the target's share."""
-    size, depth = 2000, 3
-    allowed = np.random.default_rng(0).random((1009, size)).argsort(1)[:, : size // 2]
-
-    def sample(prompts, n, seed):
-        rng = np.random.default_rng(seed)
-        x, y = rng.integers(size, size=(2, n))
-        z = allowed[(x * 7919 + y * 104729) % 1009, rng.integers(size // 2, size=n)]
-        return [np.stack([x, y, z], axis=1)]
-
-    report = audit_sampler(OneRow(np.full(size, 1 / size)), sample, depth=depth, draws=4_000, epsilon=0.4)
-    assert report.verdict == ON_CELLS
-    assert report.at_most_on_cells <= 0.4 < 0.5 <= report.at_most
-
-
 def test_zeros_of_the_law_are_proved_kept():
     """Top-k leaves 3 of 400 tokens: every continuation of two tokens has a cell, or no probability."""
     rows = np.random.default_rng(1).dirichlet(np.ones(400), 401)
     law = TableLaw(rows, processors=Processors(top_k=3))
 
     def sample(prompts, n, seed):
-        rng, node = np.random.default_rng(seed), np.zeros(n, dtype=int)
-        found = np.empty((n, 2), dtype=int)
-        for t in range(2):
-            found[:, t] = (law.table[0][node].cumsum(-1) < rng.random((n, 1))).sum(-1)
-            node = found[:, t] + 1
-        return [found]
+        return [drawn(law.table[0], 2, n, np.random.default_rng(seed))]
 
     report = audit_sampler(law, sample, depth=2, draws=20_000, epsilon=0.1)
     assert (report.verdict, report.shared) == (KEPT, (0.0, 0.0))

@@ -20,32 +20,23 @@ ROOT = Path(__file__).resolve().parents[3]
 SAMPLERS = """
 import time
 import numpy as np
+from tests.validation.audit.test_repeats import drawn
 
 with np.load("toy.npz") as stored:
     TARGET, DRAFT = stored["target"], stored["draft"]
 
 
-def drawn(table, prompts, n, seed):
-    rng = np.random.default_rng(seed)
-    found = np.empty((len(prompts), n, 2), dtype=int)
-    node = np.zeros((len(prompts), n), dtype=int)
-    for t in range(2):
-        found[..., t] = np.minimum((table[node].cumsum(-1) < rng.random((*node.shape, 1))).sum(-1), 2)
-        node = node * 3 + found[..., t] + 1
-    return found
-
-
-def good(prompts, n, seed):
-    return drawn(TARGET, prompts, n, seed)
+def good(prompts, n, seed, table=TARGET):
+    return [drawn(table, 2, n, np.random.default_rng(seed + c)) for c in range(len(prompts))]
 
 
 def bad(prompts, n, seed):
-    return drawn(DRAFT, prompts, n, seed)
+    return good(prompts, n, seed, DRAFT)
 
 
 def endless(prompts, n, seed):
     time.sleep(0.05)
-    return drawn(TARGET, prompts, n, seed)
+    return good(prompts, n, seed)
 """
 
 

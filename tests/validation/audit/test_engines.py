@@ -1,0 +1,123 @@
+"""Samplers that ask an engine: servers of both forms, which draw as a request says, and ``vllm.LLM`` in the process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.validation.audit.test_repeats import drawn
+from tests.validation.command_line import one_sentence, run
+from validation.audit import KEPT, Processors, TableLaw, keeps_law, server_sampler, vllm_sampler
+from validation.errors import UserError
+
+D, END = 2, 3
+ROWS = np.random.default_rng(3).dirichlet(np.ones(4), (2, 1 + 4))
+SETTINGS = {"temperature": 0.8, "top_k": 3, "top_p": 0.8, "min_p": 0.2, "logit_bias": ((1, 0.5),)}
+PENALTIES = {"presence_penalty": 0.2, "frequency_penalty": 0.9, "min_tokens": 1}
+
+
+def law(**settings):
+    return TableLaw(ROWS, [[0], [1]], (END,), Processors(**settings))
+
+
+def texts_of(body, order, count):
+    """Texts by the settings of a request, up to their end."""
+    bias = body["logit_bias"] or []
+    pairs = bias.items() if isinstance(bias, dict) else bias
+    given = {name: body[name] for name in (*SETTINGS, *PENALTIES) if name in body and name != "logit_bias"}
+    table = law(**given, order=order, logit_bias=tuple((int(token), b) for token, b in pairs)).table
+    texts = drawn(table[body["prompt"][0]], D, count, np.random.default_rng(body["seed"])).tolist()
+    return [text[:1] if text[0] == END else text for text in texts]
+
+
+class Engine(BaseHTTPRequestHandler):
+    log_message = staticmethod(lambda *given: None)
+
+    def answer(self, found):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    def do_GET(self):
+        self.answer({"data": [{"id": "the-model"}]} if self.path == "/v1/models" else {})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.seen.append(body)
+        if self.path == "/v1/completions" and body["model"] == "the-model" and body["return_token_ids"]:
+            texts = enumerate(texts_of(body, "vllm", body["n"]))
+            self.answer({"choices": [{"index": i, "token_ids": text} for i, text in texts][::-1]})
+        else:
+            order = ["repetition_penalty" if name == "penalties" else name for name in body["samplers"]]
+            self.answer({"tokens": texts_of(body, tuple(order), 1)[0]} if body["return_tokens"] else {})
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64
+
+
+@pytest.fixture
+def engine():
+    with Server(("127.0.0.1", 0), Engine) as server:
+        server.seen = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def generate(prompts, params, use_tqdm):
+    """As ``vllm.LLM`` draws."""
+    asked = [{"prompt": one["prompt_token_ids"]} | given for one, given in zip(prompts, params, strict=True)]
+    texts = [[SimpleNamespace(token_ids=text) for text in texts_of(body, "vllm", body["n"])] for body in asked]
+    return [SimpleNamespace(outputs=some) for some in texts]
+
+
+def test_vllm_in_the_process_draws_all_prompts_in_one_call(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=dict))
+    wanted = law(**SETTINGS, **PENALTIES, order="vllm")
+    sample = vllm_sampler(SimpleNamespace(generate=generate), wanted.processors)
+    assert keeps_law(sample, wanted, depth=D, draws=2_000, within=0.2).verdict == KEPT
+
+
+@pytest.mark.parametrize(("kind", "more"), [("vllm", PENALTIES | {"order": "vllm"}), ("llama", {"order": "llama.cpp"})])
+def test_a_server_gets_every_setting_and_keeps_the_law(engine, kind, more):
+    """The two orders give other laws; no seed occurs twice, and several prompts are in flight."""
+    wanted = law(**SETTINGS, **more)
+    assert np.abs(wanted.table - law(**SETTINGS, **more | {"order": "transformers"}).table).max() > 0.01
+    sample = server_sampler(f"{kind}:http://127.0.0.1:{engine.server_port}/", wanted.processors)
+    assert keeps_law(sample, wanted, depth=D, draws=3_000, within=0.2).verdict == KEPT
+    seeds = [seed for body in engine.seen for seed in range(body["seed"], body["seed"] + body.get("n", 1))]
+    assert len(set(seeds)) == len(seeds) > 500
+    assert {body["prompt"][0] for body in engine.seen[:4]} == {0, 1}
+
+
+def test_the_command_asks_a_server_in_its_own_order(engine, tmp_path):
+    np.savez(tmp_path / "toy.npz", target=ROWS, prompts=[[0], [1]], end_tokens=[END])
+    call = ("audit", "--table", str(tmp_path / "toy.npz"), "--depth", "2", "--draws", "500", "--json", "--sampler")
+    server = f"vllm:http://127.0.0.1:{engine.server_port}"
+    given = (server, "--top-k", "2", "--presence-penalty", "0.5", "--logit-bias", "1:0.5")
+    assert json.loads(run(*call, *given).stdout)["at_least"] == 0
+    assert [engine.seen[0][name] for name in ("top_k", "presence_penalty", "logit_bias")] == [2, 0.5, {"1": 0.5}]
+    one_sentence(run(*call, *given, "--order", "transformers"), "vLLM has an order of its own")
+    one_sentence(run(*call, server, "--logit-bias", "1=2"), "write TOKEN:BIAS")
+    one_sentence(run(*call, server + "/not-here"), "has no data.0.id")
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "said"),
+    [
+        ("llama:http://127.0.0.1:1", {"min_tokens": 2}, "no smallest length"),
+        ("llama:http://127.0.0.1:1", {"presence_penalty": 1.0}, "counts the prompt"),
+        ("llama:http://127.0.0.1:1", {}, "start the server"),
+        ("127.0.0.1:8000", {}, "write vllm:http"),
+    ],
+)
+def test_what_no_server_can_do_is_refused(address, settings, said):
+    with pytest.raises(UserError, match=said):
+        server_sampler(address, Processors(**settings))([[0]], 1, 1, 1)

@@ -1,0 +1,137 @@
+"""Samplers that ask an engine: a running server of vLLM or llama.cpp, or ``vllm.LLM`` in this process.
+
+The requests name every setting, so that no default of the engine or of its model counts. Several prompts are in flight
+at a time, and each draw has a seed of its own: one request of vLLM holds several draws, with the seeds s, s + 1, ...
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import operator
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from typing import Any
+from urllib import error, request
+
+from hlmtheory._array import brief
+from validation.audit.laws import ORDERS, Processors
+from validation.errors import UserError
+
+Sampler = Callable[..., Any]
+ENGINES = {"vllm": "vllm", "llama": "llama.cpp"}
+"""The engine by the word before an address: ``vllm:http://127.0.0.1:8000``."""
+AT_ONCE = 16
+"""Requests in flight."""
+TOGETHER = 64
+"""Most draws of one request of vLLM."""
+
+
+def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
+    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts.
+
+    ``new_tokens``, by default the depth of the audit, are drawn; with more, the last round that counts is a whole one.
+    """
+
+    def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
+        make = importlib.import_module("vllm").SamplingParams
+        settings = vllm_settings(processors, new_tokens or depth)
+        params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
+        found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
+        return [[list(text.token_ids) for text in texts.outputs] for texts in found]
+
+    return sample
+
+
+def server_engine(address: str | None) -> str:
+    """Return the engine of a server's address, and "" if it is the name of a function."""
+    engine, _, url = (address or "").partition(":")
+    return ENGINES.get(engine, "") if url.startswith(("http://", "https://")) else ""
+
+
+def server_sampler(
+    address: str, processors: Processors, *, new_tokens: int | None = None, seconds: float = 3600.0
+) -> Sampler:
+    """Return a sampler that asks a server: ``vllm:http://HOST:PORT`` or ``llama:http://HOST:PORT``."""
+    engine, _, url = address.partition(":")
+    url = url.rstrip("/").removesuffix("/v1")
+    of_vllm = engine == "vllm"
+    settings = vllm_settings if of_vllm else llama_settings
+    if not server_engine(address):
+        raise UserError(f"The server is {address!r}; write vllm:http://HOST:PORT or llama:http://HOST:PORT.")
+    settings(processors, 1)  # refuse before the first draw
+    model: dict[str, Any] = {}
+
+    def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
+        asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
+        if not of_vllm:
+            return [_at(_ask(f"{url}/completion", asked, seconds), "tokens")]
+        found = _ask(f"{url}/v1/completions", asked | model | {"n": count, "return_token_ids": True}, seconds)
+        by_index = {_at(one, "index"): _at(one, "token_ids") for one in _at(found, "choices")}
+        return [_at(by_index, i) for i in range(count)]
+
+    def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
+        if of_vllm and not model:
+            model["model"] = _at(_ask(f"{url}/v1/models", None, seconds), "data", 0, "id")
+        most = TOGETHER if of_vllm else 1
+        parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
+        first = seed << 30 if of_vllm else seed  # llama.cpp takes 32 bits
+        found: list[list[list[int]]] = [[] for _ in prompts]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            seeds = (first + most * i for i in range(len(parts)))
+            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, seeds)
+            for (c, _), some in zip(parts, texts, strict=True):
+                found[c] += some
+        return found
+
+    sample.__name__ = address
+    return sample
+
+
+def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        asked = request.Request(url, data, {"content-type": "application/json"})
+        with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
+            return json.load(answer)
+    except error.HTTPError as refused:
+        said = refused.read(2000).decode(errors="replace")
+        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}") from refused
+    except (OSError, HTTPException, ValueError) as failed:
+        raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
+
+
+def _at(answer: Any, *path: Any) -> Any:
+    try:
+        return functools.reduce(operator.getitem, path, answer)
+    except (KeyError, IndexError, TypeError) as error:
+        where = ".".join(map(str, path))
+        raise UserError(f"The server's answer has no {where}: {brief(answer)}; use a newer release.") from error
+
+
+def vllm_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
+    """Return the sampling parameters of vLLM."""
+    if made.order != ORDERS["vllm"] or made.count_prompt:
+        raise UserError('vLLM has an order of its own; describe the law with order="vllm" (--order vllm).')
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+    found = {name: getattr(made, name) for name in names} | {"min_tokens": min(made.min_tokens, new_tokens)}
+    return found | {"max_tokens": new_tokens, "logit_bias": dict(made.logit_bias) or None}
+
+
+def llama_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
+    """Return the fields of a request to llama.cpp's ``/completion``, which takes any order."""
+    if made.min_tokens:
+        raise UserError(f"min_tokens is {made.min_tokens}; llama.cpp has no smallest length: leave it out.")
+    if (made.presence_penalty or made.frequency_penalty) and not made.count_prompt:
+        raise UserError('llama.cpp counts the prompt in its penalties; give order="llama.cpp" (--order llama.cpp).')
+    names = ("temperature", "top_k", "top_p", "min_p", "presence_penalty", "frequency_penalty")
+    return {name: getattr(made, name) for name in names} | {
+        "n_predict": new_tokens,
+        "repeat_penalty": made.repetition_penalty,
+        "repeat_last_n": -1,
+        "samplers": ["penalties" if name == "repetition_penalty" else name for name in made.order],
+        "logit_bias": [list(pair) for pair in made.logit_bias],
+        "return_tokens": True,
+    }

@@ -20,6 +20,7 @@ LAYERS = (
     "installed",
     "errors",
     "estimates",
+    "from_json",
     "input_files",
     "provenance",
     "processes",

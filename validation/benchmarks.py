@@ -17,6 +17,7 @@ import click
 
 from validation.cli.display import open_console
 from validation.cli.refusals import refusals
+from validation.cli.tables import print_table
 from validation.errors import UserError, naming
 from validation.models.machine import machine
 from validation.provenance import now
@@ -33,6 +34,7 @@ IMPORTS = {
     "validation.cli.commands": "import validation.cli.commands",
     "validation.claims.check": "import validation.claims.check",
 }
+HEADS = ("what", "value", "unit", "against", "ratio")
 CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
@@ -173,17 +175,13 @@ def save(path: Path, name: str, measured: list[Measurement], command: str) -> No
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/bench.json"), show_default=True)
 def main(rows: tuple[str, ...], out: Path) -> None:
     """Measure the named ROWS, or all."""
-    from rich.table import Table
-
     console = open_console()
     for name in rows or ROWS:
         with refusals(), console.status(f"Measuring {name}"), naming(out):
             measured = ROWS[name]()
             save(out, name, measured, shlex.join(["python", "-m", "validation.benchmarks", *sys.argv[1:]]))
-        table = Table("what", "value", "unit", "against", "ratio", title=name)
-        for line in measured:
-            table.add_row(line.what, f"{line.value:,.4g}", line.unit, line.against, f"{line.ratio:.3g}")
-        console.print(table)
+        lines = [[line.what, f"{line.value:,.4g}", line.unit, line.against, f"{line.ratio:.3g}"] for line in measured]
+        print_table(console, name, HEADS, lines, left=("what", "unit", "against"))
 
 
 if __name__ == "__main__":

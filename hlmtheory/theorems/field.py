@@ -65,9 +65,9 @@ from hlmtheory.verification.block_sides import (
 from hlmtheory.verification.multi_draft import multi_draft_optimum
 from hlmtheory.verification.multi_draft_sides import independent_cut
 from hlmtheory.verification.rule import acceptance_rate, total_variation
-from hlmtheory.verification.sides import mean_rejection
+from hlmtheory.verification.sides import mean_rejection, ones_side
 from hlmtheory.vocabulary.sides import law_side as vocabulary_law_side
-from hlmtheory.vocabulary.sides import mass_side, ones
+from hlmtheory.vocabulary.sides import mass_side
 
 COINS = {"kept": [0.5, 0.5], "draft_length": 1}
 DEFENCE = Source("wei2024spills", "padding of packets; the cost is ours")
@@ -701,4 +701,4 @@ def lossless(target, draft, support):
     q_A is a distribution over the target's vocabulary, and drafts are drawn from it and verified with it. So the law
     is p as for every draft distribution (verification.unbiased). A token outside of A comes from the residual.
     """
-    return eq(law_overlap(vocabulary_law_side(target, draft, support), target), ones(target))
+    return eq(law_overlap(vocabulary_law_side(target, draft, support), target), ones_side(target))

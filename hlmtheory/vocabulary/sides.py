@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import Array, arrays
+from hlmtheory._array import Array
 from hlmtheory._simplex import distributions
 from hlmtheory.verification import output_distribution
 from hlmtheory.vocabulary.intersection import on_support
@@ -24,8 +24,3 @@ def law_side(target: Array, draft: Array, support: Array) -> Array:
     xp, _, p, _ = distributions(target=target, draft=draft)
     _, _, _, mass, kept = on_support(draft, support)
     return output_distribution(p, xp.where(mass[..., None] > 0, kept, p))
-
-
-def ones(target: Array) -> Array:
-    xp, p = arrays(target=target)
-    return xp.ones_like(p[..., 0])

@@ -18,6 +18,7 @@ from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.estimates import Estimate
+from validation.from_json import loaded
 from validation.models.machine import machine
 from validation.models.pair import Pair
 from validation.provenance import now
@@ -54,8 +55,8 @@ class Passes:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Passes:
-        models: dict[str, Any] = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
-        return cls(**models, **{name: value for name, value in plain.items() if name not in STORED.values()})
+        names = {stored: name for name, stored in STORED.items()}
+        return loaded(cls, {names.get(stored, stored): value for stored, value in plain.items()})
 
 
 def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:
@@ -71,7 +72,7 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
     try:
         plain = read_sealed(file)
         there = Passes.of(plain)
-    except (OSError, UserError, TypeError, KeyError):
+    except (OSError, UserError, ValueError):
         there = None
     if there is not None and there.models == _models(pair):
         return there

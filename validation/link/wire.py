@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from hlmtheory.policy.answers import received_answer
 from hlmtheory.wire import CodecError, MalformedError
 from validation.decoding.wire import index_bits, pack, unpack
 from validation.errors import UserError
+from validation.from_json import checked_fields
 
 if TYPE_CHECKING:
     import torch
@@ -166,15 +167,10 @@ def _json(data: bytes | str) -> Any:
 
 def fields_of(kind: type, given: Any) -> dict[str, Any]:
     """Return the fields of a dataclass from plain values, each of its type."""
-    names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
-    if not isinstance(given, dict) or sorted(given) != sorted(names):
-        raise LinkError(f"{kind.__name__.lower()} with other fields than {', '.join(names)}; use one protocol")
-    for name in names:
-        wanted = getattr(hints[name], "__origin__", hints[name])
-        number = wanted is float and type(given[name]) is int
-        if type(given[name]) is not wanted and not number:
-            raise LinkError(f"{name} of the {kind.__name__.lower()} is no {wanted.__name__}; no peer sends that")
-    return given
+    try:
+        return checked_fields(kind, given)
+    except ValueError as error:
+        raise LinkError(f"{error}; use one protocol on both sides") from error
 
 
 def error_frame(name: str, message: str, retry_s: float | None = None) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from validation.acceptance.passes import rows_of_passes
 from validation.errors import UserError, naming
+from validation.from_json import loaded
 from validation.planning.setting import Passes
 from validation.trace.sealed import read_sealed, write_sealed
 
@@ -119,14 +120,7 @@ class Times:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Times:
         """Return the times from the result of :meth:`plain`."""
-        given = {name: value for name, value in plain.items() if name not in ("format", "version")}
-        for name in ("draft", "socket", "token"):
-            given[name] = Timing(**given[name])
-        parts = {name: Timing(**given["rounds"][name]) for name in ("drafting", "waiting", "passing")}
-        given["rounds"] = RoundTiming(**given["rounds"] | parts)
-        for name, kind in (("passes", PassTiming), ("serialisation", Serialisation)):
-            given[name] = tuple(kind(**each | {"time": Timing(**each["time"])}) for each in given[name])
-        found = cls(**given)
+        found = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
         rounds = found.rounds
         seconds = [found.draft, found.socket, found.token, rounds.drafting, rounds.waiting, rounds.passing]
         seconds += [one.time for one in found.passes] + [one.time for one in found.serialisation]
@@ -233,5 +227,5 @@ def read_times(path: Path) -> Times:
         raise UserError(f"{path} holds no times of this version; write them with `hlm doctor --times`.")
     try:
         return Times.of(plain)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise UserError(f"{path} holds no times that can be used ({error}); write them again.") from error

@@ -5,13 +5,12 @@ Both read the stored results of ``figures/studies/acceptance_by_depth``; this mo
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import Numbers, table_of
+from validation.plots.common.stored import read
 from validation.plots.common.style import DARK, MIDDLE, Canvas, axis, canvas, name_axes
 
 REPLAY = Path(__file__).with_name("acceptance_replay.json")
@@ -32,31 +31,24 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-@cache
-def replay() -> dict[str, Any]:
-    """Return the stored replay of real drafts."""
-    found: dict[str, Any] = json.loads(REPLAY.read_text(encoding="utf-8"))
-    return found
-
-
 def _percent(value: float) -> str:
     return f"{100.0 * value:+.1f}%".replace("-", "−")
 
 
 def _basis() -> str:
-    found = replay()["data"]
+    found = read(REPLAY)["data"]
     sizes = {name.split(", ")[1]: one["requests"] for name, one in found.items()}
     listed = " and ".join(f"{count} requests of {name}" for name, count in sizes.items())
     return (
         f"a replay of the acceptance data of Llama-3.1-8B-Instruct that liu2025specdecode published, {listed}; "
-        f"intervals: 95%, {replay()['resamples']:,} resamples of the requests"
+        f"intervals: 95%, {read(REPLAY)['resamples']:,} resamples of the requests"
     )
 
 
 def simulate(seed: int) -> Numbers:
     """Return acceptance by depth, and the error in tokens of a round by a rate, a profile and split rounds."""
     series = []
-    for name, one in replay()["data"].items():
+    for name, one in read(REPLAY)["data"].items():
         depths = one["acceptance"]
         deep = sum(count >= ENOUGH for count in depths["examined"])
         series.append(
@@ -153,6 +145,6 @@ COLUMNS = {
 
 def simulate_table(seed: int) -> Numbers:
     """Return Table X of ours: the errors of each estimate of the tokens of a round."""
-    rows = [{"name": name, **one} for name, one in replay()["data"].items()]
+    rows = [{"name": name, **one} for name, one in read(REPLAY)["data"].items()]
     made = table_of("Expected tokens of a round, estimated and replayed", COLUMNS, rows)
     return {"axes": [], "series": [], "statistics": {}, "tables": [made], "basis": _basis()}

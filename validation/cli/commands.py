@@ -255,9 +255,10 @@ def docs(out: Path, verbose: bool) -> None:
 @click.argument("name", default="--help")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def study(name: str, words: tuple[str, ...]) -> None:
-    """Run a study of figures/studies; its README says what it measures and what it reads.
+    """Run a study: a long measurement of figures/studies.
 
-    WORDS are the script's own arguments; `hlm study NAME --help` lists them.
+    Its README says what it measures and which files it needs. WORDS are its own arguments; `hlm study NAME --help`
+    lists them.
     """
     if not is_clone():
         raise UserError("The studies are in a clone of the repository; this is an installed package.")

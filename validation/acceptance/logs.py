@@ -100,6 +100,7 @@ def vllm_log(path: str, text: str) -> list[Read]:
     """Return the sum of vLLM's windows: of each service where a log has several, and of each draft length."""
     lines, read = text.splitlines(), list[Read]()
     marked = [(number, line) for number, line in enumerate(lines, start=1) if VLLM_LOG.search(line)]
+    marked = [(number, line) for number, line in marked if "Drafted: 0 tokens" not in line]  # vLLM's rates are nan
     models = sorted({found[1] for line in lines if (found := _MODEL.search(line))})
     services, servers = ({one[1] for _, line in marked if (one := key.search(line))} for key in (_SERVICE, _SERVER))
     key = _SERVICE if len(services) > 1 else _SERVER if len(models) > 1 else None

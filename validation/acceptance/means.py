@@ -66,8 +66,11 @@ def read_means(path: str | Path) -> Means | None:
     for name in ("conditional_accept_rates", "marginal_accept_rates"):
         if isinstance(content, Mapping) and isinstance(content.get(name), list):
             return _rates(where, [str(rate) for rate in content[name]], f"The file calls them {name}.")
-    leaves = list(_leaves(content, ()))
-    if not all(len(names) > 1 and names[-1].isdecimal() and _NUMBER.fullmatch(str(x)) for names, x in leaves):
+    every = list(_leaves(content, ()))
+    leaves = [
+        (names, x) for names, x in every if len(names) > 1 and names[-1].isdecimal() and _NUMBER.fullmatch(str(x))
+    ]
+    if not leaves or (leaves != every and path.suffix not in (".yaml", ".yml")):  # YAML may have other keys beside them
         return None
     keys = [(" ".join(names[:-1]), read_length(where, " ".join(names), names[-1])) for names, _ in leaves]
     return _checked(where, [Mean(name, k, float(x)) for (name, k), (_, x) in zip(keys, leaves, strict=True)])

@@ -349,7 +349,8 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
         if len(found) > 1:
             said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
             raise UserError(
-                f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately."
+                f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately, or "
+                "rank them with --sweep."
             )
 
 

@@ -119,11 +119,14 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
 
 
 def _impossible(summary: Summary) -> list[str]:
+    from scipy.special import betaincinv
+
     steps, said, depths = summary.steps, list[str](), summary.depths if summary.identified else ()
-    if summary.accepted == 0 and (most := 1.0 - 0.05 ** (1.0 / steps)) < UNLIKE:
+    first = summary.depths[0].accepted if summary.depths else summary.accepted
+    if not summary.copied and (most := float(betaincinv(first + 1, max(steps - first, 1), 0.95))) < UNLIKE:
         said.append(
-            f"impossible for a draft model that resembles its target, at any temperature: 0 accepted in {steps:,} "
-            f"steps, below {most:.1%} at 95%. Are the drafts those that are verified?"
+            f"impossible for a draft model that resembles its target, at any temperature: {first:,} accepted in "
+            f"{steps:,} steps, below {most:.1%} at 95%. Are the drafts those that are verified (or copies, as n-grams)?"
         )
     if depths and all(depth.accepted == depth.examined for depth in depths) and 0.05 ** (1.0 / steps) > 1.0 - UNLIKE:
         said.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")

@@ -1,6 +1,6 @@
 """Records of accepted drafts, read from files that are written field by field from the engines' documentation.
 
-Short ones lie in ``samples``: ``later.log`` is llama-server 0.5.0's of the built-in pair.
+Short ones lie in ``samples``: ``later.log.txt`` is llama-server 0.5.0's of the built-in pair.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def stored(folder: Path, name: str, content: object) -> Path:
 
 
 def sample(folder: Path, name: str) -> Path:
-    return stored(folder, name, CASES[name][0] or (SAMPLES / name).read_text(encoding="utf-8"))
+    return stored(folder, name, CASES[name][0] or (SAMPLES / f"{name}.txt").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", CASES)

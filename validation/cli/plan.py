@@ -201,7 +201,9 @@ def _refuse(ctx: click.Context) -> None:
     for pair, why in AGAINST.items():
         if there.issuperset(pair):
             raise UserError(f"{names[pair[0]]} and {names[pair[1]]} contradict each other: {why}.")
-    for name in ("policy", "page"):
+    if ctx.params["picture"] is not None and ctx.params["picture"].suffix not in PICTURES:
+        raise UserError(f"--picture is {ctx.params['picture']}; end it with {', '.join(PICTURES)}.")
+    for name in ("policy", "page", "picture"):
         file = ctx.params[name]
         if file is not None and (file.is_dir() or any(one.is_file() for one in file.parents)):
             raise UserError(f"--{name} is {file}, which cannot be a file; name one, such as {file.stem or 'plan'}.out.")
@@ -213,7 +215,7 @@ def _command(ctx: click.Context) -> str:
     words = ["hlm", "plan"]
     for one in _given(ctx):
         value = ctx.params[one.name or ""]
-        if one.name in own | {"page", "as_json", "policy", "named", "alone"}:
+        if one.name in own | {"page", "picture", "all_columns", "as_json", "policy", "named", "alone"}:
             continue
         if isinstance(one, click.Option) and one.is_flag:
             words.append(one.opts[0] if value else one.secondary_opts[0])
@@ -221,6 +223,9 @@ def _command(ctx: click.Context) -> str:
         for each in value if isinstance(value, tuple) else (value,):
             words += [one.opts[0], str(each)] if isinstance(one, click.Option) else ["--acceptance", str(each)]
     return shlex.join(words)
+
+
+PICTURES = (".svg", ".pdf", ".png")
 
 
 def _planner(console: Console, request: Any, run: Path | None, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -432,10 +437,8 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
 
 def _draw(result: Result, path: Path) -> None:
     """Draw the speed of each policy with its interval, the answer dark, and policies that break a limit open."""
-    from validation.plots.common.style import COLUMN, DARK, LIGHT, PICTURES, canvas, house_style, save
+    from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, house_style, save
 
-    if path.suffix.removeprefix(".") not in PICTURES:
-        raise UserError(f"--picture is {path}; end it with {', '.join(f'.{kind}' for kind in PICTURES)}.")
     best = result.row_of(result.asked.best)
     with house_style():
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
@@ -449,7 +452,7 @@ def _draw(result: Result, path: Path) -> None:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlabel("tokens/s of one user")
-        axes.set_title(f"Use {result.asked.best.name}", loc="right", wrap=True)
+        axes.set_title(f"Use {result.asked.best.name}", loc="right")
         save(figure, path)
 
 

@@ -444,10 +444,10 @@ def _draw(result: Result, path: Path) -> None:
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
         for place, row in enumerate(result.rows):
             speed = row.tokens_per_s_median
-            value = speed.value or 0.0
-            ends = [[value - (value if end is None else end)] for end in (speed.low, speed.high)]
             colour = "white" if row.breaks else DARK if row is best else LIGHT
-            axes.barh(place, value, color=colour, edgecolor=DARK, linewidth=0.5, xerr=[ends[0], [-ends[1][0]]])
+            axes.barh(place, speed.value or 0.0, color=colour, edgecolor=DARK, linewidth=0.5)
+            if speed.low is not None and speed.high is not None:
+                axes.hlines(place, speed.low, speed.high, color="black")
         names = [row.policy + (f" (breaks {', '.join(row.breaks)})" if row.breaks else "") for row in result.rows]
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()

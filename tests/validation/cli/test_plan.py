@@ -71,7 +71,9 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
     for words in ((), ("--objective", "capacity"), ("--users", "4")):
         asked = planned(plan("--json", *words))
         aim = next(one for one in asked["aims"] if one["aim"] == asked["asked"])
-        use, speed, guarantee, other = plan(*words, "--picture", "plan.png").output.splitlines()[:4]
+        result = plan(*words, "--picture", "plan.png")
+        assert result.exit_code == 0, result.output
+        use, speed, guarantee, other = result.output.splitlines()[:4]
         assert use == f"Use: {aim['best']['policy']}, {aim['best']['option']}".removesuffix(", ")
         assert ("lossless" in guarantee) is (aim["best"]["text_risk"] == 0.0)
         rival = asked["rows"][0] if asked["rows"][0]["policy"] != aim["best"]["policy"] else aim["with_device"]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @option("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
 @option("--k-factor", "With rician: power of the line of sight over the scattered power.", default="10dB")
 @option("--link-csv", "A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
-@option("--link link_name", "Which trace of --link-csv.  [default: the first]")
+@option("--link link_name", "Which link of --link-csv.  [default: the first]")
 @option("--rtt", "Round trip of an exchange.", default="20ms")
 @option("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
 @option("--draft-ms", "One pass of the draft model.", AT_LEAST_0, default=12.0)

@@ -285,7 +285,8 @@ def theorem(
         if not proof:
             raise ValueError(f"a theorem must have a proof; got none for {id!r}; add it below the statement")
         code = function.__code__
-        file = Path(code.co_filename).relative_to(Path(__file__).parents[1])
+        file, root = Path(code.co_filename), Path(__file__).parents[1]
+        file = file.relative_to(root) if file.is_relative_to(root) else file  # a user's own file lies elsewhere
         return Claim(
             id=id,
             source=source,

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import Rician, shannon_latency
+from hlmtheory.channel import Rayleigh, Rician, db_to_linear, log_distance_gain, shannon_latency
+from hlmtheory.channel.latency import dbm_to_watts
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round
 from validation.decoding.seconds import Times, seconds
 
 Array = NDArray[Any]
+BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0  # W and the Rician K-factor of cu-hlm Section V
+AVERAGE_SNR_DB = tuple(range(-20, 11, 5))  # the average SNRs of cu-hlm Fig. 10, in its steps of 5 dB.
 _BLOCKS = 64  # fading blocks drawn at a time
 
 
@@ -83,3 +86,26 @@ class Channel:
         seconds = self.transmission(sequences, up) + self.way.extra(up, down)
         for one, value in zip(rounds, seconds.tolist(), strict=True):
             one.link_s = value
+
+
+def fading_links(
+    average_snr_db: Sequence[float] = AVERAGE_SNR_DB,
+    *,
+    k_factor_db: float | None = None,
+    bandwidth_hz: float = BANDWIDTH_HZ,
+) -> list[FadingLink]:
+    """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given."""
+    kind = "Rayleigh" if k_factor_db is None else f"Rician (K = {k_factor_db:g} dB)"
+    links = []
+    for snr_db in average_snr_db:
+        mean = float(db_to_linear(float(snr_db)))
+        law = Rayleigh(mean) if k_factor_db is None else Rician(mean, float(db_to_linear(float(k_factor_db))))
+        links.append(FadingLink(f"{kind}, {snr_db:g} dB", bandwidth_hz, law))
+    return links
+
+
+def uhlm_link() -> FadingLink:
+    """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh."""
+    gain = log_distance_gain(2500.0, reference_gain=1.0, exponent=4.0)
+    mean = float(dbm_to_watts(23.0) * gain / dbm_to_watts(-104.0))
+    return FadingLink(f"u-hlm, {10 * np.log10(mean):.1f} dB", 1e6, Rayleigh(mean))

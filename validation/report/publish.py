@@ -162,6 +162,12 @@ def published(root: Path) -> Results:
     return _results(_read_records(root)[0])
 
 
+def published_pairs(root: Path) -> dict[str, Results]:
+    """Return the verdicts of the published run of each pair; none where ``figures/`` is not installed."""
+    records = _read_records(root) if (root / "figures" / "claims.json").is_file() else []
+    return {record["run"]["pair"]: _results(record) for record in records}
+
+
 def _read_records(root: Path) -> list[dict[str, Any]]:
     """Return the published records of all pairs, the built-in pair's first."""
     figures = root / "figures"

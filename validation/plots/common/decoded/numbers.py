@@ -10,12 +10,11 @@ import numpy as np
 
 from hlmtheory.channel import Rician
 from validation.decoding.intervals import ratio
-from validation.decoding.links import FadingLink
+from validation.decoding.links import AVERAGE_SNR_DB, K_FACTOR_DB, FadingLink, uhlm_link
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
-from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
 from validation.estimates import Estimate

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel import db_to_linear, shannon_latency
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
+from validation.decoding.links import BANDWIDTH_HZ, fading_links
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
-from validation.decoding.retiming import BANDWIDTH_HZ, fading_links
 from validation.decoding.seconds import Times
 from validation.decoding.seconds import seconds as seconds_of
 from validation.decoding.studies import Decoded
@@ -50,7 +50,7 @@ def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
     tables = [np.array([_READ(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
     sums = dict(zip(_FIELDS, np.stack([table.sum(axis=0) for table in tables]).T, strict=True))
     asked = dict(zip(_FIELDS, np.concatenate([table[:-1] for table in tables]).T, strict=True))
-    # as in retiming: one fading block for each exchange, and one for each token that skips verification
+    # as in the loop: one fading block for each exchange, and one for each token that skips verification
     blocks = [np.cumsum(table[:-1, 0] + 1.0) - 1.0 for table in tables]
     return Texts(
         rows[0].method,

@@ -69,3 +69,11 @@ def read_length(where: str, name: str, key: Any) -> int:
     if not text.isdecimal() or int(text[:10]) > GREATEST_LENGTH or len(text) > 5:
         raise UserError(f"{where}: {name} has the key {key!r}; a draft length from 0 to {GREATEST_LENGTH:,} is needed.")
     return int(text)
+
+
+def read_seconds(table: Mapping[str, Any], *, milliseconds: str = "", rate: str = "", count: Any = 1) -> float | None:
+    """Return the seconds of one of some tokens, from their milliseconds or from tokens per second; None if unknown."""
+    number = table.get(milliseconds or rate)
+    if not all(isinstance(x, int | float) and 0 < x < 1e15 for x in (number, count)) or number is None:
+        return None
+    return float(number) / 1e3 / count if milliseconds else 1.0 / float(number)

@@ -7,21 +7,23 @@ reader from the content. The readers are in :mod:`validation.acceptance.vllm` an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from validation.acceptance.counts import read_word
+from validation.acceptance.logs import LLAMA_LOG, LLAMA_STATISTICS, VLLM_LOG, llama_log, llama_statistics, vllm_log
+from validation.acceptance.means import read_means
 from validation.acceptance.other_engines import (
-    LLAMA_LOG,
-    llama_log,
     llama_timings,
     sglang,
     sglang_meta,
     spec_bench,
     specdec_bench,
     tensorrt,
+    tensorrt_request,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
 from validation.acceptance.vllm import (
@@ -47,7 +49,7 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
     (lambda one: isinstance(one.get("metrics"), Mapping) and "speculative_decoding" in one["metrics"], of_answer),
     (lambda one: "spec_decode_num_drafts" in one, of_bench),
     (lambda one: "spec_verify_ct" in sglang_meta(one), sglang),
-    (lambda one: "specDecodingStats" in one or "request_perf_metrics" in one, tensorrt),
+    (lambda one: "specDecodingStats" in one or tensorrt_request(one) is not None, tensorrt),
     (lambda one: isinstance(one.get("timings"), Mapping) and "predicted_n" in one["timings"], llama_timings),
     (lambda one: "Acceptance_Length_Histogram" in one, specdec_bench),
     (
@@ -62,8 +64,15 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
 )
 """A test of the content, and the reader for content that passes it."""
 
+_TEXTS: tuple[tuple[re.Pattern[str], Callable[[str, str], Sequence[Read]]], ...] = (
+    (VLLM_LOG, vllm_log),
+    (LLAMA_STATISTICS, llama_statistics),
+    (LLAMA_LOG, llama_log),
+)
+"""What a line of a log has, and the reader for logs that have such a line."""
+
 FORMATS = (
-    "vLLM's /metrics (one scrape, or two), get_metrics, answers, bench JSON; SGLang's meta_info; TensorRT-LLM's "
+    "vLLM's log, /metrics (one scrape, or two), get_metrics, answers, bench JSON; SGLang's meta_info; TensorRT-LLM's "
     "iteration statistics; llama.cpp's /metrics, answers, log; specdec_bench's acceptance_rate.json; Spec-Bench's "
     "JSONL; AIPerf's profile_export.jsonl"
 )
@@ -71,10 +80,11 @@ FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records of some files, and the answers that are not among them."""
+    """The records of some files, the answers that are not among them, and what the readers say of their files."""
 
     records: tuple[AcceptanceRecord, ...]
     left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_acceptance(*paths: str | Path) -> Reading:
@@ -106,13 +116,19 @@ def read_acceptance(*paths: str | Path) -> Reading:
     if not records:
         first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
         raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
-    return Reading(tuple(records), tuple(left_out))
+    return Reading(tuple(records), tuple(left_out), tuple(one for one in read if isinstance(one, str)))
 
 
 def _of_file(path: Path) -> Sequence[Read]:
-    if path.name.endswith((".jsonl", ".jsonl.gz")):
+    named_lines = path.name.endswith((".jsonl", ".jsonl.gz"))
+    text = "" if named_lines else read_text(path)
+    lines = named_lines or (text.lstrip().startswith("{") and "\n{" in text)
+    if lines or not text.lstrip().startswith(("{", "[")):
+        for pattern, read in _TEXTS:
+            if pattern.search(text):
+                return read(str(path), text)
+    if lines:
         return [record for where, content in read_lines(path) for record in _of_request(where, content)]
-    text = read_text(path)
     if text.lstrip().startswith(("{", "[")):
         content = parse(str(path), text)
         if isinstance(content, list) and any(
@@ -126,8 +142,8 @@ def _of_file(path: Path) -> Sequence[Read]:
         each = content if isinstance(content, list) else [content]
         labels = [f"{path}[{number}]" for number in range(len(each))] if isinstance(content, list) else [str(path)]
         return [record for label, one in zip(labels, each, strict=True) for record in _of_request(label, one)]
-    if LLAMA_LOG.search(text):
-        return llama_log(str(path), text)
+    if read_means(path) is not None:
+        raise UserError(f"{path} has means without counts; `hlm acceptance` alone reads them, and shows them as such.")
     if looks_like_metrics(text):
         raise without_counters(str(path), text)
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional
-from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut
+from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional, read_seconds
+from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
+from validation.acceptance.vllm import of_answer
 from validation.errors import UserError
 
 
@@ -49,6 +48,7 @@ def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
             num_accepted_draft_tokens=read_field(where, {names[0]: accepted}, names[0]),
             completion_tokens=read_optional(where, meta, "completion_tokens"),
             acceptance_histogram=found,
+            seconds_per_token=read_seconds(meta, rate="decode_throughput"),
         )
     ]
 
@@ -57,17 +57,23 @@ def _configured(drafted: int | None, steps: int) -> int | None:
     return drafted // steps if drafted and steps and drafted % steps == 0 else None
 
 
-def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
+def tensorrt_request(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return TensorRT-LLM's counts of one answer, of its first choice or its performance metrics, in vLLM's names."""
+    choices = content.get("choices")
+    for table in (choices[0] if isinstance(choices, list) and choices else None, content.get("request_perf_metrics")):
+        found = table.get("speculative_decoding") if isinstance(table, Mapping) else None
+        if isinstance(found, Mapping) and "total_accepted_draft_tokens" in found:
+            accepted, drafted = found["total_accepted_draft_tokens"], found.get("total_draft_tokens")
+            named = {"num_accepted_draft_tokens": accepted, "num_draft_tokens": drafted, "engine": "tensorrt-llm"}
+            return {"usage": content.get("usage"), "metrics": {"speculative_decoding": {**found, **named}}}
+    return None
+
+
+def tensorrt(path: str, content: Any) -> Sequence[Read]:
     """Return the sum over the iterations of TensorRT-LLM's statistics, or the record of one request."""
     if isinstance(content, Mapping):
-        metrics = content.get("request_perf_metrics")
-        if isinstance(metrics, Mapping):
-            found = metrics.get("speculative_decoding") or {}
-            raise UserError(
-                f"{path} has {found.get('total_accepted_draft_tokens')} accepted of "
-                f"{found.get('total_draft_tokens')} drafts of a request, but not its number of steps; give the "
-                "statistics of the iterations."
-            )
+        if (found := tensorrt_request(content)) is not None:
+            return of_answer(path, found)
         content = [content]
     totals: Counter[str] = Counter()
     for number, iteration in enumerate(content):
@@ -107,77 +113,9 @@ def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
             num_draft_tokens=read_field(where, timings, "draft_n"),
             num_accepted_draft_tokens=accepted,
             completion_tokens=predicted,
+            seconds_per_token=read_seconds(timings, milliseconds="predicted_ms", count=predicted),
         )
     ]
-
-
-LLAMA_LOG = re.compile(
-    r"draft acceptance\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
-    r"(?:.*mean (?:acceptance length|len)\s*=\s*(?P<length>[\d.]+))?"
-)
-LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>[\d., ]+)\)")
-HALF_DIGIT = {"length": 0.005, "rate": 0.0005}
-"""Half of the last digit of the log's mean length and of its rates."""
-
-
-def llama_log(path: str, text: str) -> list[AcceptanceRecord | LeftOut]:
-    """Return the records of llama.cpp's log lines; the log rounds its rates, so only the integers are used."""
-    records: list[AcceptanceRecord | LeftOut] = []
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        if (found := LLAMA_LOG.search(line)) is None:
-            continue
-        where, accepted, drafted = f"{path}, line {number + 1}", int(found["accepted"]), int(found["drafted"])
-        length = float(found["length"] or 0)
-        if not found["length"] and accepted:
-            raise UserError(f"{where} has no mean acceptance length, so its number of steps is not known.")
-        if length <= 1.0 and drafted:
-            records.append(LeftOut(where, FEW.format(accepted=accepted, drafted=drafted)))
-            continue
-        places = LLAMA_PLACES.search(line) or LLAMA_PLACES.search("".join(lines[number + 1 : number + 2]))
-        if places and length - 1.0 > (count := len(places["rates"].strip(" ,").split(","))) + HALF_DIGIT["length"]:
-            raise UserError(
-                f"{where} has {length:g} tokens a step, but a step drafts at most {count}: the server counted its "
-                "steps wrongly; give /metrics instead."
-            )
-        steps, by_position = _llama_steps(accepted, length, places["rates"] if places else "")
-        records.append(
-            AcceptanceRecord(
-                engine="llama.cpp",
-                source=where,
-                num_spec_steps=steps,
-                num_draft_tokens=drafted,
-                num_accepted_draft_tokens=accepted,
-                accepted_per_position=by_position,
-            )
-        )
-    return records
-
-
-FEW = (
-    "{accepted:,} of {drafted:,} drafts were accepted, and the log does not say in how many steps; without it the "
-    "acceptance is too high: give the answers or /metrics instead"
-)
-
-
-def _llama_steps(accepted: int, length: float, rates: str) -> tuple[int, tuple[int, ...] | None]:
-    if not accepted:
-        return 0, None
-    values = [float(rate) for rate in rates.split(",") if rate.strip()]
-    fewest, most = (accepted / (length - 1.0 + side * HALF_DIGIT["length"]) for side in (1, -1))
-    found = []
-    for steps in range(math.ceil(fewest - 1e-9), min(math.floor(most + 1e-9), MOST_STEPS) + 1):
-        places = tuple(round(rate * steps) for rate in values)
-        near = all(
-            abs(place / steps - rate) <= HALF_DIGIT["rate"] + 1e-9 for place, rate in zip(places, values, strict=True)
-        )
-        if near and sum(places) == accepted:
-            found.append((steps, places))
-    return found[0] if len(found) == 1 and most <= MOST_STEPS else (round(accepted / (length - 1.0)), None)
-
-
-MOST_STEPS = 999
-"""Beyond, a rate of three digits no longer decides a count."""
 
 
 def specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:

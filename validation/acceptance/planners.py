@@ -1,22 +1,19 @@
 """Write acceptance as other planners and engines ask for it.
 
 AIConfigurator and AISimulate take ``nextn``, the drafts of a step, and ``nextn_accepted``, the mean number of them that
-are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull request 1383). SGLang's
-``--speculative-adaptive-config`` takes candidate draft lengths by the smallest batch at which they apply.
+are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull request 1383).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.acceptance.record import AcceptanceRecord
-from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, Summary, schedule
-from validation.errors import UserError
+from validation.acceptance.summary import FEWEST_CLUSTERS, Summary
 from validation.estimates import Estimate, clustered
 
 Values = Sequence[float] | NDArray[np.float64]
@@ -68,25 +65,3 @@ def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
         NextN(nextn=one.draft_length, nextn_accepted=Estimate(one.tokens, one.low, one.high) + -1.0)
         for one in summary.lengths
     )
-
-
-def adaptive_config(summary: Summary, times: RoundTimes | None) -> dict[str, Any]:
-    """Return SGLang's adaptive configuration: candidate draft lengths by the smallest batch at which they apply."""
-    if times is None or not summary.schedule:
-        raise UserError("The configuration needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
-    largest = summary.schedule[-1][1]
-    ranges = [summary.schedule]
-    if not summary.copied:
-        for side in ("low", "high"):
-            tokens = np.array([getattr(one, side) for one in summary.lengths])
-            ranges.append(schedule(tokens, times, largest))
-    found: dict[str, Any] = {}
-    before: list[int] = []
-    for first in sorted({row[0] for table in ranges for row in table}):
-        steps = sorted({length for table in ranges for start, end, length in table if start <= first <= end})
-        if steps != before:
-            found[str(first)] = {"candidate_steps": steps}
-            before = steps
-    if found == {"1": {"candidate_steps": [0]}}:
-        raise UserError("Drafting does not pay for any batch size; serve without speculative decoding.")
-    return found

@@ -16,6 +16,7 @@ import numpy as np
 from validation.acceptance.planners import acceptance_length, mean_over
 from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
 from validation.acceptance.summary import FEWEST_CLUSTERS, Summary
+from validation.acceptance.sweep import not_compared, point_of
 from validation.errors import UserError
 from validation.estimates import Estimate
 
@@ -192,6 +193,14 @@ def overlap(first: Estimate | None, second: Estimate | None) -> bool | None:
 
 def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]], rows: Sequence[Row]) -> list[str]:
     said = [_as_printed(sides, tables)]
+    runs = [point_of(x, side.records, assumed_length=side.assumed_length) for x, side in zip("AB", sides, strict=True)]
+    said += not_compared(runs)
+    timed = [(1e3 * run.seconds, 1e3 * run.seconds * run.tokens) for run in runs if run.seconds is not None]
+    if len(timed) == 2:
+        said.append(
+            f"As timed, a token takes {timed[0][0]:.3g} ms with A and {timed[1][0]:.3g} with B, a step "
+            f"{timed[0][1]:.3g} and {timed[1][1]:.3g}: --sweep ranks runs by the first."
+        )
     lengths = [side.longest for side in sides]
     if None not in lengths and lengths[0] != lengths[1]:
         said.append(

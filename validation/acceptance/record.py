@@ -68,9 +68,12 @@ class AcceptanceRecord:
     per_step_drafted: tuple[int, ...] | None = None
     draft_sampling: str | None = None  # "greedy": the most probable token; "sampled": drawn from q
     verification: str | None = None  # a key of VERIFICATIONS, or an engine's own name of its rule
+    seconds_per_token: float | None = None  # of the generation, as the engine or the benchmark timed it
     copied: bool = False  # whether the drafts are known to be copied from the text, as n-grams are
 
     def __post_init__(self) -> None:
+        if self.seconds_per_token is not None and not 0 < self.seconds_per_token < math.inf:
+            raise UserError(f"{self.source}: a token took {self.seconds_per_token!r} s; a time above 0 is needed.")
         for name, value in self._counts():
             if value < 0:
                 raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
@@ -174,9 +177,11 @@ class AcceptanceRecord:
 
     @property
     def histogram(self) -> Mapping[int, int] | None:
-        """Return the steps by number of accepted drafts, from the counts by position if need be; None if unknown."""
-        if self.acceptance_histogram is not None or self.accepted_per_position is None:
+        """Return the steps by number of accepted drafts, from finer counts if need be; None if unknown."""
+        if self.acceptance_histogram is not None:
             return self.acceptance_histogram
+        if self.accepted_per_position is None:
+            return next((table for _, table in self._tables()), None)
         ends = (self.num_spec_steps, *self.accepted_per_position, 0)
         return {i: ends[i] - ends[i + 1] for i in range(len(ends) - 1)}
 
@@ -284,7 +289,7 @@ class AcceptanceRecord:
         }
         found |= derived
         del found["accepted_per_position"], found["by_draft_length"]
-        own = ("acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied")
+        own = "acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied", "seconds_per_token"
         return {name: value for name, value in found.items() if value is not None or name not in own}
 
 
@@ -296,8 +301,8 @@ class LeftOut:
     reason: str
 
 
-Read = AcceptanceRecord | LeftOut
-"""What a reader finds of one answer or file."""
+Read = AcceptanceRecord | LeftOut | str
+"""What a reader finds of one answer or file; a text says how counts were made of it, and what is not certain."""
 NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
 """Why an answer without a step is left out."""
 
@@ -344,7 +349,8 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
         if len(found) > 1:
             said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
             raise UserError(
-                f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately."
+                f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately, or "
+                "rank them with --sweep."
             )
 
 
@@ -356,37 +362,22 @@ def write_records(records: Iterable[AcceptanceRecord], path: str | Path) -> None
 
 def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     """Return sentences that say what the acceptance of these records is, and what it is not."""
-    first, found = records[0], []
-    if first.copied:
-        found.append(
-            "Drafts: copied from the text, so there is no q. A long draft covers a passage at once, so the tokens at "
-            "other lengths are those of the recorded rounds, split."
-        )
-    elif first.draft_sampling == "greedy":
-        found.append(
-            "Drafts: greedy. With lossless verification, the acceptance is the target's probability of the draft's "
-            "most probable token, not 1 - TV(q, p); sampled drafts have another acceptance."
-        )
-    elif first.draft_sampling is not None:
-        found.append(f"Drafts: {first.draft_sampling}.")
-    else:
-        found.append("Drafts: not stated. State it with --drafts greedy or --drafts sampled.")
-    lossless = None if first.verification is None else VERIFICATIONS.get(first.verification)
-    if first.verification == "synthetic":
-        found.append(
-            "Verification: synthetic. The acceptance was prescribed; it says nothing about the models, and nothing "
-            "below does."
-        )
+    first, rule = records[0], records[0].verification
+    drafts = {
+        "copied": "copied from the text, so there is no q. A long draft covers a passage at once: tokens at other "
+        "lengths are those of the recorded rounds, split.",
+        "greedy": "greedy. With lossless verification, the acceptance is the target's probability of the draft's most "
+        "probable token, not 1 - TV(q, p); sampled drafts have another acceptance.",
+        None: "not stated. State it with --drafts greedy or --drafts sampled.",
+    }
+    key, lossless = "copied" if first.copied else first.draft_sampling, VERIFICATIONS.get(rule or "")
+    kind = "lossless" if lossless else "not known here to be lossless or not"
+    if rule == "synthetic":
+        kind = "the acceptance was prescribed; it says nothing about the models, and nothing below does"
     elif lossless is False:
-        found.append(
-            f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and no "
-            "number below holds for lossless decoding. A trace gives its price: --price TRACE."
-        )
-    elif first.verification is None:
-        found.append("Verification: not stated. State it with --verification.")
-    else:
-        kind = "lossless" if lossless else "not known here to be lossless or not"
-        found.append(f"Verification: {first.verification}, {kind}.")
+        kind = "lossy. The text does not keep the target's distribution; no number below holds for lossless decoding"
+    verified = "not stated. State it with --verification." if rule is None else f"{rule}, {kind}."
+    found = [f"Drafts: {drafts.get(key, f'{key}.')}", f"Verification: {verified}"]
     short = sum(max(0, r.num_spec_steps - r.num_draft_tokens) for r in records if r.num_draft_tokens is not None)
     if short:
         found.append(

@@ -120,6 +120,7 @@ class Summary:
     best_if_copied: int | None = None  # the same if the drafts are copied from the text
     best_at_most: int | None = None  # the same by the largest acceptance that the counts allow
     alone_per_second: float | None = None
+    perfect: float | None = None  # largest speed over that without drafts, if every draft were accepted
     schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
     crossover: Crossover | None = None
     draft_sampling: str | None = None
@@ -290,19 +291,18 @@ def _choices(
     in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
 ) -> dict[str, Any]:
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
+    perfect = _rates(np.arange(2.0, len(in_use) + 2.0), times)
     return {
         "best": _best(in_use, times),
         "best_if_copied": other,
-        "alone_per_second": float(_rates(in_use, times)[0]),
+        "alone_per_second": float(perfect[0]),
+        "perfect": float(perfect[1:].max() / perfect[0]),
         "schedule": schedule(in_use, times, largest_batch),
     }
 
 
 def _crossover(
-    tokens: NDArray[np.float64],
-    ends: tuple[NDArray[np.float64], ...] | None,
-    times: RoundTimes,
-    largest_batch: int,
+    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes, largest_batch: int
 ) -> Crossover:
     def loses(tokens: NDArray[np.float64]) -> float:
         lengths = np.arange(1, len(tokens) + 1)
@@ -352,16 +352,3 @@ def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int)
         else:
             ranges.append((batch, batch, length))
     return tuple(ranges)
-
-
-def speculative_config(summary: Summary) -> dict[str, Any]:
-    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size."""
-    if summary.best is None:
-        raise UserError("The schedule needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
-    longest = max(length for _, _, length in summary.schedule)
-    if longest == 0:
-        raise UserError("Drafting does not pay for any batch size; serve without speculative decoding.")
-    return {
-        "num_speculative_tokens": longest,
-        "num_speculative_tokens_per_batch_size": [list(one) for one in summary.schedule],
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from validation.acceptance.counts import (
@@ -19,6 +19,7 @@ from validation.acceptance.counts import (
     read_length,
     read_optional,
     read_optional_counts,
+    read_seconds,
     read_word,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
@@ -27,7 +28,8 @@ from validation.errors import UserError
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)(\s+\d+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 PREFIX = "vllm:spec_decode_num_"
-SCRAPED = {PREFIX: "vllm", "llamacpp:spec_decode_num_": "llama.cpp"}
+TENSORRT = "trtllm_spec_decode_"
+SCRAPED = {PREFIX: "vllm", "llamacpp:spec_decode_num_": "llama.cpp", TENSORRT: "tensorrt-llm"}
 """The engines whose ``/metrics`` are read, by the prefix of their counters."""
 
 
@@ -96,6 +98,12 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
             raise UserError(f"{where}: {found['value']!r} is not a number.") from error
         if name == "accepted_tokens_per_pos":
             places[read_length(where, "position", labels.get("position", ""))] += value
+        elif "token_position" in labels and name in ("drafted_tokens", "accepted_tokens"):  # of TensorRT-LLM
+            position = read_length(where, "token_position", labels["token_position"])
+            totals["accepted_tokens" if name == "accepted_tokens" else "draft_tokens"] += value
+            totals["accepted_tokens"] += 0
+            totals["drafts"] += value if name == "drafted_tokens" and position == 0 else 0
+            places[position] += value if name == "accepted_tokens" else 0
         else:
             totals[name] += value
     return _Scrape(dict(totals), dict(places), models, began)
@@ -190,6 +198,7 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
             draft_sampling=read_word(where, found, "draft_sampling"),
             verification=read_word(where, found, "verification"),
             copied=found.get("copied") is True,
+            seconds_per_token=found.get("seconds_per_token") or _latency(metrics),
         )
     ]
 
@@ -205,17 +214,15 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
             f"{path}: the rates by position give {sum(places):,} accepted drafts, the total is {accepted:,}; the rates "
             "are rounded or damaged."
         )
-    return [
-        AcceptanceRecord(
-            engine="vllm",
-            source=path,
-            num_spec_steps=steps,
-            num_draft_tokens=read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens"),
-            num_accepted_draft_tokens=accepted,
-            num_spec_tokens=len(places) or None,
-            accepted_per_position=places or None,
-        )
-    ]
+    drafted = read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens")
+    record = _record("vllm", path, {"drafts": steps, "draft_tokens": drafted, "accepted_tokens": accepted}, places)
+    return [replace(record, seconds_per_token=read_seconds(content, rate="output_throughput"))]
+
+
+def _latency(metrics: Any) -> float | None:
+    """Return AIPerf's time between two tokens of a request."""
+    found = metrics.get("inter_token_latency") if isinstance(metrics, Mapping) else None
+    return read_seconds(found, milliseconds="value") if isinstance(found, Mapping) else None
 
 
 def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
@@ -223,7 +230,7 @@ def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequenc
         engine=engine,
         source=source,
         num_spec_steps=read_field(source, totals, "drafts"),
-        num_draft_tokens=read_field(source, totals, "draft_tokens"),
+        num_draft_tokens=read_field(source, totals, "verified_draft_tokens", "draft_tokens"),
         num_accepted_draft_tokens=read_field(source, totals, "accepted_tokens"),
         num_spec_tokens=len(places) or None,
         accepted_per_position=tuple(places) or None,

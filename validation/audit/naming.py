@@ -75,14 +75,15 @@ class Naming:
             return
         if not self._cells:
             self._cells = [self._of_cells(c) for c in range(len(self.law.prompts))]
+        self.scored += len(tokens)
         symbols = self.law.vocabulary + 1
+        tokens, times = np.unique(tokens, axis=0, return_counts=True)
         found = dict(self._likelihoods(prompt, tokens))
         uniform = max(SMOOTH * float(symbols) ** -self.depth, 1e-300)  # of a large vocabulary it would be 0
         base = np.log((1 - SMOOTH) * found[NONE] + uniform)
         for key, likelihood in found.items():
-            gain = float((np.log((1 - SMOOTH) * likelihood + uniform) - base).sum())
+            gain = float(((np.log((1 - SMOOTH) * likelihood + uniform) - base) * times).sum())
             self._gains[key] = self._gains.get(key, 0.0) + gain
-        self.scored += len(tokens)
 
     def fits(self) -> tuple[Fit, ...]:
         """Return the mechanisms that the draws do not exclude, likeliest first; of each, the likeliest such variant."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
+from validation.acceptance.settings import ENGINES, flags
+from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
@@ -20,7 +22,7 @@ from validation.errors import UserError, naming
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
+_ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 
 
 @click.command("acceptance")
@@ -53,27 +56,11 @@ _LARGEST_BATCH = 65536
 @option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
 @option("--verify-ms", "Time of one pass of the target model.", AT_LEAST_0)
 @option("--draft-ms", "Time of one pass of the draft model.", AT_LEAST_0)
-@option(
-    "--verify-us-per-token",
-    "Time that each token adds to the target's pass.",
-    AT_LEAST_0,
-    default=0.0,
-    show_default=False,
-)
-@option(
-    "--draft-us-per-token",
-    "Time that each sequence adds to the draft's pass.",
-    AT_LEAST_0,
-    default=0.0,
-    show_default=False,
-)
-@option(
-    "--passes",
-    "Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
-    FILE,
-)
+@option("--verify-us-per-token", "Time that each token adds to the target's pass.", AT_LEAST_0, **_ZERO)
+@option("--draft-us-per-token", "Time that each sequence adds to the draft's pass.", AT_LEAST_0, **_ZERO)
+@option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
-@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, default=0.0, show_default=False)
+@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, **_ZERO)
 @option(
     "--batch",
     "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
@@ -81,19 +68,13 @@ _LARGEST_BATCH = 65536
 )
 @option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
 @option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
-@option("--schedule", "Write draft lengths by batch size here, for vLLM, as JSON.", FILE)
-@option("--sglang", "Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.", FILE)
-@option(
-    "--reconcile others",
-    "The counts of another engine for the same models: say why the two print different acceptance.",
-    multiple=True,
-    metavar="FILE",
-)
-@option(
-    "--laws",
-    "A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
-    PLACE,
-)
+@option("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
+@option("--laws", "A trace of both models: what each way of drafting and verifying would accept, beside these.", PLACE)
+@option("--sweep", "Rank the files by the time of a token; LABEL=FILE names a run, one name its repeats.", is_flag=True)
+@option("--step-ms", "With --sweep: the time of a step of each file, with commas.", metavar="MS,MS,...")
+@option("--tokens-per-s", "With --sweep: the measured tokens per second of each file, with commas.", metavar="N,N,...")
+@option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
+@option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
 @json_option
 def acceptance(
     files: tuple[str, ...],
@@ -111,17 +92,21 @@ def acceptance(
     batch: int | None,
     confidence: float,
     records: Path | None,
-    schedule: Path | None,
-    sglang: Path | None,
     others: tuple[str, ...],
     laws: Place | None,
+    sweep: bool,
+    step_ms: str | None,
+    tokens_per_s: str | None,
+    settings: str | None,
+    synthetic: str | None,
     as_json: bool,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
-    FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
-    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
-    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
+    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first), get_metrics, answers
+    and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and /prometheus/metrics;
+    llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's JSONL; or mean lengths
+    without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from the content.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
     rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
@@ -129,11 +114,13 @@ def acceptance(
     models gives.
     """
     from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.means import read_means
     from validation.acceptance.passes import read_passes
-    from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
+    from validation.acceptance.planners import acceptance_length, nextn_of
     from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
-    from validation.acceptance.summary import speculative_config, summarise
+    from validation.acceptance.sanity import sanity
+    from validation.acceptance.summary import summarise
 
     fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
@@ -144,6 +131,16 @@ def acceptance(
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
+    if sweep:
+        marks = _of_side(drafts, 0), _of_side(verification, 0)
+        return show_sweep(console, files, (step_ms, tokens_per_s), marks, draft_length, times, confidence, as_json)
+    if step_ms is not None or tokens_per_s is not None:
+        raise UserError("--step-ms and --tokens-per-s are the times of the files of a sweep; give --sweep with them.")
+    means = [one for one in map(read_means, files) if one is not None]
+    if means:
+        if len(means) < len(files):
+            raise UserError(f"{means[0].source} has means without counts; give it without files of counts.")
+        return show_means(console, means, draft_length, times, synthetic, as_json)
     read = read_acceptance(*files)
     found = _of_one_engine(read.records, only)
     second = _of_one_engine(read_acceptance(*others).records, None) if others else []
@@ -152,49 +149,48 @@ def acceptance(
         for side, records in enumerate((found, second))
     )
     assumed = _assumed_lengths(found, second, draft_length)
-    summary = summarise(
-        found,
-        assumed_length=assumed[0],
-        confidence=confidence,
-        times=times,
-        largest_batch=batch,
-        left_out=read.left_out,
-    )
+    about: dict[str, Any] = {"times": times, "largest_batch": batch, "left_out": read.left_out}
+    summary = summarise(found, assumed_length=assumed[0], confidence=confidence, **about)
     length = acceptance_length(found, summary, confidence)
     planned = nextn_of(summary, length)
     first = Side(found, summary, assumed[0])
-    compared, by_law = None, None
+    compared, by_law, other = None, None, None
     if second:
         other = summarise(second, assumed_length=assumed[1], confidence=confidence)
         compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
     elif laws is not None:
         by_law = laws_beside(first, laws, confidence)
-    files_of: dict[Path | None, Callable[[], Any]] = {
-        sglang: lambda: adaptive_config(summary, times),
-        schedule: lambda: speculative_config(summary),
-    }
-    for path, made in files_of.items():
-        if path is not None:
-            with naming(path):
-                path.write_text(json.dumps(made(), indent=1) + "\n", encoding="utf-8")
     if records is not None:
         with naming(records):
             write_records(found, records)
+    sane = [*read.notes, *sanity(found, summary)]
+    if other is not None:
+        sane += [f"B: {said}" for said in sanity(second, other)]
+    say(console, *(f"Sanity: {said}" for said in sane))
     for said in [] if fitted is None else fitted.sentences():
         say(console, said)
     _show(console, summary)
     _show_planned(console, summary, length, planned)
+    written: dict[str, Any] = {}
+    if settings is not None:
+        if summary.best is None:
+            raise UserError("The best draft length needs times; give --passes, or --verify-ms and --draft-ms.")
+        written["settings"] = flags(settings, summary.best, summary.schedule)
+        say(console, f"For {settings}: {written['settings']}", style="bold")
+    if synthetic is not None:
+        written["synthetic"] = synthetic_of(found, summary, synthetic, assumed[0])
+        show_synthetic(console, f"for {synthetic}", written["synthetic"])
     if compared is not None:
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
         say(console, said)
-    for path in (schedule, sglang, records):
-        if path is not None:
-            say(console, str(path))
+    if records is not None:
+        say(console, str(records))
     if as_json:
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
+        more |= {"sanity": sane} | written
         print_json(summary.as_json() | more)
 
 
@@ -282,15 +278,9 @@ def _times(
         target = verify_ms / 1e3, verify_us_per_token / 1e6, 0.0
     if draft is None or sum(target) + rtt_ms == 0:
         raise UserError("A round takes no time; give --verify-ms above 0.")
-    return RoundTimes(
-        round_trip=rtt_ms / 1e3,
-        verify=target[0],
-        verify_token=target[1],
-        cache=target[2],
-        draft=draft[0],
-        draft_token=draft[1],
-        **rests,
-    )
+    names = ("verify", "verify_token", "cache", "draft", "draft_token")
+    rests |= dict(zip(names, (*target, *draft), strict=True))
+    return RoundTimes(round_trip=rtt_ms / 1e3, **rests)
 
 
 def _show(console: Console, summary: Summary) -> None:
@@ -372,6 +362,8 @@ def _advice(summary: Summary) -> str:
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
         said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
+        if summary.perfect is not None:
+            said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
     else:
         said = f"Best draft length for these times: {summary.best} ({alone})."
     if summary.best_at_most not in (None, summary.best):

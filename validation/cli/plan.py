@@ -14,8 +14,8 @@ from validation.cli.display import open_console, progress_bar
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import print_table, say
+from validation.decoding.methods.rows import ROWS
 from validation.errors import UserError
-from validation.planning.menu import WITHOUT_DEVICE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -311,16 +311,16 @@ def _write_policy(
 ) -> None:
     from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import described
-    from validation.planning.deploy import RUNS, policy_of
+    from validation.planning.deploy import policy_of
     from validation.planning.verdict import loses_twice
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get(named)
-    can = ", ".join(name for name in RUNS if name in rows)
+    can = ", ".join(name for name in reversed(ROWS) if ROWS[name].file and name in rows)
     if chosen is None:
         raise UserError(f"--row is {named!r}; the rows that a device runs are: {can}.")
-    if chosen.family not in RUNS or "each user" in chosen.option.label:
-        what = "needs no device" if chosen.family in WITHOUT_DEVICE else "is not one that a device runs from a file"
+    if not chosen.option.row.file or "each user" in chosen.option.label:
+        what = "is not one that a device runs from a file" if chosen.option.row.device else "needs no device"
         raise UserError(
             f"{path} is not written: {chosen.name} {what}. To write another row all the same, name it: --row ours "
             f"(rows that a device runs: {can})."

@@ -1,4 +1,4 @@
-"""The radio link of a run: transmission times of each round's messages, by the models of :mod:`hlmtheory.channel`.
+"""Radio links of the papers: transmission times of each round's messages, by the models of :mod:`hlmtheory.channel`.
 
 Each sequence has its own fading, drawn from its own random numbers. One fading block lasts one round.
 """
@@ -73,11 +73,7 @@ class Channel:
 
     def transmission(self, sequences: Array, up_bits: Array) -> Array:
         """Return the seconds that the uplink sends these messages, without propagation."""
-        sent = up_bits > 0
-        up = np.zeros(len(sequences))
-        if sent.any():
-            up[sent] = shannon_latency(up_bits[sent], self._link.bandwidth_hz, self._snr[sequences[sent]])
-        return up
+        return airtime(up_bits, self._link.bandwidth_hz, self._snr[sequences])
 
     def time(self, sequences: Array, rounds: Sequence[Round], real_bytes: bool) -> None:
         """Write the seconds of messages into a round of each sequence."""
@@ -88,11 +84,20 @@ class Channel:
             one.link_s = value
 
 
+def airtime(bits: Array, bandwidth_hz: float, snr: Array) -> Array:
+    """Return the seconds that messages take at their SNR (messages,); 0 where nothing is sent."""
+    sent, found = bits > 0, np.zeros(len(bits))
+    if sent.any():
+        found[sent] = shannon_latency(bits[sent], bandwidth_hz, snr[sent])
+    return found
+
+
 def fading_links(
     average_snr_db: Sequence[float] = AVERAGE_SNR_DB,
     *,
     k_factor_db: float | None = None,
     bandwidth_hz: float = BANDWIDTH_HZ,
+    way: Way | None = None,
 ) -> list[FadingLink]:
     """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given."""
     kind = "Rayleigh" if k_factor_db is None else f"Rician (K = {k_factor_db:g} dB)"
@@ -100,12 +105,12 @@ def fading_links(
     for snr_db in average_snr_db:
         mean = float(db_to_linear(float(snr_db)))
         law = Rayleigh(mean) if k_factor_db is None else Rician(mean, float(db_to_linear(float(k_factor_db))))
-        links.append(FadingLink(f"{kind}, {snr_db:g} dB", bandwidth_hz, law))
+        links.append(FadingLink(f"{kind}, {snr_db:g} dB", bandwidth_hz, law, way or Way()))
     return links
 
 
-def uhlm_link() -> FadingLink:
+def uhlm_link(*, transmit_dbm: float = 23.0, distance_m: float = 2500.0) -> FadingLink:
     """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh."""
-    gain = log_distance_gain(2500.0, reference_gain=1.0, exponent=4.0)
-    mean = float(dbm_to_watts(23.0) * gain / dbm_to_watts(-104.0))
+    gain = log_distance_gain(distance_m, reference_gain=1.0, exponent=4.0)
+    mean = float(dbm_to_watts(transmit_dbm) * gain / dbm_to_watts(-104.0))
     return FadingLink(f"u-hlm, {10 * np.log10(mean):.1f} dB", 1e6, Rayleigh(mean))

@@ -35,23 +35,15 @@ class Sizes:
     down_bytes: int = 0  # of an answer
 
 
-def stream(
-    record: GenerationRecord,
-    sequence: int,
-    channel: Channel | None,
-    times: tuple[float, float] | None = None,
-) -> tuple[list[Round], Round]:
+def stream(record: GenerationRecord, sequence: int, channel: Channel | None) -> tuple[list[Round], Round]:
     """Return the rounds of a text, and what follows the last one, if the device never stops drafting."""
     last = Round(len(record.tokens), mismatch=record.total("mismatch"))
     if not record.rounds:
         return [], last
     drafted = record.total("drafted")
-    draft_s, target_s = times or (
-        record.total(f"{which}_s") / record.total(f"{which}_passes") for which in ("draft", "target")
-    )
     sizes = Sizes(
-        draft_s,
-        target_s,
+        record.total("draft_s") / record.total("draft_passes"),
+        record.total("target_s") / record.total("target_passes"),
         record.total("bits") / drafted,
         int(record.total("bytes") / drafted),
         record.rounds[0].down_bytes,

@@ -5,7 +5,6 @@ A device names its :class:`Terms` when it opens a text; messages are those of :m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -30,35 +29,18 @@ from hlmtheory.wire import (
     threshold_rule,
 )
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, DssdCertified, FlexSpec, PromptLookup
+from validation.decoding.methods.multi_draft import DssdCertified
 from validation.decoding.methods.planned import Planned
-from validation.decoding.methods.quantized import Sqs
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-from validation.decoding.methods.single_draft import CloudOnly, CuHlm, Hlm
+from validation.decoding.methods.rows import Absent, Format
 from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack
 from validation.errors import UserError
 from validation.link.wire import LONGEST_ROUND, LinkError, answer_size, fields_of
 
-ROWS, TOKENS, PROBABILITIES, LATTICE = "rows", "tokens", "probabilities", "lattice"
-TRUNCATED, POLICY, SERVER = "truncated", "policy", "server"
-"""A draft is its token with its distribution in float32, alone, with q_d, with its quantised distribution or its top-k
-probabilities (:mod:`hlmtheory.codec`), or as ``policy.json`` says; with ``server`` the device has no drafts."""
-_BY_MESSAGE: dict[Callable[..., Any], str] = {
-    Method.message: ROWS,
-    Hlm.message: ROWS,
-    SharedSeed.message: TOKENS,
-    SharedSeedStreamed.message: TOKENS,
-    PromptLookup.message: TOKENS,
-    CloudOnly.message: TOKENS,
-    Dssd.message: PROBABILITIES,
-    FlexSpec.message: PROBABILITIES,
-    Sqs.message: LATTICE,
-    CuHlm.message: TRUNCATED,
-    Planned.message: POLICY,
-}
-"""The format of each function that writes messages; a method with another one does not run over a link."""
+ROWS, TOKENS, PROBABILITIES, LATTICE, TRUNCATED, POLICY = map(str, Format)
+SERVER = "server"
+"""The format of a text whose drafts, if any, are made on the server."""
 _REQUEST = b"\0"
 MOST_TERMS = 4
 """Messages among which the rounds of a text may choose."""
@@ -82,12 +64,10 @@ class Terms:
     @classmethod
     def of(cls, method: Method) -> Terms:
         """Return the terms of a method, or raise a UserError if it does not run over a link."""
-        found = _BY_MESSAGE.get(type(method).message)
-        on_server = isinstance(method, CloudOnly) and type(method) is not CloudOnly  # its drafts are made there
-        if found is None or on_server or method.tree_nodes or not method.runs_target:
-            raise UserError(f"{method.name} does not run over a link; choose another method, or a policy.json.")
-        if found == PROBABILITIES and method.by_argmax:
-            found = TOKENS
+        if isinstance(method.format, Absent):
+            why = f"{method.name} does not run over a link, because {method.format}"
+            raise UserError(f"{why}; choose another method, or a policy.json.")
+        found = TOKENS if method.format == PROBABILITIES and method.by_argmax else str(method.format)
         most = LONGEST_ROUND if found == LATTICE else min(method.max_draft_length, LONGEST_ROUND)
         policy = method.text if isinstance(method, Planned) else ""
         flags = (method.bonus, method.by_argmax, method.shared_seed, method.streamed, method.samples_target)
@@ -100,7 +80,7 @@ class Terms:
         terms = cls(**fields_of(cls, given))
         kind = terms.format
         whole = kind in (ROWS, LATTICE, POLICY) and not (terms.shared_seed or terms.by_argmax)
-        known = kind in {*_BY_MESSAGE.values(), SERVER} and 0 <= terms.most <= LONGEST_ROUND
+        known = kind in {*Format, SERVER} and 0 <= terms.most <= LONGEST_ROUND
         cuts = 0 < terms.limit < 1 and kind == PROBABILITIES
         for right, why in (
             (known, f"there are no messages of format {kind!r:.40} with {terms.most} of {LONGEST_ROUND} drafts"),

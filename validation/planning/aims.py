@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
 from validation.decoding.intervals import ratio
+from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED
 from validation.errors import UserError
 from validation.estimates import Estimate
-from validation.planning.menu import CERTIFIED, CU_HLM, FAMILIES, NO_RIVALS, STREAMED, WITHOUT_DEVICE, Option
-from validation.planning.plan import CALIBRATED, TIE, Planner, Pool, load
+from validation.planning.menu import Option
+from validation.planning.plan import TIE, Planner, Pool, load
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 from validation.planning.shared import Shared
@@ -132,7 +133,7 @@ class Aim:
 
 def has_device(listed: Listed) -> bool:
     """Return whether a policy needs a device that drafts."""
-    return listed.family not in WITHOUT_DEVICE
+    return listed.option.row.device
 
 
 def best_kept(rows: Iterable[Listed]) -> Listed | None:
@@ -140,7 +141,7 @@ def best_kept(rows: Iterable[Listed]) -> Listed | None:
     kept = [one for one in rows if not one.breaks]
     most = max((one.value for one in kept), default=0.0)
     equal = [one for one in kept if one.value >= most * (1.0 - TIE)]
-    return max(equal, key=lambda one: (one.family in NO_RIVALS, one.second), default=None)
+    return max(equal, key=lambda one: (one.option.row.ours, one.second), default=None)
 
 
 def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> list[Aim]:
@@ -150,7 +151,7 @@ def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) ->
     pools = {name: planner.pool(one) for name, one in ((ONE_USER, usual), (FULL_SERVER, full))}
     if shared is not None:
         pools[shared.name] = planner.pool(shared.setting)
-    listed: dict[str, set[int]] = {family: set() for family in FAMILIES}
+    listed: dict[str, set[int]] = {family: set() for family in ROWS}
     for name, pool in pools.items():
         values = pool.value if shared is None or name != shared.name else shared.estimates(pool)
         for family, places in pool.places.items():
@@ -190,7 +191,7 @@ def _aim(
     best = best_kept(rows)
     if best is None:
         raise UserError(planner.nearest(pool))
-    others = [one for one in rows if one.family not in NO_RIVALS]
+    others = [one for one in rows if not one.option.row.ours]
     alone = [one for one in others if not has_device(one)]
     rival = best_kept(others) or max(alone, key=lambda one: one.value)
     return Aim(name, setting, [rival, *(one for one in rows if one is not rival)], every, best)
@@ -221,7 +222,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
-    calibrated = family in CALIBRATED and "risk" not in listed.breaks and not option.lossless
+    calibrated = option.row.calibrated and "risk" not in listed.breaks and not option.lossless
     basis = f"calibrated on {split.prompts['calibrate']} prompts" if calibrated else MEASURED
     loss, token = (
         measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from hlmtheory.policy.answers import answer_size, coded_answer
 from hlmtheory.policy.device import ANSWER_BITS
-from validation.planning.menu import CERTIFIED, Option
+from validation.decoding.methods.rows import CERTIFIED
+from validation.planning.menu import Option
 from validation.planning.profile import DRAFT_LENGTHS, Profile, rejection_bits, remembered, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.truncated import sampled_chunks

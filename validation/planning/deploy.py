@@ -15,15 +15,13 @@ from hlmtheory.wire import (
     UncertaintyLine,
     threshold_rule,
 )
+from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, STREAMED
 from validation.planning.aims import PROVED, aim_of
-from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
-
-RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
-"""Policies that a device runs from a file."""
 
 
 def policy_of(

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
+from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option, exact
+from validation.planning.menu import Option, exact
+from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
 
 Array = NDArray[Any]
@@ -52,7 +54,7 @@ def options_of_counts(
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")
-    profile = np.asarray(acceptance_by_depth(_square(add(tables), deepest)).acceptances, dtype=np.float64)
+    profile = np.asarray(acceptance_by_depth(square_of(add(tables), deepest)).acceptances, dtype=np.float64)
     known = int(np.argmax(~np.isfinite(profile))) if not np.isfinite(profile).all() else deepest
     if not known:
         raise UserError(f"{records[0].source}: the first draft was never examined, so there is no acceptance.")
@@ -72,7 +74,7 @@ def options_of_counts(
         exact(STREAM, "no round trips", table(**server)),
     ]
     ids = _by_ids(records)
-    reply = 8.0 * -(-(4 + width) // 8)
+    reply = reply_bits(vocabulary)
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
@@ -88,7 +90,7 @@ def options_of_counts(
         split = table(
             **shared,
             up_bits=rounds * (16.0 + k * (width + 32.0)),
-            down_bits=rounds * reply + rejected * (16.0 + 32.0 * vocabulary),
+            down_bits=rounds * reply + rejected * rejection_bits(vocabulary),
         )
         sized = (float(vocabulary), float(vocabulary))
         found.append(exact(FIXED, f"K = {k}", full, k, top_k=sized))
@@ -139,7 +141,7 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
     return found
 
 
-def _square(table: Counts, deepest: int) -> Array:
+def square_of(table: Counts, deepest: int) -> Array:
     found = np.zeros((deepest + 1, deepest + 1), dtype=np.int64)
     for length, row in table.items():
         found[length, : len(row)] = row
@@ -148,7 +150,7 @@ def _square(table: Counts, deepest: int) -> Array:
 
 def _own(table: Counts, deepest: int, pooled: Array) -> Array:
     """Return a record's acceptance by depth; the pooled one counts as one more examined draft."""
-    square = _square(table, deepest)
+    square = square_of(table, deepest)
     rates = np.empty(deepest)
     for depth in range(deepest):
         long = square[depth + 1 :]  # rounds with more than ``depth`` drafts

@@ -13,35 +13,17 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from hlmtheory.wire import envelope_bits
+from validation.decoding.methods import rows
 from validation.planning.positions import LATTICES, THRESHOLDS
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS, count_table
 
 Array = NDArray[Any]
-SERVER, DEVICE, STREAM, COLOCATED, OWN_TREE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = (
-    "server alone",
-    "device alone",
-    "server alone, streaming",
-    "server with its own draft",
-    "server with its own tree",
-    "fixed K, full rows",
-    "HLM",
-    "U-HLM",
-    "CU-HLM",
-    "SQS",
-    "FlexSpec",
-)
-SEED_TREE, CERTIFIED, STREAMED, OURS = ("shared seed tree", "DSSD certified", "shared seed, streamed", "ours")
-WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED, OWN_TREE)
-"""Policies that need no device."""
-FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, SEED_TREE, CERTIFIED, STREAMED, OURS)
-NO_RIVALS = (CERTIFIED, STREAMED, OURS)
-"""Policies of ours."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One policy with its parameters."""
+    """One policy with its parameters; ``family`` is the name of its row."""
 
     family: str
     label: str  # The parameters as text
@@ -56,6 +38,11 @@ class Option:
     sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
     block: bool = False  # Whether the server verifies the drafts of a round together
     answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
+
+    @property
+    def row(self) -> rows.RowInfo:
+        """Return what is true of every option of its policy."""
+        return rows.ROWS[self.family]
 
     @cached_property
     def lossless(self) -> bool:
@@ -106,13 +93,13 @@ def options(
     whole = (float(profile.vocabulary),) * 2
     alone, n = (profile.overlap[:, 0, -1], profile.risk[:, 0, -1]), profile.lengths
     found = [
-        exact(SERVER, "one exchange a token", profile.server),
-        Option(DEVICE, "", count_table(tokens=n, drafts=n, skipped=n), 0, np.inf, *alone),
-        exact(STREAM, "no round trips", _without_exchanges(profile.server)),
+        exact(rows.SERVER, "one exchange a token", profile.server),
+        Option(rows.DEVICE, "", count_table(tokens=n, drafts=n, skipped=n), 0, np.inf, *alone),
+        exact(rows.STREAM, "no round trips", _without_exchanges(profile.server)),
     ]
     for k, full, split in zip(DRAFT_LENGTHS, profile.full, profile.split, strict=True):
-        found.append(exact(FIXED, f"K = {k}", full, k, top_k=whole))
-        found.append(exact(FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
+        found.append(exact(rows.FIXED, f"K = {k}", full, k, top_k=whole))
+        found.append(exact(rows.FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
     found += _one_draft(profile, cut)
     for codec, name in enumerate(CODECS if shared_seed else CODECS[:SEEDED]):
         kept = _pair(profile.kept[codec])
@@ -123,39 +110,39 @@ def options(
                     level = float(THRESHOLDS[column - 1])
                     said = f", u ≤ {level:g}"
                     loss = profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1]
-                found.append(Option(OURS, f"{name}, K = {k}{said}", table, k, level, *loss, kept, codec))
+                found.append(Option(rows.OURS, f"{name}, K = {k}{said}", table, k, level, *loss, kept, codec))
                 if codec < SEEDED:
                     label, own = f"K = {k}{_drawn(codec)}{said}", at_server(table, profile)
-                    found.append(Option(COLOCATED, label, own, k, level, *loss, codec=codec if column else None))
+                    found.append(Option(rows.COLOCATED, label, own, k, level, *loss, codec=codec if column else None))
     for lattice, by_length in enumerate(profile.quantised.swapaxes(0, 1)):
         kept = _pair(profile.kept[lattice + 1])
         for k, table in zip(DRAFT_LENGTHS, by_length, strict=True):
-            found.append(exact(SQS, f"{LATTICES[lattice].name}, K = {k}", table, k, top_k=kept))
+            found.append(exact(rows.SQS, f"{LATTICES[lattice].name}, K = {k}", table, k, top_k=kept))
     for lattice, by_budget in zip(ADAPTIVE, profile.budgeted, strict=True):
         name, kept = LATTICES[lattice].name, _pair(profile.kept[lattice + 1])
         for budget, table in zip(BUDGETS, by_budget, strict=True):
             mean, own = _mean_length(table), at_server(table, profile)
-            found.append(exact(SQS, f"{name}, B = {budget:g}", table, mean, top_k=kept))
-            found.append(exact(COLOCATED, f"drafts from {name}, B = {budget:g}", own, mean))
+            found.append(exact(rows.SQS, f"{name}, B = {budget:g}", table, mean, top_k=kept))
+            found.append(exact(rows.COLOCATED, f"drafts from {name}, B = {budget:g}", own, mean))
     for codec, name in enumerate(CODECS[:SEEDED] if block else ()):  # they need the distribution of each draft
         for k, table in zip(DRAFT_LENGTHS, profile.blocks[:, codec], strict=True):
             label, kept = f"{name}, K = {k}, by block", _pair(profile.kept[codec])
             if codec:
-                found.append(exact(OURS, label, table, k, top_k=kept, codec=codec, block=True))
+                found.append(exact(rows.OURS, label, table, k, top_k=kept, codec=codec, block=True))
             label, own = f"K = {k}{_drawn(codec)}, by block", at_server(table, profile)
-            found.append(exact(COLOCATED, label, own, k, block=True))
+            found.append(exact(rows.COLOCATED, label, own, k, block=True))
     return found
 
 
 def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
-    """Return the options of HLM, U-HLM and CU-HLM: one draft a round, with a row or a part of it."""
+    """Return the options of rows.HLM, U-rows.HLM and CU-rows.HLM: one draft a round, with a row or a part of it."""
     whole = (float(profile.vocabulary),) * 2
     row_bits = 32.0 * profile.vocabulary + (profile.vocabulary - 1).bit_length()
-    found = [exact(HLM, "", _with_bits(profile.single[0], row_bits), 1, top_k=whole)]
+    found = [exact(rows.HLM, "", _with_bits(profile.single[0], row_bits), 1, top_k=whole)]
     for column, threshold in enumerate(THRESHOLDS, 1):
         loss = profile.overlap_sampled[:, column - 1], profile.risk_sampled[:, column - 1]
         counts = _with_bits(profile.single[column], row_bits)
-        found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
+        found.append(Option(rows.U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
         for kind, message in cut.items():
             extra = min(float(message["bias"][column]), 1.0)
             size = _pair([message[name][column] for name in ("mean", "p95")])
@@ -163,7 +150,7 @@ def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Optio
             sent = extra * counts[:, COUNTS.index("exchanges")]
             text = np.minimum(loss[0] + sent, 1.0)
             token = np.minimum(loss[1] + sent / np.maximum(profile.lengths, 1), 1.0)
-            found.append(Option(CU_HLM, f"{kind}, u ≤ {threshold:g}", counts, 1, threshold, text, token, size))
+            found.append(Option(rows.CU_HLM, f"{kind}, u ≤ {threshold:g}", counts, 1, threshold, text, token, size))
     return found
 
 

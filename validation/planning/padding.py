@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.lattice import payload_bits
-from validation.decoding.wire import index_bits
-from validation.planning.menu import (
+from validation.decoding.methods.rows import (
     COLOCATED,
     CU_HLM,
     DEVICE,
@@ -30,11 +29,12 @@ from validation.planning.menu import (
     SQS,
     STREAM,
     U_HLM,
-    Option,
 )
+from validation.decoding.wire import index_bits
+from validation.planning.menu import Option
 from validation.planning.message_length import longest_bytes, message_bits, most_counts
 from validation.planning.positions import LATTICES
-from validation.planning.profile import Profile, reply_bits
+from validation.planning.profile import Profile, rejection_bits, reply_bits
 from validation.planning.rounds import COUNTS, Wire, expected_counts
 
 Array = NDArray[Any]
@@ -112,7 +112,7 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
         assert family == FLEXSPEC, family
         row, told = width + _PROBABILITY, 1.0 if classes > 1 else 0.0
         if not told:
-            answer = reply_bits(profile.vocabulary) + _HEADER + _PROBABILITY * profile.vocabulary
+            answer = reply_bits(profile.vocabulary) + rejection_bits(profile.vocabulary)
             counts[:, _DOWN] = exchanges * answer
     counts[:, _UP] = exchanges * (_HEADER + most * row)
     return replace(option, counts=counts, leak_bits=told)

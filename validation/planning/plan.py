@@ -10,23 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, STREAMED, U_HLM
 from validation.decoding.seconds import UP
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.menu import (
-    CERTIFIED,
-    COLOCATED,
-    CU_HLM,
-    DEVICE,
-    FAMILIES,
-    NO_RIVALS,
-    OURS,
-    STREAMED,
-    U_HLM,
-    Line,
-    Option,
-    column_of,
-)
+from validation.planning.menu import Line, Option, column_of
 from validation.planning.positions import THRESHOLDS
 from validation.planning.setting import Setting
 from validation.planning.split import Split
@@ -37,8 +25,6 @@ _TOLD = 1e-9  # bits: a logarithm is rounded
 _KEPT = 8  # settings whose options stay in memory
 TIE = 1e-9
 """Relative: values that differ by less are equal."""
-CALIBRATED = (OURS, DEVICE, COLOCATED, U_HLM, CU_HLM)
-"""Policies whose threshold of uncertainty is calibrated."""
 
 
 def group_of(option: Option) -> int | str:
@@ -65,7 +51,7 @@ class Pool:
                 for whole, part in ((self.train, planner.split.train), (self.test, planner.split.test))
             )
         families = np.array([one.family for one in self.options])
-        self.places = {family: np.flatnonzero(families == family) for family in FAMILIES}
+        self.places = {family: np.flatnonzero(families == family) for family in ROWS}
         if setting.risk_limit <= 0:
             for family in (U_HLM, CU_HLM):
                 level = planner.paper_threshold()
@@ -193,7 +179,7 @@ class Planner:
         """Return whether an option keeps the limit of the risk."""
         if option.lossless or setting.risk_limit <= 0:
             return option.lossless
-        if option.family in CALIBRATED:
+        if option.row.calibrated:
             return _level(option) <= self.threshold(setting, group_of(option)) + 1e-9
         return self.charged(option, setting.risk_kind) <= setting.risk_limit
 
@@ -220,8 +206,8 @@ class Planner:
     def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]] | None:
         """Return the best option of our policies; None if none keeps the limits. ``streams``: one may draft on."""
         pool = self.pool(setting)
-        families = [one for one in NO_RIVALS if streams or one != STREAMED]
-        place = pool.best(np.concatenate([pool.places[one] for one in families]))
+        families = [name for name, row in ROWS.items() if row.ours and (streams or name != STREAMED)]
+        place = pool.best(np.concatenate([pool.places[name] for name in families]))
         return None if place is None or not pool.kept[place] else (pool.options[place], ())
 
     def chosen(self, setting: Setting) -> Option:
@@ -257,7 +243,7 @@ class Planner:
         """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found."""
         if option.lossless:
             return 0.0
-        if option.family not in CALIBRATED:
+        if not option.row.calibrated:
             return self.charged(option, kind)
         if not len(self.split.calibrate):
             return None
@@ -271,7 +257,7 @@ class Planner:
 
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
-        usual = {id(one) for family in FAMILIES for one in self.candidates(family, self.setting, lossless=True)}
+        usual = {id(one) for family in ROWS for one in self.candidates(family, self.setting, lossless=True)}
         found = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for one in self.options:

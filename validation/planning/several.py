@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.methods.rows import OWN_TREE, SEED_TREE
 from validation.decoding.wire import index_bits
-from validation.planning.menu import OWN_TREE, SEED_TREE, Option, at_server, exact
+from validation.planning.menu import Option, at_server, exact
 from validation.planning.profile import SEEDED, Profile
 from validation.planning.rounds import Wire, expected_counts
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.planning.menu import STREAMED, Option, exact
+from validation.decoding.methods.rows import STREAMED
+from validation.planning.menu import Option, exact
 from validation.planning.message_length import token_bytes
 from validation.planning.profile import Profile, reply_bits
 from validation.planning.rounds import count_table

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.codec import encode, truncated_message
-from hlmtheory.truncation import certified_size, online_size, resampling_bias
-from validation.decoding.methods.single_draft import BITS, CERTIFIED_BITS
+from hlmtheory.truncation import resampling_bias
+from validation.decoding.methods.single_draft import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline, Cut
 from validation.decoding.trace_drafts import offline_k
 from validation.planning.menu import Line
 from validation.planning.positions import ROUNDING, positions_of, sampled, without_residue
@@ -21,8 +20,10 @@ from validation.trace.reader import Trace, TraceChunk, probabilities
 Array = NDArray[Any]
 SAMPLE = 384
 """Positions of the sample; each needs a sort of its rows."""
-DISTORTION, SHARPNESS = 0.1, 5.0
-"""θ and η of cu-hlm (21), (24), as in :class:`validation.decoding.methods.single_draft.CuHlmOnline`."""
+DISTORTION = 0.1
+"""θ of cu-hlm (21), (24)."""
+ANY = 0.0
+"""The threshold of a method that is asked for its messages alone."""
 
 
 def messages(
@@ -51,49 +52,31 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
     rng = np.random.default_rng(2)
     found: dict[str, list[tuple[Array, Array, Array]]] = {}
     sent = []
+    methods: dict[str, CuHlm] = {}
     offline = offline_k(trace, DISTORTION)
+    if offline is not None:
+        methods[f"offline k = {offline}"] = CuHlmOffline(ANY, offline)
+    if line is not None:
+        methods["online"] = CuHlmOnline(
+            ANY, slope=line.slope, intercept=line.intercept, distortion_tolerance=DISTORTION
+        )
+    if bias > 0:
+        methods[f"certified, Bias ≤ {bias:g}"] = CuHlmCertified(ANY, bias_tolerance=bias)
     for chunk in sampled_chunks(trace):
         at = positions_of(chunk, rng.random(len(chunk.tokens)))
         skip = without_residue(sampled(at.draft_mass[:, 0]))
         sent.append(1.0 - np.concatenate([np.zeros((len(skip), 1)), skip], axis=1))
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
         token = np.argmax(np.cumsum(q, axis=-1) > rng.random((len(q), 1)), axis=-1)
-        sizes: dict[str, tuple[Array, Array]] = {}
-        if offline is not None:
-            sizes[f"offline k = {offline}"] = (np.full(len(q), offline), np.full(len(q), BITS))
-        if line is not None:
-            estimate = np.clip(line.slope * at.uncertainty + line.intercept, 0.0, 1.0)
-            online = np.asarray(online_size(q, token, estimate, DISTORTION, sharpness=SHARPNESS))
-            sizes["online"] = (online, np.full(len(q), BITS))
-        if bias > 0:
-            sizes[f"certified, Bias ≤ {bias:g}"] = _certified(q, bias)
-        for kind, (k, bits) in sizes.items():
-            length = np.array(
-                [
-                    8 * len(encode(truncated_message(row, k=int(n), token=int(d), bits=int(b))))
-                    for row, n, d, b in zip(q, k, token, bits, strict=True)
-                ]
-            )
+        for kind, method in methods.items():
+            chosen = method.choose_top_k(q, token, at.uncertainty)
+            k, bits = (np.broadcast_to(np.asarray(each), len(q)) for each in chosen)
+            cuts = map(Cut, k.tolist(), bits.tolist())
+            length = [8.0 * len(method.coded(*each)) for each in zip(q, token.tolist(), cuts, strict=True)]
             lost = np.asarray(resampling_bias(p, q, k))
-            found.setdefault(kind, []).append((k.astype(np.float64), length.astype(np.float64), lost))
+            found.setdefault(kind, []).append((k.astype(np.float64), np.array(length), lost))
     weight = np.concatenate(sent)
     return {kind: _weighted(weight, *map(np.concatenate, zip(*parts, strict=True))) for kind, parts in found.items()}
-
-
-def _certified(q: Array, bias: float) -> tuple[Array, Array]:
-    """Return the certified k and the bits of a probability for each row; more bits where the usual are too few."""
-    usual, most = CERTIFIED_BITS
-    try:
-        return np.asarray(certified_size(q, bias, bits_per_probability=usual)), np.full(len(q), usual)
-    except ValueError:
-        found = []
-        for row in q:
-            try:
-                found.append((int(certified_size(row, bias, bits_per_probability=usual)), usual))
-            except ValueError:
-                found.append((int(certified_size(row, bias, bits_per_probability=most)), most))
-        sizes, widths = np.array(found).T
-        return sizes, widths
 
 
 def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
 from hlmtheory.policy.served import ServedPlan
+from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
 from validation.planning.bound import Model
-from validation.planning.menu import OURS, SERVER, Option
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate

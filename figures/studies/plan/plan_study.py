@@ -19,13 +19,14 @@ from figures.studies.plan.plan_sessions import Links, Rounds, session_seconds, s
 from hlmtheory.channel import Rayleigh, TraceLink
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
+from validation.decoding.methods.rows import COLOCATED, DEVICE, OURS, ROWS, SERVER, STREAM, STREAMED
 from validation.decoding.recorded_links import load_links
 from validation.decoding.records import GenerationRecord
 from validation.decoding.streamed import matches_of
 from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, OURS, SERVER, STREAM, STREAMED, Option
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.setting import Setting, constant_link, recorded_link
@@ -71,7 +72,7 @@ def plans(
             risk_limit=limit[1],
         )
         option, predicted = {}, {}
-        for family in FAMILIES:
+        for family in ROWS:
             best = planner.ours(setting) if family == OURS else planner.best(family, setting)
             if best is None or best[1]:  # it does not apply on this link, or breaks a limit
                 continue
@@ -228,7 +229,7 @@ def score(
         for name, part in found[word].items():
             part["server_ms_per_token"] = {
                 family: _spread(np.array([1e3 * busy[place] for place in places]))
-                for family in FAMILIES
+                for family in ROWS
                 if (places := [one.option[family] for one in chosen[name, word] if one.option.get(family) in busy])
             }
     return found
@@ -250,7 +251,7 @@ def _limit(
     names = list(links)
     rows: dict[str, Any] = {}
     ours = np.array([speeds.get(one.option[OURS], np.full(len(names), np.nan))[i] for i, one in enumerate(chosen)])
-    for family in FAMILIES:
+    for family in ROWS:
         own = np.full(len(names), np.nan)
         said = np.full(len(names), np.nan)
         for i, one in enumerate(chosen):

@@ -20,12 +20,13 @@ import numpy as np
 from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import ratio
 from validation.decoding.methods.planned import write_policy
+from validation.decoding.methods.rows import COLOCATED, HLM, OURS, STREAM, STREAMED
 from validation.errors import UserError
 from validation.models.machine import machine
 from validation.planning.aims import Listed, aim_of, described
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, HLM, OURS, STREAM, STREAMED, Option
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time

@@ -1,4 +1,7 @@
-"""Records of accepted drafts, read from files that are written field by field from the engines' documentation."""
+"""Records of accepted drafts, read from files that are written field by field from the engines' documentation.
+
+Short ones lie in ``samples``: ``later.log.txt`` is llama-server 0.5.0's of the built-in pair.
+"""
 
 from __future__ import annotations
 
@@ -13,122 +16,83 @@ from validation.acceptance.record import AcceptanceRecord, add, marked, refuse_m
 from validation.errors import UserError
 
 
-def llama_scrape(drafts: int, drafted: int, places: list[int], suffix: str = "_total") -> str:
-    name = "llamacpp:spec_decode_num"
-    lines = [
-        "# HELP llamacpp:n_decode_total Total number of llama_decode() calls",
-        "llamacpp:n_decode_total 99",
-        f"# TYPE {name}_draft_tokens{suffix} counter",
-        f"{name}_draft_tokens{suffix} {drafted}",
-        f"{name}_accepted_tokens{suffix} {sum(places)}",
-        f"{name}_drafts{suffix} {drafts}",
-    ]
-    lines += [f'{name}_accepted_tokens_per_pos{suffix}{{position="{i}"}} {count}' for i, count in enumerate(places)]
-    return "\n".join(lines) + "\n"
-
-
 def scrape(drafts: int, drafted: int, places: list[int], model: str = "m") -> str:
-    labels = f'engine="0",model_name="{model}"'
+    labels, name = f'engine="0",model_name="{model}"', "vllm:spec_decode_num_accepted_tokens_per_pos_total"
     lines = [
         "# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.",
-        "# TYPE vllm:spec_decode_num_drafts_total counter",
         f"vllm:spec_decode_num_drafts_total{{{labels}}} {float(drafts)}",
         f"vllm:spec_decode_num_drafts_created{{{labels}}} 1.7e+09",
         f"vllm:spec_decode_num_draft_tokens_total{{{labels}}} {drafted:e}",
         f"vllm:spec_decode_num_accepted_tokens_total{{{labels}}} {sum(places)}",
         'vllm:num_requests_running{engine="0"} 2.0',
+        *(f'{name}{{{labels},position="{i}"}} {float(count)}' for i, count in enumerate(places)),
     ]
-    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    lines += [f'{name}{{{labels},position="{i}"}} {float(count)}' for i, count in enumerate(places)]
     return "\n".join(lines) + "\n"
 
 
-REQUEST = {
-    "mean_acceptance_length": 1.2325581395348837,
-    "draft_acceptance_rate": 0.07751937984496124,
-    "acceptance_histogram": [39, 1, 0, 3],
-    "acceptance_histogram_by_draft_length": {"3": [39, 1, 0, 3]},
-    "num_spec_steps": 43,
-    "num_accepted_draft_tokens": 10,
-    "num_draft_tokens": 129,
-    "num_spec_tokens": 3,
-}
+FIRST = (17, 11, 6, 4, 3, 2, 1)
+
+
+def window(steps, places, drafted=None, prefix="(APIServer pid=911) INFO 08-05 09:12:07 [metrics.py:100]"):
+    """A line of vLLM's log, as 0.32 writes it."""
+    accepted, drafted = sum(places), drafted or steps * len(places)
+    rates = ", ".join(f"{count / steps:.3f}" for count in places)
+    return (
+        f"{prefix} SpecDecoding metrics: Mean acceptance length: {1 + accepted / steps:.2f}, Accepted throughput: 4.40 "
+        f"tokens/s, Drafted throughput: 16.10 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
+        f"Per-position acceptance rate: {rates}, Avg Draft acceptance rate: {100 * accepted / drafted:.1f}%\n"
+    )
+
+
+def statistics(name, steps, drafted, places):
+    """A line of llama.cpp's server at verbosity 4."""
+    rates = ", ".join(f"{count / steps:.3f}" for count in places)
+    return (
+        f"0.42.130.633 I spec common_specu: statistics {name:>16}: #calls(b,g,a) =    4    542 {steps:6}, #gen drafts "
+        f"= {steps:6}, #acc drafts = {places[0]:5}, #gen tokens = {drafted:6}, #acc tokens = {sum(places):5}, #mean "
+        f"acc len = {1 + sum(places) / steps:.2f}, #acc rate/pos = ({rates}), dur(b,g,a) = 0.688, 0.851, 0.021 ms\n"
+    )
+
+
+REQUEST = {"mean_acceptance_length": 1.2325581395348837, "draft_acceptance_rate": 0.07751937984496124}
+REQUEST |= {"acceptance_histogram": [39, 1, 0, 3], "acceptance_histogram_by_draft_length": {"3": [39, 1, 0, 3]}}
+REQUEST |= {"num_spec_steps": 43, "num_accepted_draft_tokens": 10, "num_draft_tokens": 129, "num_spec_tokens": 3}
 """The example of vLLM's documentation."""
 VLLM = {"usage": {"completion_tokens": 53}, "metrics": {"speculative_decoding": REQUEST}}
-META = {"completion_tokens": 4, "spec_verify_ct": 2, "spec_accept_length": 2.0, "spec_num_proposed_drafts": 6}
-META |= {"spec_num_correct_drafts": 2, "spec_correct_drafts_histogram": [1, 0, 1]}
-SGLANG = {"text": "", "meta_info": META}
-OPENAI_SGLANG = {"usage": {"completion_tokens": 9}, "choices": [{"index": 0, "meta_info": META}]}
-SGLEXT = {
-    "usage": {"completion_tokens": 4},
-    "choices": [{"index": 0, "message": {}}],
-    "sglext": {"spec_tokens_details": {k: v for k, v in META.items() if k.startswith("spec_")}},
-}
-OLD_SGLANG = {"meta_info": {"spec_verify_ct": 2, "spec_accepted_drafts": 2, "spec_accept_histogram": [1, 0, 1]}}
-BENCH = {
-    "spec_decode_acceptance_rate": 50.0,
-    "spec_decode_acceptance_length": 2.8,
-    "spec_decode_num_drafts": 5,
-    "spec_decode_draft_tokens": 14,
-    "spec_decode_accepted_tokens": 9,
-    "spec_decode_per_position_acceptance_rates": [1.0, 0.6, 0.2],
-}
-TENSORRT = [
-    {"iter": 1, "iterLatencyMS": 50.0},
-    {"specDecodingStats": {"numDraftTokens": 24, "numAcceptedTokens": 12, "numRequestsWithDraftTokens": 8}},
-    {"specDecodingStats": {"numDraftTokens": 6, "numAcceptedTokens": 3, "numRequestsWithDraftTokens": 2}},
-]
-LLAMA = {"content": "", "timings": {"predicted_n": 20, "predicted_ms": 80.0, "draft_n": 14, "draft_n_accepted": 10}}
-LLAMA_LOG = (
-    "slot print_timing: id 0\ndraft acceptance = 0.62008 ( 1797 accepted /  2898 generated), mean acceptance length =  "
-    "2.24, acceptance rate per position = (0.727, 0.513)\n"
-)
-LLAMA_LOG_LATER = (  # as llama-server 0.5.0 wrote it for the built-in pair
-    "0.06.226.916 I slot print_timing: id  3 | task 0 | draft acceptance = 0.54717 (   29 accepted /    53 generated), "
-    "mean len =  2.61\n"
-)
 LLAMA_LOG_PLACES = (  # as the server of release b11549 wrote it for SmolLM2, at verbosity 4
     "0.11.497.928 I slot print_timing: id  0 | task 0 | draft acceptance = 0.23684 (    9 accepted /    38 generated), "
     "mean len =  1.69\n0.11.497.934 I slot print_timing: id  0 | task 0 |      acc per pos = (0.462, 0.231, 0.000)\n"
 )
-SPECDEC = [
-    {"Request_AL": {"0": {"0": 2.0}}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}
-]
+SPECDEC = [{"Request_AL": {}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}]
 SPEC_BENCH = {"question_id": 81, "choices": [{"turns": ["a"], "accept_lengths": [3, 1]}, {"accept_lengths": [2]}]}
-AIPERF = {
-    "metadata": {},
-    "spec_decode_acceptance": REQUEST | {"engine": "vllm", "acceptance_histogram": {"0": 39, "1": 1, "3": 3}},
-}
+SAMPLES = Path(__file__).parent / "samples"
 CASES = {
-    # content, (engine, steps, accepted, drafts, histogram)
+    # content, or None for that of a sample, and (engine, steps, accepted, drafts, histogram)
+    "vllm.log": (window(23, FIRST), ("vllm", 23, 44, 161, None)),
+    "statistics.log": (statistics("draft-mtp", 200, 399, (170, 141)), ("llama.cpp", 200, 311, 399, None)),
+    "choice.json": (None, ("tensorrt-llm", 20, 30, 60, {0: 8, 2: 6, 3: 6})),
+    "prometheus.txt": (None, ("tensorrt-llm", 20, 28, 60, None)),
     "vllm.json": (VLLM, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
-    "bench.json": (BENCH, ("vllm", 5, 9, 14, None)),
-    "sglang.json": (SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
-    "openai.json": (OPENAI_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
-    "sglext.json": (SGLEXT, ("sglang", 2, 2, None, {0: 1, 2: 1})),
-    "llama.txt": (llama_scrape(10, 30, [8, 4, 2]), ("llama.cpp", 10, 14, 30, None)),
-    "llama_without_total.txt": (llama_scrape(10, 30, [8, 4, 2], ""), ("llama.cpp", 10, 14, 30, None)),
-    "old.json": (OLD_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
-    "tensorrt.json": (TENSORRT, ("tensorrt-llm", 10, 15, 30, None)),
-    "llama.json": (LLAMA, ("llama.cpp", 9, 10, 14, None)),
-    "server.log": (LLAMA_LOG, ("llama.cpp", 1449, 1797, 2898, None)),
-    "later.log": (LLAMA_LOG_LATER, ("llama.cpp", 18, 29, 53, None)),
+    "bench.json": (None, ("vllm", 5, 9, 14, None)),
+    "sglang.json": (None, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "openai.json": (None, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "sglext.json": (None, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "llama.txt": (None, ("llama.cpp", 10, 14, 30, None)),
+    "llama_without_total.txt": (None, ("llama.cpp", 10, 14, 30, None)),
+    "old.json": (None, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "tensorrt.json": (None, ("tensorrt-llm", 10, 15, 30, None)),
+    "llama.json": (None, ("llama.cpp", 9, 10, 14, None)),
+    "server.log": (None, ("llama.cpp", 1449, 1797, 2898, None)),
+    "later.log": (None, ("llama.cpp", 18, 29, 53, None)),
     "places.log": (LLAMA_LOG_PLACES, ("llama.cpp", 13, 9, 38, None)),
     "acceptance_rate.json": (SPECDEC, ("specdec_bench", 100, 120, None, {0: 40, 1: 30, 3: 30})),
     "spec_bench.jsonl": (SPEC_BENCH, ("spec-bench", 3, 3, None, {0: 1, 1: 1, 2: 1})),
-    "profile_export.jsonl": (AIPERF, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
+    "profile_export.jsonl": (None, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
     "metrics.txt": (scrape(10, 30, [8, 4, 2]), ("vllm", 10, 14, 30, None)),
-    "get_metrics.json": (
-        [
-            {"name": "vllm:num_requests_running", "value": 1},
-            {"name": "vllm:spec_decode_num_drafts", "value": 10},
-            {"name": "vllm:spec_decode_num_draft_tokens", "value": 30},
-            {"name": "vllm:spec_decode_num_accepted_tokens", "value": 14},
-            {"name": "vllm:spec_decode_num_accepted_tokens_per_pos", "values": [8, 4, 2]},
-        ],
-        ("vllm", 10, 14, 30, None),
-    ),
+    "get_metrics.json": (None, ("vllm", 10, 14, 30, None)),
 }
+COUNTS = {"vllm.json": (39, 1, 0, 3), "profile_export.jsonl": (39, 1, 0, 3)}
+COUNTS |= dict.fromkeys(("metrics.txt", "llama.txt", "get_metrics.json"), (2, 4, 2, 2))
 
 
 def records_of(*paths: Path) -> list[AcceptanceRecord]:
@@ -141,59 +105,37 @@ def stored(folder: Path, name: str, content: object) -> Path:
     return path
 
 
-def outcome(path: Path) -> list[AcceptanceRecord] | UserError:
-    try:
-        return records_of(path)
-    except UserError as error:
-        return error
+def sample(folder: Path, name: str) -> Path:
+    return stored(folder, name, CASES[name][0] or (SAMPLES / f"{name}.txt").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_format_is_found_and_read(tmp_path, name):
-    content, expected = CASES[name]
-    (record,) = records_of(stored(tmp_path, name, content))
+    (record,) = records_of(sample(tmp_path, name))
     histogram = record.acceptance_histogram and {i: n for i, n in record.acceptance_histogram.items() if n}
-    assert (
-        record.engine,
-        record.num_spec_steps,
-        record.num_accepted_draft_tokens,
-        record.num_draft_tokens,
-        histogram,
-    ) == expected
+    totals = (record.num_spec_steps, record.num_accepted_draft_tokens, record.num_draft_tokens)
+    assert (record.engine, *totals, histogram) == CASES[name][1]
     assert str(tmp_path / name) in record.source
 
 
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        ("vllm.json", {3: (39, 1, 0, 3)}),
-        ("profile_export.jsonl", {3: (39, 1, 0, 3)}),
-        ("metrics.txt", {3: (2, 4, 2, 2)}),
-        ("llama.txt", {3: (2, 4, 2, 2)}),
-        ("get_metrics.json", {3: (2, 4, 2, 2)}),
-    ],
-)
-def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name, counts):
-    (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
-    assert record.counts() == counts
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name):
+    (record,) = records_of(sample(tmp_path, name))
+    assert record.counts() == {3: COUNTS[name]}
 
 
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])
 def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
-    (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
+    (record,) = records_of(sample(tmp_path, name))
     with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()
     (row,) = record.counts(assumed_length=3).values()
     assert sum(row) == record.num_spec_steps
     with pytest.raises(UserError, match=r"K cannot be 0|contradicts --draft-length 0"):
         record.counts(assumed_length=0)
-
-
-@pytest.mark.parametrize("name", ["tensorrt.json", "llama.json", "server.log"])
-def test_totals_alone_do_not_give_the_depths(tmp_path, name):
-    (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
-    with pytest.raises(UserError, match="totals only"):
-        record.counts()
+    for totals in ("tensorrt.json", "llama.json", "server.log"):
+        with pytest.raises(UserError, match="totals only"):
+            records_of(sample(tmp_path, totals))[0].counts()
 
 
 def test_the_log_gives_counts_by_position_where_its_rates_leave_one_choice(tmp_path):
@@ -273,11 +215,8 @@ def test_several_samples_are_left_out_and_named(tmp_path):
     lines = [{"metrics": {"speculative_decoding": None}}, null, VLLM | {"choices": [{}]}, two]
     found = read_acceptance(stored(tmp_path, "mixed.jsonl", "\n".join(map(json.dumps, lines))))
     assert [record.counts() for record in found.records] == [{3: (39, 1, 0, 3)}]
-    assert [(one.source[-6:], "n > 1" in one.reason) for one in found.left_out] == [
-        ("line 1", True),
-        ("line 2", True),
-        ("line 4", True),
-    ]
+    said = [(one.source[-6:], "n > 1" in one.reason) for one in found.left_out]
+    assert said == [(f"line {number}", True) for number in (1, 2, 4)]
     assert len(records_of(stored(tmp_path, "spec_bench.jsonl", SPEC_BENCH))) == 1  # its choices are turns of one answer
 
 
@@ -308,31 +247,29 @@ def test_a_record_that_contradicts_itself_is_refused(tmp_path, change, message):
 @pytest.mark.parametrize("name", CASES)
 def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, name):
     """No other error than a sentence that names the file; what is read has steps and consistent sums."""
-    whole = stored(tmp_path, name, CASES[name][0]).read_bytes()
+    whole = sample(tmp_path, name).read_bytes()
     cuts = [whole[:end] for end in range(0, len(whole), 7)]
     flips = [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
     for content in (*cuts, *flips):
         (tmp_path / name).write_bytes(content)
-        found = outcome(tmp_path / name)
-        if isinstance(found, UserError):
-            assert name in str(found)
-        else:
-            assert all(record.num_spec_steps > 0 for record in found)
-
-
-def test_records_that_must_not_be_averaged_are_refused():
-    first = AcceptanceRecord(engine="vllm", source="a", num_spec_steps=2, num_accepted_draft_tokens=1)
-    for change in ({"engine": "sglang"}, {"draft_sampling": "greedy"}, {"verification": "block"}):
-        fields = {"engine": "vllm", "source": "b", "num_spec_steps": 2, "num_accepted_draft_tokens": 1} | change
-        with pytest.raises(UserError, match="read them separately"):
-            refuse_mixture([first, AcceptanceRecord(**fields)])
-    refuse_mixture([first, first])
+        try:
+            found, said = records_of(tmp_path / name), name
+        except UserError as error:
+            found, said = [], str(error)
+        assert all(record.num_spec_steps > 0 for record in found)
+        assert name in said
 
 
 def plain_record(**fields):
-    return AcceptanceRecord(
-        **{"engine": "vllm", "source": "a", "num_spec_steps": 2, "num_accepted_draft_tokens": 1} | fields
-    )
+    fields = {"engine": "vllm", "source": "a", "num_spec_steps": 2, "num_accepted_draft_tokens": 1} | fields
+    return AcceptanceRecord(**fields)
+
+
+def test_records_that_must_not_be_averaged_are_refused():
+    for change in ({"engine": "sglang"}, {"draft_sampling": "greedy"}, {"verification": "block"}):
+        with pytest.raises(UserError, match="read them separately"):
+            refuse_mixture([plain_record(), plain_record(source="b", **change)])
+    refuse_mixture([plain_record(), plain_record()])
 
 
 def test_marks_are_added_and_not_contradicted():
@@ -349,30 +286,43 @@ def test_marks_are_added_and_not_contradicted():
 
 
 @pytest.mark.parametrize(
-    ("added", "marks"),
+    ("config", "marks"),
     [
-        ({"speculative_config": {"method": "eagle3"}}, ("greedy", "standard")),
-        (
-            {"speculative_config": {"draft_sample_method": "probabilistic", "rejection_sample_method": "fly"}},
-            ("sampled", "fly"),
-        ),
-        ({"speculative_config": {"draft_sample_method": "gumbel"}}, ("gumbel", "standard")),
-        ({}, (None, None)),
+        ({"method": "eagle3"}, ("greedy", "standard")),
+        ({"draft_sample_method": "probabilistic", "rejection_sample_method": "fly"}, ("sampled", "fly")),
+        ({"draft_sample_method": "gumbel"}, ("gumbel", "standard")),
+        (None, (None, None)),
     ],
 )
-def test_the_configuration_beside_an_answer_marks_it(tmp_path, added, marks):
-    (record,) = records_of(stored(tmp_path, "a.json", VLLM | added))
+def test_the_configuration_beside_an_answer_marks_it(tmp_path, config, marks):
+    (record,) = records_of(stored(tmp_path, "a.json", VLLM | ({"speculative_config": config} if config else {})))
     assert (record.draft_sampling, record.verification) == marks
 
 
 def test_the_record_has_the_names_of_aiperf(tmp_path):
     (record,) = records_of(stored(tmp_path, "vllm.json", VLLM))
-    again = stored(tmp_path, "again.jsonl", json.dumps({"spec_decode_acceptance": record.as_json()}))
-    (back,) = records_of(again)
-    assert back.counts() == record.counts()
-    assert back.completion_tokens == 53
     told = marked(record, drafts="greedy", verification="fly")
-    (back,) = records_of(stored(tmp_path, "told.jsonl", json.dumps({"spec_decode_acceptance": told.as_json()})))
-    assert (back.draft_sampling, back.verification) == ("greedy", "fly")
+    text = "\n".join(json.dumps({"spec_decode_acceptance": one.as_json()}) for one in (record, told))
+    back, told = records_of(stored(tmp_path, "again.jsonl", text))
+    assert (back.counts(), back.completion_tokens) == (record.counts(), 53)
+    assert (told.draft_sampling, told.verification) == ("greedy", "fly")
     assert record.as_json()["mean_acceptance_length"] == REQUEST["mean_acceptance_length"]
     assert record.as_json()["draft_acceptance_rate"] == REQUEST["draft_acceptance_rate"]
+
+
+def test_three_outputs_of_one_llama_server_agree():
+    """Its answers, log and metrics of 20 requests; the log lacks one whose 18 drafts, in six steps, were rejected."""
+    files = ("answers.json", "log.txt", "metrics.txt")
+    answers, log, metrics = read = [read_acceptance(Path(__file__).parent / "llama_server" / name) for name in files]
+    steps, accepted, drafted = (
+        [sum(getattr(record, name) or 0 for record in reading.records) for reading in read]
+        for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens")
+    )
+    assert [len(reading.records) + len(reading.left_out) for reading in read] == [20, 17, 1]
+    assert ["nothing was drafted" in one.reason for one in answers.left_out] == [True] * 3
+    assert "0 of 18 drafts were accepted" in log.left_out[0].reason
+    places = [record.accepted_per_position for record in log.records]
+    assert tuple(map(sum, zip(*places, strict=True))) == metrics.records[0].accepted_per_position == (75, 28, 16)
+    assert (accepted, drafted[2] - drafted[1], steps[2] - steps[1]) == ([119] * 3, 18, 6)
+    assert 75 / steps[1] > 75 / steps[2] + 0.009
+    assert 0 <= steps[0] - steps[2] <= 17  # answers count the steps that drafted nothing too: at most one a request

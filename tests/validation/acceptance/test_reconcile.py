@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.validation.acceptance.test_engines import scrape
+from tests.validation.acceptance.test_summary import of_places, record
 from validation.acceptance.reconcile import CONVENTIONS, Side, reconcile, replay
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import tally
 from validation.acceptance.summary import summarise
 from validation.cli.commands import main
 
@@ -21,21 +22,10 @@ def side(engine, alphas, *, requests=40, steps=25, length=K, name="", seed=1, **
     rng, records = np.random.default_rng(seed), []
     for number in range(requests):
         alive = np.cumprod(rng.random((steps, length)) < np.asarray(alphas)[:length], axis=1)
-        accepted = tuple(alive.sum(axis=1).tolist())
-        records.append(
-            AcceptanceRecord(
-                engine=engine,
-                source=f"{name or engine}, line {number}",
-                num_spec_steps=steps,
-                num_accepted_draft_tokens=sum(accepted),
-                num_draft_tokens=steps * length,
-                num_spec_tokens=length,
-                completion_tokens=1 + steps + sum(accepted),
-                per_step_accepted=accepted,
-                per_step_drafted=(length,) * steps,
-                **marks,
-            )
-        )
+        accepted = alive.sum(axis=1).tolist()
+        fields = {"num_draft_tokens": steps * length, "completion_tokens": 1 + steps + sum(accepted), **marks}
+        fields |= {"engine": engine, "num_spec_tokens": length, "source": f"{name or engine}, line {number}"}
+        records.append(record(tally((length, i) for i in accepted), **fields))
     return Side(records, summarise(records))
 
 
@@ -62,16 +52,8 @@ def test_one_acceptance_counted_in_two_ways_agrees_counted_alike():
     assert rows["configured"].second.value == pytest.approx(rows["rate"].second.value)
 
 
-def scraped(name, *counts):
-    steps, *places = counts
-    fields = {"num_spec_steps": steps, "num_draft_tokens": steps * len(places), "num_spec_tokens": len(places)}
-    one = AcceptanceRecord(
-        engine="vllm",
-        source=name,
-        num_accepted_draft_tokens=sum(places),
-        accepted_per_position=tuple(places),
-        **fields,
-    )
+def scraped(name, steps, *places):
+    one = of_places(steps, steps * len(places), *places, num_spec_tokens=len(places), source=name)
     return Side([one], summarise([one]))
 
 
@@ -118,15 +100,7 @@ def test_a_replay_of_every_text_is_between_the_bounds():
     for bits in texts:
         lengths = rng.integers(1, 5, len(bits)) if len(bits) > 10 else [3] * len(bits)
         steps = steps_over(bits, lengths)
-        drafted, accepted = zip(*steps, strict=True)
-        one = AcceptanceRecord(
-            engine="e",
-            source="a",
-            num_spec_steps=len(steps),
-            num_accepted_draft_tokens=sum(accepted),
-            per_step_accepted=accepted,
-            per_step_drafted=drafted,
-        )
+        accepted, one = [i for _, i in steps], record(tally(steps))
         tokens = len(steps) + sum(accepted)
         for shorter in (1, 2):
             ends = ends_of(one, shorter)
@@ -136,16 +110,8 @@ def test_a_replay_of_every_text_is_between_the_bounds():
     assert min(low_met, high_met) > 50
 
 
-def ends_of(record, length):
-    count = 10**14
-    table = {k: tuple(count * n for n in row) for k, row in record.counts().items()}
-    many = AcceptanceRecord(
-        engine="e",
-        source="a",
-        num_spec_steps=count * record.num_spec_steps,
-        num_accepted_draft_tokens=count * record.num_accepted_draft_tokens,
-        by_draft_length=table,
-    )
+def ends_of(one, length):
+    many = record({k: tuple(10**14 * n for n in row) for k, row in one.counts().items()})
     found = replay(Side([many], None), length, 0.95)
     return found.low, found.high
 
@@ -162,12 +128,8 @@ def test_drafts_that_were_accepted_differently_are_said_to_be():
 
 def test_equal_acceptance_is_rarely_said_to_differ():
     """10 pairs of equal engines: the intervals are wide enough that none is said to differ."""
-    wrong = sum(
-        rows_of(reconcile(side("vllm", SAME, seed=s), side("sglang", SAME, seed=1000 + s), 0.95))["tokens"].agree
-        is False
-        for s in range(10)
-    )
-    assert wrong == 0
+    pairs = [(side("vllm", SAME, seed=s), side("sglang", SAME, seed=1000 + s)) for s in range(10)]
+    assert all(rows_of(reconcile(*pair, 0.95))["tokens"].agree is not False for pair in pairs)
 
 
 def run(*words):
@@ -180,13 +142,11 @@ def test_counts_beside_the_laws_of_a_trace_find_a_verifier_that_rejects(tmp_path
     q, p = np.full((400, 4), 0.1), np.full((400, 4), (1 - 0.282) / 3)
     q[:, 0], p[:, 0] = 0.7, 0.282
     tokens = np.random.default_rng(0).choice(4, size=400, p=p[0])
-    for name, rows in (("q", q), ("p", p)):
-        np.save(tmp_path / f"{name}.npy", np.log(rows).astype(np.float32))
-    np.save(tmp_path / "t.npy", tokens)
-    np.save(tmp_path / "x.npy", np.repeat(np.arange(20), 20))
     words = ["import", "--text-origin", "target", "--out", str(trace)]
-    for name, option in (("q", "--draft"), ("p", "--target"), ("t", "--tokens"), ("x", "--texts")):
-        words += [option, str(tmp_path / f"{name}.npy")]
+    arrays = {"draft": np.log(q).astype(np.float32), "target": np.log(p).astype(np.float32), "tokens": tokens}
+    for name, array in (arrays | {"texts": np.repeat(np.arange(20), 20)}).items():
+        np.save(tmp_path / f"{name}.npy", array)
+        words += [f"--{name}", str(tmp_path / f"{name}.npy")]
     imported = CliRunner().invoke(main, words)
     assert imported.exit_code == 0, imported.output
     for places, verdict in (([1, 1, 1], "differ"), ([86, 24, 7], "agree")):

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth
-from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.planners import acceptance_length, mean_over
+from validation.acceptance.record import AcceptanceRecord, tally
 from validation.acceptance.summary import RoundTimes, schedule, square, summarise
 from validation.errors import UserError
 
@@ -20,8 +20,8 @@ TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
 def record(counts, source="a", **fields):
     steps = sum(map(sum, counts.values()))
     accepted = sum(i * count for row in counts.values() for i, count in enumerate(row))
-    totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted}
-    return AcceptanceRecord(engine="test", source=source, by_draft_length=counts, **(totals | fields))
+    totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted, "engine": "test"}
+    return AcceptanceRecord(source=source, by_draft_length=counts, **(totals | fields))
 
 
 def test_a_table_by_hand():
@@ -43,22 +43,10 @@ def test_the_acceptance_of_a_known_law_is_found():
     rng, law = np.random.default_rng(1), (0.9, 0.5, 0.2)
     records = []
     for number in range(40):
-        steps = []
-        for _ in range(200):
-            k = int(rng.integers(1, 4))
-            failed = [d for d in range(k) if rng.random() >= law[d]]
-            steps.append((k, failed[0] if failed else k))
-        drafted, accepted = zip(*steps, strict=True)
-        records.append(
-            AcceptanceRecord(
-                engine="test",
-                source=str(number),
-                num_spec_steps=len(steps),
-                num_accepted_draft_tokens=sum(accepted),
-                per_step_accepted=accepted,
-                per_step_drafted=drafted,
-            )
-        )
+        lengths = rng.integers(1, 4, 200)
+        alive = np.cumprod(rng.random((200, 3)) < law, axis=1).sum(axis=1)
+        steps = zip(lengths.tolist(), np.minimum(alive, lengths).tolist(), strict=True)
+        records.append(record(tally(steps), source=str(number)))
     found = summarise(records)
     assert "for requests that differ, if these are independent" in found.intervals
     for one, truth in zip(found.depths, law, strict=True):
@@ -186,15 +174,14 @@ def test_lengths_that_varied_widen_the_intervals():
     assert (found.best, found.best_at_most) == (0, 3)
 
 
+TWO_OF_FOUR = {"num_spec_tokens": 4, "acceptance_histogram": {0: 1, 2: 1}, "num_draft_tokens": 7}
+
+
 @pytest.mark.parametrize(
     ("fields", "length", "said"),
     [
-        (
-            {"num_spec_tokens": 4, "acceptance_histogram": {0: 1, 2: 1}, "num_draft_tokens": 7},
-            7,
-            "num_spec_tokens is 4",
-        ),
-        ({"num_spec_tokens": 4, "num_draft_tokens": 7, "acceptance_histogram": {0: 1, 2: 1}}, 2, "7 drafts in 2 steps"),
+        (TWO_OF_FOUR, 7, "num_spec_tokens is 4"),
+        (TWO_OF_FOUR, 2, "7 drafts in 2 steps"),
         ({"by_draft_length": {2: (1, 0, 1)}}, 3, "longest draft has 2"),
         ({"num_draft_tokens": 30}, 3, "30 drafts in 2 steps"),
         ({}, 0, "2 accepted drafts in 2 steps"),
@@ -229,18 +216,6 @@ def test_the_interval_over_requests_covers_the_mean():
         found = mean_over(accepted, steps, 0.95)
         inside += found.low <= 0.5 <= found.high
     assert inside >= 273  # P(fewer | 95%) < 0.2%
-
-
-def test_the_adaptive_configuration_holds_the_best_lengths_of_the_counts_and_of_their_ends():
-    summary = summarise([record({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
-    found = adaptive_config(summary, ROUND)
-    starts = sorted(map(int, found))
-    assert starts[0] == 1
-    for first, _, length in summary.schedule:
-        key = max(start for start in starts if start <= first)
-        assert length in found[str(key)]["candidate_steps"]
-    assert found[str(starts[-1])] == {"candidate_steps": [0]}  # drafting loses at the largest batches
-    assert max(len(one["candidate_steps"]) for one in found.values()) > 1  # the counts leave some open
 
 
 def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():

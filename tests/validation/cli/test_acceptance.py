@@ -6,33 +6,30 @@ import json
 from itertools import pairwise
 
 import pytest
-from click.testing import CliRunner
 
+from tests.validation.acceptance.test_engines import stored
+from tests.validation.acceptance.test_reconcile import run
 from validation.acceptance.engines import read_acceptance
-from validation.cli.commands import main
 
 TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
 
 
 @pytest.fixture
 def answers(tmp_path):
-    path = tmp_path / "answers.jsonl"
     one = {"num_spec_steps": 10, "num_accepted_draft_tokens": 8, "num_draft_tokens": 20}
-    one["acceptance_histogram_by_draft_length"] = {"2": [5, 2, 3]}
-    path.write_text("\n".join(json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(3)))
-    return path
-
-
-def run(*words):
-    return CliRunner().invoke(main, ["acceptance", *map(str, words)])
+    one = json.dumps(
+        {"metrics": {"speculative_decoding": one | {"acceptance_histogram_by_draft_length": {"2": [5, 2, 3]}}}}
+    )
+    return stored(tmp_path, "answers.jsonl", "\n".join([one] * 3))
 
 
 def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
     """12 rounds of 7 drafts, a quarter of which accept all; the depths would say 1.25 tokens at one draft."""
-    path = tmp_path / "sglang.json"
-    meta = {"spec_verify_ct": 12, "spec_num_correct_drafts": 21}
-    path.write_text(json.dumps({"meta_info": meta | {"spec_correct_drafts_histogram": [9, 0, 0, 0, 0, 0, 0, 3]}}))
-    words = (path, "--draft-length", "7", "--verify-ms", "30", "--draft-ms", "5")
+    meta = {"spec_verify_ct": 12, "spec_correct_drafts_histogram": [9, 0, 0, 0, 0, 0, 0, 3]}
+    words = (
+        stored(tmp_path, "a.json", {"meta_info": meta}),
+        *["--draft-length", "7", "--verify-ms", "30", "--draft-ms", "5"],
+    )
     unmarked, copied = run(*words), run(*words, "--drafts", "copied")
     assert "for these times: 7 (33.33" in unmarked.output
     assert "for these times: 3 (33.33" in copied.output
@@ -40,15 +37,17 @@ def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
     assert lengths[2]["tokens_per_second"] == pytest.approx(33 / (9 + 3 * 2) / 0.045)
 
 
-def test_the_schedule_is_written_for_vllm(answers, tmp_path):
-    file = tmp_path / "schedule.json"
-    times = ("--verify-ms", "20", "--draft-ms", "3", "--verify-us-per-token", "2000", "--batch", "40")
-    assert run(answers, *times, "--schedule", file).exit_code == 0
-    found = json.loads(file.read_text())
+def settings_of(*words):
+    found = json.loads(run(*words, "--settings", "vllm", "--json").stdout)["settings"]
+    return json.loads(found.partition("'")[2].rstrip("'"))
+
+
+def test_the_schedule_is_written_for_vllm(answers):
+    times = ("--verify-ms", 20, "--draft-ms", 3, "--verify-us-per-token", 2000, "--batch", 40)
+    found = settings_of(answers, *times)
     ranges = found["num_speculative_tokens_per_batch_size"]
     assert found["num_speculative_tokens"] == max(length for _, _, length in ranges)
-    assert ranges[0][0] == 1
-    assert ranges[-1][1] == 40
+    assert (ranges[0][0], ranges[-1][1]) == (1, 40)
     assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
     assert [length for _, _, length in ranges] == sorted({length for _, _, length in ranges}, reverse=True)
     assert len(ranges) > 1
@@ -56,7 +55,8 @@ def test_the_schedule_is_written_for_vllm(answers, tmp_path):
 
 def test_files_with_other_marks_are_not_mixed(answers, tmp_path):
     for name, rule in (("a.jsonl", "standard"), ("b.jsonl", "fly")):
-        assert run(answers, "--verification", rule, "--records", tmp_path / name).exit_code == 0
+        assert run(answers, "--verification", rule, "--records", tmp_path / name, *TIMES).exit_code == 0
+        assert [one.counts() for one in read_acceptance(tmp_path / name).records] == [{2: (5, 2, 3)}] * 3
     both = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     result = run(*both)
     assert result.exit_code == 2
@@ -64,13 +64,6 @@ def test_files_with_other_marks_are_not_mixed(answers, tmp_path):
     assert run(answers, tmp_path / "a.jsonl").exit_code == 2  # one states its rule, the other does not
     result = run(*both, "--verification", "fly")
     assert (result.exit_code, "states standard; --verification fly contradicts it" in result.output) == (2, True)
-
-
-def test_files_are_written(answers, tmp_path):
-    file = tmp_path / "records.jsonl"
-    result = run(answers, "--records", file, *TIMES)
-    assert result.exit_code == 0, result.output
-    assert [record.counts() for record in read_acceptance(file).records] == [{2: (5, 2, 3)}] * 3
 
 
 @pytest.fixture
@@ -84,12 +77,9 @@ def passes(tmp_path):
     return path
 
 
-def test_a_table_of_passes_gives_the_schedule_and_the_crossover(answers, passes, tmp_path):
+def test_a_table_of_passes_gives_the_schedule_and_the_crossover(answers, passes):
     """One draft makes 1.5 tokens in 23.1 + 4B ms against 20 + 2B, two 1.8 in 26.2 + 6B: they pay below 6.9 and 4.1."""
-    file = tmp_path / "schedule.json"
-    result = run(answers, "--passes", passes, "--context", "0", "--schedule", file)
-    assert result.exit_code == 0, result.output
-    ranges = json.loads(file.read_text())["num_speculative_tokens_per_batch_size"]
+    ranges = settings_of(answers, "--passes", passes, "--context", "0")["num_speculative_tokens_per_batch_size"]
     assert ranges == [[1, 1, 2], [2, 6, 1], [7, 32, 0]]  # the largest batch of the table
     found = json.loads(run(answers, "--passes", passes, "--context", "0", "--json").stdout)["crossover"]
     assert found["loses_from"] == 7
@@ -110,6 +100,7 @@ def test_passes_are_taken_as_measured(tmp_path, context, drafts):
     result = run(counts, "--passes", passes, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
+    assert found["perfect"] == pytest.approx(5 * 51 / 233)  # 1.09, if every draft were accepted
     assert (found["best"], found["alone_per_second"]) == (0, pytest.approx(1 / 0.051))
     seconds = [one["tokens"] / one["tokens_per_second"] for one in found["lengths"]]
     assert seconds == pytest.approx([0.107, 0.157, 0.195, 0.233])

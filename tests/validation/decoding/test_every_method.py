@@ -19,7 +19,8 @@ from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.registry import Family, Fitted, Setup
+from validation.decoding.methods.registry import Fitted, Setup
+from validation.decoding.methods.rows import Law
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
 from validation.errors import UserError
@@ -30,8 +31,7 @@ LARGE = {name: info.default for name, info in METHODS.items() if info.default}
 """Every method that needs no file, with its default parameters."""
 TINY = LARGE | {"K-SQS": lambda _: KSqs(2), "K-SQS of bytes": lambda _: KSqs(2, by_bytes=True)}
 """The same for three tokens."""
-SKIPS = {name for name, info in METHODS.items() if info.family in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM)}
-LOSSY = SKIPS | {"small only", "DSSD certified", *(n for n in METHODS if "printed acc" in n)}
+LOSSY = {name for name, info in METHODS.items() if info.law in (Law.LOST, Law.TOKEN)}
 
 
 def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:

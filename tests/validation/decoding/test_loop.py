@@ -27,8 +27,7 @@ from tests.validation.tiny_texts import (
 )
 from validation.collection.prompts import Prompt
 from validation.decoding.kv_cache import CachedModel, KeyValueCache
-from validation.decoding.links import FadingLink, Way
-from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
+from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.quantized import CSqs, KSqs
@@ -232,16 +231,6 @@ def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_l
     assert [size[name] for names in batches for name in names] == sorted(size.values())
     assert [len(names) for names in batches] == [2, 2, 1]
     assert batches[0] != [row.prompt for row in rows[:2]]
-
-
-def test_messages_take_the_links_time(pair: Pair) -> None:
-    steady = FadingLink("steady", 1e6, 1.0, Way(propagation_s=0.01, down_bps=1e6))
-    (row, *_) = decode(pair, PROMPTS, FixedLength(2), new_tokens=6, link=steady, times=PAPER_TIMES)
-    for one in row.rounds:
-        assert one.link_s == pytest.approx(8e-6 * one.bytes + 0.02 + 8e-6 * one.down_bytes)
-        assert one.draft_s == pytest.approx(0.0256 * max(one.drafted, 1), abs=0.03)
-        assert one.target_s == pytest.approx(0.1046)
-    assert row.seconds == pytest.approx(sum(r.draft_s + r.target_s + r.link_s for r in row.rounds))
 
 
 @pytest.mark.parametrize("method", [DraftOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)

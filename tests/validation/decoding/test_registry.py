@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
+import validation
+from hlmtheory import all_claims
 from validation.decoding.methods import METHODS, MODULES
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.methods.planned import Audited
 from validation.decoding.methods.quantized import AdaptiveSqs, Sqs
-from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, info_of, register
+from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, Setup, info_of, register
+from validation.decoding.methods.rows import Absent, Format, Law
+from validation.decoding.methods.shared_seed import SharedSeedStreamed
+from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.studies import STUDIES
-from validation.decoding.sweep import mark_of
 from validation.errors import UserError
+from validation.link.formats import Terms
 
 FITTED = Fitted(1.1, 0.02, 0.5, 0.1, 0.5, 0.3, 17)
 BASES = (Method, Sqs, AdaptiveSqs, SampledTree, Audited)  # base classes, and a policy that is audited
@@ -38,34 +46,48 @@ def test_a_stored_name_finds_the_entry_that_made_it(name: str) -> None:
         assert method.name == info.name or method.name.removeprefix(info.name)[0] in " ,"
 
 
+def test_every_method_says_its_message_its_law_and_its_source() -> None:
+    known = (Path(validation.__file__).parent / "references.bib").read_text(encoding="utf-8")
+    for name, info in METHODS.items():
+        assert info.method is not None
+        assert info.method.format, name
+        source = info.method.source
+        assert f"{{{source}," in known or source in (*all_claims(), "policy") or info.family is Family.ONE_MODEL, name
+        for each in info.method.__mro__:  # who writes other messages says which
+            own = vars(each).keys() & {"message", "tree_message"}
+            assert "format" in vars(each) or not own or each in (Hlm, FlexSpec, SharedSeedStreamed), each
+        assert info.printed == ("printed acceptance" in name)
+        skips = info.family in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM) or name == "small only"
+        assert (info.law is Law.LOST) == (skips or info.printed)
+
+
+@pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.default])
+def test_a_server_on_a_link_takes_the_registered_message_or_none(name: str) -> None:
+    method = METHODS[name].default(Setup(FITTED, 3))  # type: ignore[misc]
+    if isinstance(method.format, Absent):
+        with pytest.raises(UserError, match=rf"does not run over a link, because {re.escape(method.format)}"):
+            Terms.of(method)
+    else:
+        terms = Terms.of(method)
+        assert terms.format == (Format.TOKENS if method.by_argmax else method.format)
+        assert Terms.from_plain(terms.plain(), 4096) == terms
+
+
+def test_the_page_s_table_of_methods_says_what_is_registered() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "choose.md").read_text(encoding="utf-8")
+    lines = page.partition("## The methods, by name")[2].splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+    assert len(table) >= 14
+    for names, _, _, exact in table:
+        known = [info for info in METHODS.values() if info.name in names.split(", ") or info.name == names]
+        planned = [info for info in METHODS.values() if info.method and info.method.row == names]
+        if names not in ("edge-sd", "server with its own draft"):
+            assert exact in {str(info.law) for info in known or planned}, names
+
+
 def test_a_name_is_registered_once_and_an_unknown_one_is_refused() -> None:
     info = MethodInfo("HLM", Family.HLM, PlotStyle("black", "o"))
     with pytest.raises(ValueError, match="already registered as 'HLM'"):
         register(info)(Method)
     with pytest.raises(UserError, match="No method is registered as 'HLMX "):
         info_of("HLMX (k = 3)")
-
-
-def test_the_parameters_that_a_journal_stores_keep_their_names() -> None:
-    marks = {method.name: mark_of(method, None) for method in STUDIES["greedy"].methods(FITTED)}
-    assert {name: marks[name] for name in MARKS} == MARKS
-
-
-MARKS = {
-    "small only": "dc24a31b",
-    "large only": "3ea64a6c",
-    "HLM": "13e550da",
-    "Rand-HLM (0.5)": "0ec78d0a",
-    "U-HLM risk-prone": "85b2758f",
-    "CU-HLM offline (k = 17)": "95d716a2",
-    "CU-HLM online": "0c42e348",
-    "CU-HLM certified (bias 0.1)": "25b77193",
-    "K-SQS (K = 64)": "fcc37321",
-    "C-SQS (τ₁ = 0, as printed)": "92f7f747",
-    "SQS allocated (500 bits)": "f024c3b0",
-    "fixed K = 4": "8ebe75a9",
-    "DSSD (K = 4)": "07cd3bca",
-    "flexspec exact": "f6221613",
-    "prompt lookup (n = 3, K = 4)": "32e9e11a",
-    "Lookahead (K = 4)": "058c0c67",
-}

@@ -11,8 +11,8 @@ from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.registry import Fitted, Setup
-from validation.decoding.seconds import DOWN, DRAFTS, PASSES, TRIPS, UP, Times, parts, seconds
-from validation.planning.rounds import count_table, named
+from validation.decoding.seconds import Times, seconds
+from validation.planning.rounds import count_table
 from validation.planning.setting import Setting, constant_link
 
 SETUP = Setup(Fitted(0.8, -0.05, 0.5, 0.5, 0.7, 0.5, 30), 3)
@@ -25,33 +25,13 @@ def test_every_event_of_random_rounds() -> None:
     for _ in range(20):
         clock, counts = 0.0, dict.fromkeys(("drafts", "passes", "verified", "exchanges", "up_bits", "down_bits"), 0)
         for drafts, up, down in rng.integers(0, 9, (int(rng.integers(0, 6)), 3)).tolist():
-            for _ in range(drafts):
-                clock += TIMES.draft_s
-            clock += TIMES.round_trip_s / 2 + up / TIMES.up_bps
-            clock += TIMES.target_s
-            for _ in range(drafts + 1):
-                clock += TIMES.token_s
-            clock += TIMES.round_trip_s / 2 + down / TIMES.down_bps
-            new = {"drafts": drafts, "passes": 1, "verified": drafts + 1, "exchanges": 1}
-            for name, value in (new | {"up_bits": up, "down_bits": down}).items():
+            events = [TIMES.draft_s] * drafts + [TIMES.round_trip_s / 2, up / TIMES.up_bps, TIMES.target_s]
+            clock += sum(events + [TIMES.token_s] * (drafts + 1) + [down / TIMES.down_bps, TIMES.round_trip_s / 2])
+            for name, value in zip(counts, (drafts, 1, drafts + 1, 1, up, down), strict=True):
                 counts[name] += value
         assert seconds(counts, TIMES) == clock  # all times are binary fractions
         setting = Setting(constant_link(TIMES.up_bps, TIMES.round_trip_s, TIMES.down_bps), 0.25, 1.5, 0.125)
-        assert setting.seconds(table := count_table(**counts), TIMES.up_bps) == clock
-        assert named(table)["up_bits"] == counts["up_bits"]
-
-
-def test_the_parts_add_up_and_what_is_left_out_is_0() -> None:
-    found = parts({"drafts": np.array([1.0, 2.0]), "up_bits": 32.0}, TIMES)
-    assert {name: np.asarray(value).tolist() for name, value in found.items()} == {
-        DRAFTS: [0.25, 0.5],
-        PASSES: 0.0,
-        TRIPS: 0.0,
-        UP: 0.5,
-        DOWN: 0.0,
-    }
-    assert seconds({"drafts": [1.0, 2.0], "up_bits": 32.0}, TIMES).tolist() == [0.75, 1.0]
-    assert seconds({"drafts": 3.0, "up_bits": 8.0}, Times(draft_s=1.0)) == 3.0  # a link without an end
+        assert setting.seconds(count_table(**counts), TIMES.up_bps) == clock
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(8.0, np.inf), (0.0, 1.5), (1e-10, 1.5)])

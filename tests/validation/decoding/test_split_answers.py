@@ -12,7 +12,6 @@ from hlmtheory.truncation import certified_size
 from hlmtheory.wire import CertifiedAnswers, DevicePolicy, threshold_rule
 from tests.validation.tiny_texts import PROMPTS, all_texts, distance, exact_law, halves, law_of, table_pair
 from validation.decoding.loop import decode
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.multi_draft import DssdCertified
 from validation.decoding.methods.planned import Planned
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
@@ -82,11 +81,9 @@ def test_the_bytes_of_a_policys_answer_are_those_of_its_message():
 
 
 def test_it_is_registered_runs_over_a_link_and_refuses_other_limits():
-    assert METHODS["DSSD certified"].method is DssdCertified
     assert DssdCertified(0.01, 4).name == "DSSD certified (ε = 0.01, K = 4)"
     terms = Terms.of(DssdCertified(0.01, 4))
     assert (terms.format, terms.cut_limit, terms.device_draws) == ("probabilities", 0.01, True)
-    assert Terms.from_plain(terms.plain(), 4) == terms
     for other in ({"limit": 1.0}, {"limit": -0.1}, {"format": "tokens"}):
         with pytest.raises(LinkError, match=r"limit .* of answers"):
             Terms.from_plain(terms.plain() | other, 4)

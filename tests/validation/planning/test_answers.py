@@ -10,11 +10,11 @@ import pytest
 from hlmtheory.policy.answers import cut_answer
 from hlmtheory.wire import CertifiedAnswers, DevicePolicy
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
+from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.aims import aim_of, described
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.profile import DRAFT_LENGTHS, profile_of, rejection_bits, reply_bits
 from validation.planning.request import Request
 from validation.planning.result import make

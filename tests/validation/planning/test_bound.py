@@ -9,8 +9,8 @@ import pytest
 
 from tests.validation.planning.test_rounds import WIRE
 from tests.validation.stored_traces import stored
+from validation.decoding.methods.rows import OURS, SERVER
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import OURS, SERVER
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS, expected_counts
 from validation.planning.setting import Setting, constant_link

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hlmtheory import wire
-from validation.planning.menu import OURS, SEALS, Option, sealed
+from validation.decoding.methods.rows import OURS
+from validation.planning.menu import SEALS, Option, sealed
 from validation.planning.rounds import COUNTS
 
 

@@ -12,7 +12,8 @@ from hlmtheory.wire import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy
 from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.methods.planned import read_policy
-from validation.planning.menu import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, U_HLM, Option, options
+from validation.decoding.methods.rows import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, U_HLM
+from validation.planning.menu import Option, options
 from validation.planning.message_length import longest_bytes, message_bits, token_bytes
 from validation.planning.padding import padded
 from validation.planning.positions import LATTICES

@@ -11,9 +11,9 @@ from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 from hlmtheory.verification import acceptance_rate
 from hlmtheory.wire import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
+from validation.decoding.methods.rows import OURS
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import OURS
 from validation.planning.message_length import message_bits
 from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
 from validation.planning.profile import CODECS, SEEDED, profile_of

@@ -9,8 +9,8 @@ import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
 from tests.validation.stored_traces import stored
+from validation.decoding.methods.rows import COLOCATED, OURS
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, OURS, SQS
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
@@ -35,14 +35,6 @@ def made(folder):
 
 def under(made: Planner, **changed) -> Planner:
     return Planner(made.options, replace(SETTING, **changed), made.split, made.line, made.model)
-
-
-def test_c_sqs_is_charged_the_drafts_that_it_sends_and_no_other(made):
-    own = [option for option in made.options if option.family == SQS]
-    assert {option.label.rsplit(", ", 1)[1][0] for option in own} == {"K", "B"}
-    for option in own:
-        sent = option.counts[:, COLUMN["verified"]] - option.counts[:, COLUMN["exchanges"]]
-        np.testing.assert_allclose(option.counts[:, COLUMN["drafts"]], sent, rtol=1e-12, err_msg=option.label)
 
 
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])
@@ -75,11 +67,6 @@ def test_the_counts_of_a_server_with_its_own_draft(made):
         np.testing.assert_array_equal(here[:, COLUMN["server_drafts"]], there[:, COLUMN["drafts"]])
         assert not here[:, [COLUMN[name] for name in ("drafts", "exchanges", "up_bits", "skipped")]].any()
         assert same[label].lossless
-    total = same["K = 3"].counts.sum(axis=0)
-    setting = replace(SETTING, server_draft_s=0.004)
-    expected = total[COLUMN["server_drafts"]] * 0.004 + total[COLUMN["passes"]] * 0.030 + total[COLUMN["tokens"]] * 8e-7
-    assert float(setting.seconds(total, 1e3)) == pytest.approx(expected, rel=1e-12)
-    assert float(setting.server_seconds(total)) == pytest.approx(expected - total[COLUMN["tokens"]] * 8e-7, rel=1e-12)
 
 
 def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import pytest
 
 from validation.planning.rounds import COUNTS, Wire, expected_counts
 
@@ -39,20 +38,6 @@ def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=
         else:
             place += good + (1 if bonus or not drafts else 0)
     return np.array([found[name] for name in COUNTS])
-
-
-@pytest.mark.parametrize("most", [0, 1, 2, 4, (1, 3, 2, 1, 2)])
-@pytest.mark.parametrize("bonus", [True, False])
-def test_all_outcomes_of_a_text(most, bonus):
-    accepted, bits, length = np.array([0.5, 0.25, 1.0, 0.75, 0.0]), np.array([3.0, 1.0, 4.0, 1.0, 5.0]), 5
-    steps = most if isinstance(most, int) else np.array(most)[:, None]
-    found = expected_counts(accepted[:, None], bits[:, None], np.array([length]), steps, bonus=bonus, wire=WIRE)[0]
-    expected = np.zeros(len(COUNTS))
-    for coins in product((False, True), repeat=length):
-        weight = np.prod([a if coin else 1 - a for a, coin in zip(accepted, coins, strict=True)])
-        if weight:
-            expected += weight * played(accepted, bits, length, most, coins, bonus=bonus)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_skipping_takes_only_first_drafts():

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hlmtheory.channel import Rayleigh, Rician, TraceLink
-from validation.planning.menu import OURS, Option
+from validation.decoding.methods.rows import OURS
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, fading_link, recorded_link

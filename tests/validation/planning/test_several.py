@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any
 
 import numpy as np
-import pytest
 
 from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
 from hlmtheory.verification.multi_draft import top_draft_optimum
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
-from validation.planning.menu import OWN_TREE, SEED_TREE
+from validation.decoding.methods.rows import OWN_TREE, SEED_TREE
 from validation.planning.positions import MOST_CHILDREN, race_matches, sure_drafts
-from validation.planning.rounds import COUNTS, expected_counts
-from validation.planning.several import nodes_of
+from validation.planning.rounds import COUNTS
 
 RNG = np.random.default_rng(4)
 P, Q = RNG.dirichlet(np.full(6, 0.5), (2, 20))
@@ -38,35 +35,6 @@ def test_the_floor_of_a_list_is_that_of_the_theory_and_below_its_probability():
         mean = (P.T * (1.0 - (1.0 - shares) ** n)).sum(axis=0)
         np.testing.assert_allclose(mean, list_match_bound(P, Q, n), rtol=1e-9)
         assert (mean <= list_match_probability(P, Q, n) + 1e-12).all()
-
-
-def test_rounds_of_trees_against_a_recursion():
-    length, widths = 5, (2, 3, 1)
-    chances = RNG.random((len(widths), length))
-    read = 1.0 + nodes_of(widths)[np.minimum(np.arange(length, 0, -1), len(widths))]
-    assert read.tolist() == [15, 15, 15, 9, 3]
-    found = expected_counts(
-        chances[0][:, None],
-        np.zeros((length, 1)),
-        np.array([length]),
-        len(widths),
-        by_depth=chances[..., None],
-        read=read[:, None],
-    )
-
-    @cache
-    def rest(place: int) -> tuple[float, float]:
-        if place >= length:
-            return 0.0, 0.0
-        total, alive = np.array([1.0, read[place]]), 1.0
-        depth = min(len(widths), length - place)
-        for j in range(depth):
-            total += alive * (1.0 - chances[j, place + j]) * np.array(rest(place + j + 1))
-            alive *= chances[j, place + j]
-        total += alive * np.array(rest(place + depth + 1))
-        return float(total[0]), float(total[1])
-
-    assert found[0, [COUNTS.index("passes"), COUNTS.index("verified")]] == pytest.approx(rest(0), rel=1e-12)
 
 
 def test_the_rows_are_in_a_plan_that_knows_the_width_of_a_pass(tmp_path):

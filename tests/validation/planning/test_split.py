@@ -10,7 +10,8 @@ import pytest
 
 from tests.validation.command_line import run
 from tests.validation.stored_traces import TEXTS, stored
-from validation.planning.menu import CERTIFIED, DEVICE, OURS, Option
+from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS
+from validation.planning.menu import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import _names
 from validation.planning.rounds import COUNTS

@@ -60,14 +60,6 @@ def test_a_tie_of_drafts_and_passes_is_given_to_the_slower_side(draft_ms, verify
     assert rates[0] == pytest.approx(min(rates[1:]), rel=1e-6)
 
 
-def test_every_token_is_in_one_cycle():
-    alpha = np.random.default_rng(1).uniform(0.0, 1.0, 9)
-    found = expected_streaks(alpha, 7)
-    assert found[:7] @ (np.arange(7) + 1) == pytest.approx(7.0, abs=1e-12)
-    assert found.sum() == pytest.approx(1.0 + (1.0 - alpha[:6]).sum(), abs=1e-12)
-    assert not found[7:].any()
-
-
 def test_the_row_applies_only_where_its_assumptions_hold():
     own = of(np.full(8, 0.5), 8)
     setting = Setting(constant_link(1e5, 0.02), 0.012, 0.030)

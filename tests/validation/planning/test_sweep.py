@@ -21,12 +21,12 @@ from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
 from validation.collection.collect import collect
 from validation.collection.prompts import builtin_prompts
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, STREAMED, U_HLM
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
 from validation.planning.aims import aims_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, STREAMED, U_HLM, WITHOUT_DEVICE
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.result import make
@@ -115,7 +115,7 @@ class Oracle:
             more = [drawn_on.counts[part].sum(axis=0) for part in (planner.split.train, planner.split.test)]
             train, test = np.vstack([train, more[0]]), np.vstack([test, more[1]])
         self.n, self.fit = (part / part[:, :1] for part in (test, train))
-        self.device = np.array([one.family not in WITHOUT_DEVICE for one in self.options])
+        self.device = np.array([one.row.device for one in self.options])
         self.lossless = np.array([not one.loss.any() and one.threshold == -np.inf for one in self.options])
         self.kept = self._kept()
 

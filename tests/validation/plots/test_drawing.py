@@ -21,7 +21,7 @@ SHELF = Path(__file__).resolve().parents[3] / "figures"
 BY_STEM = {one.stem: one for one in EXHIBITS.values() if one.paint is not None}
 STORED = [
     sidecar
-    for folder in ("", "wide", "instructed", "smollm2")
+    for folder in ("", "wide", "instructed", "smollm2", "qwen-coder")
     for sidecar in sorted((SHELF / folder).glob("*.json"))
     if sidecar.stem in BY_STEM
 ]

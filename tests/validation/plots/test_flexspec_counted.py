@@ -55,10 +55,3 @@ def test_the_replayed_counts_at_temperature_0_are_those_of_the_loop(seed: int) -
         decoded = columns(decode(pair, prompts, FlexSpec(policy, costs=costs), link=link, **settings))
         rule = make(*c.cost("WiFi", 0.4, 2.0), 8)
         same(c.replayed(fates, [rule] * 3, vocabulary=3, lossless=False, method=method), decoded)
-
-
-def test_seconds_by_hand() -> None:
-    one = c.Texts(*(np.array([float(v)]) for v in (10, 4, 12, 6, 3, 12, 4, 100, 25)))
-    expected = 4 * (1.220 - 0.1046) + 12 * 0.0085 + 4 * 0.1046 + 8 * 125 / 10e6
-    assert one.seconds("WiFi")[0] == pytest.approx(expected)
-    assert one.seconds("WiFi", draft_s=0.0, cloud_s=1.0, delay_s=0.0)[0] == pytest.approx(4.0 + 1e-4)

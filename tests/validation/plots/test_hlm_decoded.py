@@ -12,7 +12,7 @@ from tests.validation.plots.conftest import decoded_study
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, fading_links
 from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.metrics import summarize
+from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
@@ -69,9 +69,11 @@ def rows_of(decoded: Decoded, method: str) -> list[GenerationRecord]:
     return decoded.by_method[method, "none"]
 
 
-def decoded_over(link: FadingLink, pair: Pair, decoded: Decoded, name: str) -> list[GenerationRecord]:
-    (method,) = (method for method in decoded.methods if method.name == name)
-    return decode(pair, PROMPTS, method, link=link, new_tokens=8, batch=len(PROMPTS), seed=3, times=PAPER_TIMES)
+def decoded_over(pair: Pair, decoded: Decoded, name: str, link: FadingLink) -> Summary:
+    """Return the metrics of a method's texts as the loop times them over a link."""
+    method = next(one for one in decoded.methods if one.name == name)
+    asked: dict[str, Any] = {"new_tokens": 8, "batch": len(PROMPTS), "seed": 3, "times": PAPER_TIMES, "link": link}
+    return summarize(decode(pair, PROMPTS, method, **asked), **SETTINGS)
 
 
 def measure(number: str, *studies: Decoded, paper: str = CU, seed: int = 1) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def measure(number: str, *studies: Decoded, paper: str = CU, seed: int = 1) -> d
 
 @pytest.mark.parametrize("k_factor_db", [None, 10.0])
 def test_many_links_at_once_are_each_link_alone(
-    studies: dict[str, Decoded], pair: Pair, k_factor_db: float | None
+    pair: Pair, studies: dict[str, Decoded], k_factor_db: float | None
 ) -> None:
     decoded, snr_db = studies["hlm"], (-20.0, 10.0)
     texts = times.read_study(decoded)
@@ -91,7 +93,7 @@ def test_many_links_at_once_are_each_link_alone(
     for name, one in texts.items():
         found = times.speeds(one, fading, snr_db, seed=1)
         for place, link in enumerate(fading_links(snr_db, k_factor_db=k_factor_db)):
-            there = summarize(decoded_over(link, pair, decoded, name), **SETTINGS)
+            there = decoded_over(pair, decoded, name, link)
             for word, metric in KINDS.items():
                 np.testing.assert_allclose(found[word].value[place], there[metric].value, rtol=1e-9)
                 np.testing.assert_allclose(found[word].drawn[:, place], there.draws[metric], rtol=1e-9)
@@ -129,7 +131,7 @@ def test_payload_is_the_formula_and_the_bytes(studies: dict[str, Decoded]) -> No
     assert found["encoded"]["mean"][1] == pytest.approx(8 * np.mean(each))
 
 
-def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded], pair: Pair) -> None:
+def test_table_ii_says_where_the_time_goes(pair: Pair, studies: dict[str, Decoded]) -> None:
     decoded = studies["hlm"]
     others = [named(decoded, "distilled"), named(decoded, "larger"), named(decoded, "wide")]
     found = measure("II", decoded, *others)
@@ -138,7 +140,7 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded], pair: Pa
     assert [one["method"] for one in rows[:4]] == list(tables.TIMED.values())
     assert value(CU, "chosen") == tables.CHOSEN_THRESHOLD
     (link,) = fading_links([10.0])
-    timed = summarize(decoded_over(link, pair, decoded, "U-HLM risk-prone"), **SETTINGS)
+    timed = decoded_over(pair, decoded, "U-HLM risk-prone", link)
     words = {"link_s": "link_s_per_token", "large_s": "server_s_per_token", "small_s": "device_s_per_token"}
     words |= {"tokens_per_s": "tokens_per_s", "link_s_median": "link_s_per_token_text_median"}
     for name, metric in words.items():

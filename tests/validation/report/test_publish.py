@@ -80,7 +80,7 @@ def test_a_change_by_hand_is_noticed(copy: Path, file: str, old: str, new: str, 
 @pytest.fixture
 def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     run = tmp_path / "run"
-    ignored = shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "smollm2")
+    ignored = shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "smollm2", "qwen*")
     shutil.copytree(copy / "figures", run / "figures", ignore=ignored)
     record = json.loads((copy / "figures" / "claims.json").read_text(encoding="utf-8"))
     record["statements"] = {n: hlmtheory.all_claims()[n].statement for n in record["results"]["tallies"]}

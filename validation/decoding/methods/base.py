@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.methods.rows import Absent, Format, Law
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.decoding.wire import index_bits, pack
 
@@ -26,6 +27,10 @@ class Method:
     """Speculative decoding with drafts from the draft model: the base of all methods."""
 
     name = "method"  # the stored name: a registered name, followed by the parameters
+    source = ""  # the paper, as in references.bib, or the claim
+    law = Law.KEPT
+    format: Format | Absent = Format.ROWS  # of the messages that a server on a link reads
+    row: str | Absent  # of a plan, whose options decide as the method does
     runs_draft = runs_target = True  # which models it runs
     bonus = True  # whether the server adds a token when it accepts all drafts
     real_bytes = True  # whether the link carries the encoded bytes, and not the formula's bits

@@ -15,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from validation.decoding.kv_cache import TreeModel
-from validation.decoding.methods.registry import BLUE, LIGHT_BLUE, Family, entry, register
+from validation.decoding.methods.registry import Family, entry, register
 from validation.decoding.methods.trees import LevelTree, TreeMethod
 from validation.decoding.session import Session
 from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
@@ -79,10 +79,11 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
     return tuple(sorted(chosen, key=lambda one: (len(one), one)))
 
 
-@register(entry("Medusa-1", Family.SPECULATIVE, LIGHT_BLUE, "s", "dashed", published="Medusa-1"))
+@register(entry("Medusa-1", Family.SPECULATIVE, "light blue", "s", "dashed", published="Medusa-1"))
 class Medusa(_FromFeatures):
     """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on."""
 
+    source = "cai2024medusa"
     kind = MEDUSA
 
     def __init__(self, folder: str | Path, *, nodes: int = 16, on_server: bool = False, any_base: bool = False) -> None:
@@ -122,10 +123,11 @@ class Medusa(_FromFeatures):
             places[ranks] = tree.add(parent, int(best[len(ranks) - 1, ranks[-1]]))
 
 
-@register(entry("EAGLE-2", Family.SPECULATIVE, BLUE, "s", "dashed", published="EAGLE-2"))
+@register(entry("EAGLE-2", Family.SPECULATIVE, "blue", "s", "dashed", published="EAGLE-2"))
 class Eagle2(_FromFeatures, LevelTree):
     """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence."""
 
+    source = "li2024eagle2"
     kind = EAGLE
 
     def __init__(

@@ -14,18 +14,8 @@ from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.quantized import short_form
-from validation.decoding.methods.registry import (
-    BLACK,
-    BLUE,
-    BY_LENGTH,
-    GREY,
-    LIGHT_BLUE,
-    ORANGE,
-    Family,
-    Setup,
-    entry,
-    register,
-)
+from validation.decoding.methods.registry import BY_LENGTH, Family, Setup, entry, register
+from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS, Absent, Format, Law
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.session import Draft, Message, Outcome, Session
 from validation.decoding.wire import float_bits, index_bits, pack
@@ -40,24 +30,27 @@ FLEXSPEC_DRAFT_S = 0.0085  # seconds of a draft on a Jetson AGX Orin: flexspec T
 SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link's rate is 0
 
 
-@register(entry("fixed K", Family.SPECULATIVE, BLACK, "o", default=BY_LENGTH, published="Std. SD"))
+@register(entry("fixed K", Family.SPECULATIVE, "black", "o", default=BY_LENGTH, published="Std. SD"))
 class FixedLength(Method):
     """Standard speculative decoding: K drafts, each with its distribution, and a bonus token (leviathan2023fast)."""
 
+    source = "leviathan2023fast"
+    row: str | Absent = FIXED
     label = "fixed K = {}"
 
     def __init__(self, max_draft_length: int = 4) -> None:
         self.max_draft_length, self.name = max_draft_length, self.label.format(max_draft_length)
 
 
-@register(entry("block verification", Family.SPECULATIVE, BLACK, "*", "dashed", default=BY_LENGTH, studies=()))
+@register(entry("block verification", Family.SPECULATIVE, "black", "*", "dashed", default=BY_LENGTH, studies=()))
 class BlockVerification(FixedLength):
     """Standard speculative decoding, but the server verifies the K drafts of a round together (sun2025block)."""
 
+    source, row = "sun2025block", OURS
     by_block, label = True, "block verification (K = {})"
 
 
-@register(entry("DSSD", Family.SPECULATIVE, LIGHT_BLUE, "o", default=BY_LENGTH, published="DSSD"))
+@register(entry("DSSD", Family.SPECULATIVE, "light blue", "o", default=BY_LENGTH, published="DSSD"))
 class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), as in public code of it.
 
@@ -65,6 +58,7 @@ class Dssd(FixedLength):
     (p - q)⁺. A probability has 32 bits. At temperature 0 q_d = 1 is not sent, and the answer is a token.
     """
 
+    source, format, row = "ning2025dssd", Format.PROBABILITIES, FLEXSPEC
     label = "DSSD (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -95,11 +89,18 @@ _PRINTED = ", printed acceptance"
 
 @register(
     entry(
-        f"flexspec linear{_PRINTED}", SD, BLUE, "x", "dotted", default=_flexspec("linear", True), published="FlexSpec"
+        f"flexspec linear{_PRINTED}",
+        SD,
+        "blue",
+        "x",
+        "dotted",
+        default=_flexspec("linear", True),
+        published="FlexSpec",
+        printed=True,
     ),
-    entry("flexspec linear", SD, BLUE, "x", "dashed", default=_flexspec("linear")),
-    entry(f"flexspec exact{_PRINTED}", SD, BLUE, "D", "dotted", default=_flexspec("exact", True)),
-    entry("flexspec exact", SD, ORANGE, "D", default=_flexspec("exact")),
+    entry("flexspec linear", SD, "blue", "x", "dashed", default=_flexspec("linear")),
+    entry(f"flexspec exact{_PRINTED}", SD, "blue", "D", "dotted", default=_flexspec("exact", True), printed=True),
+    entry("flexspec exact", SD, "orange", "D", default=_flexspec("exact")),
 )
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens per second at the link's current rate (Algorithm 2).
@@ -110,6 +111,7 @@ class FlexSpec(Dssd):
     values are ours.
     """
 
+    source = "li2025flexspec"
     follows_rate = True
 
     def __init__(
@@ -153,10 +155,12 @@ class FlexSpec(Dssd):
             self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
 
 
-@register(entry("prompt lookup", Family.SPECULATIVE, GREY, "+", default=BY_LENGTH))
+@register(entry("prompt lookup", Family.SPECULATIVE, "grey", "+", default=BY_LENGTH))
 class PromptLookup(Method):
     """Prompt lookup: certain drafts, the tokens that followed the last occurrence of the newest n tokens, or fewer."""
 
+    source = "li2025flexspec"
+    format, row = Format.TOKENS, Absent("a trace has no such drafts")
     runs_draft = False
 
     def __init__(self, max_draft_length: int = 4, ngram: int = 3) -> None:
@@ -176,10 +180,11 @@ class PromptLookup(Method):
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(entry("Lookahead", Family.SPECULATIVE, GREY, "x", default=BY_LENGTH, published="Lookahead"))
+@register(entry("Lookahead", Family.SPECULATIVE, "grey", "x", default=BY_LENGTH, published="Lookahead"))
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: certain drafts, the target's likeliest tokens in the last pass (flexspec V)."""
 
+    format, row = Absent("its drafts are made on the server"), Absent("a trace has no such drafts")
     wants_likeliest = True
 
     def __init__(self, max_draft_length: int = 4) -> None:
@@ -215,7 +220,7 @@ def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
     entry(
         "DSSD certified",
         Family.SPECULATIVE,
-        LIGHT_BLUE,
+        "light blue",
         "o",
         "dotted",
         default=lambda setup: DssdCertified(0.01, setup.max_draft_length),
@@ -228,6 +233,7 @@ class DssdCertified(Dssd):
     The device draws from (p̂ - q)⁺, so each token's law is within ε of the target's (``channel.downlink_truncated``).
     """
 
+    source, law, row = "channel.downlink_truncated", Law.TOKEN, CERTIFIED
     cuts_answer = True
 
     def __init__(self, limit: float = 0.01, max_draft_length: int = 4) -> None:

@@ -24,7 +24,8 @@ from hlmtheory.wire import (
 from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import cut
-from validation.decoding.methods.registry import BLACK, Family, entry, register
+from validation.decoding.methods.registry import Family, entry, register
+from validation.decoding.methods.rows import OURS, Format, Law
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.errors import UserError
@@ -39,9 +40,11 @@ Array = NDArray[Any]
 FILE = "policy.json"
 
 
-@register(entry("Planned", Family.PLANNED, BLACK, "*", width=2.0, order=5))
+@register(entry("Planned", Family.PLANNED, "black", "*", width=2.0, order=5))
 class Planned(Method):
     """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends."""
+
+    source, law, format, row = "policy", Law.LIMIT, Format.POLICY, OURS
 
     def __init__(self, policy: DevicePolicy) -> None:
         self.policy, self.text = policy, policy.to_json()

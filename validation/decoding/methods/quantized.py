@@ -17,18 +17,8 @@ from hlmtheory.lattice import allocate, payload_bits, quantize, top_support
 from hlmtheory.lattice.quantization import distortion_bound_sharp
 from hlmtheory.wire import LatticeMessage
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    LIGHT_BLUE,
-    ORANGE,
-    PLAIN,
-    Family,
-    entry,
-    register,
-)
+from validation.decoding.methods.registry import PLAIN, Family, entry, register
+from validation.decoding.methods.rows import SQS, Absent, Format
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.errors import UserError
 
@@ -38,6 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
 """c-sqs Section 4: B, ℓ, η and the target deviation."""
+NOT_PLANNED = Absent("the supports of a plan have K tokens, or a threshold")
 FINEST = 2**20
 """Largest resolution; a finer one would not change a model's distribution, and the codec supports at most 2²⁴."""
 
@@ -78,6 +69,8 @@ class Sqs(Method):
     drawn. The name holds the main parameter and every setting that differs from the paper's.
     """
 
+    source, format = "bhattacharjee2025csqs", Format.LATTICE
+    row: str | Absent = SQS
     adaptive = False
     sends_last = False  # an attribute of the object only where it is true: older journals do not name it
 
@@ -166,9 +159,11 @@ class Sqs(Method):
         return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
 
 
-@register(entry("QS dense", Family.SQS, GREY, "v", default=PLAIN))
+@register(entry("QS dense", Family.SQS, "grey", "v", default=PLAIN))
 class DenseQs(Sqs):
     """QS: the whole distribution on the lattice."""
+
+    row = NOT_PLANNED
 
     def __init__(self, **options: Any) -> None:
         super().__init__("QS dense", **options)
@@ -178,7 +173,7 @@ class DenseQs(Sqs):
         return np.full_like(kept, self.session.vocabulary)
 
 
-@register(entry("K-SQS", Family.SQS, BLUE, "s", default=PLAIN))
+@register(entry("K-SQS", Family.SQS, "blue", "s", default=PLAIN))
 class KSqs(Sqs):
     """K-SQS: the K largest probabilities."""
 
@@ -250,10 +245,15 @@ class AdaptiveSqs(Sqs):
 
 
 @register(
-    entry("C-SQS", Family.SQS, ORANGE, "s", default=PLAIN),
-    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, GREEN, "x", default=lambda _: CSqs(printed=True)),
+    entry("C-SQS", Family.SQS, "orange", "s", default=PLAIN),
+    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, "green", "x", default=lambda _: CSqs(printed=True)),
     entry(
-        "C-SQS (τ = 0.001, fixed)", Family.SQS, ORANGE, "s", "dotted", default=lambda _: CSqs(0.001, learning_rate=0.0)
+        "C-SQS (τ = 0.001, fixed)",
+        Family.SQS,
+        "orange",
+        "s",
+        "dotted",
+        default=lambda _: CSqs(0.001, learning_rate=0.0),
     ),
 )
 class CSqs(AdaptiveSqs):
@@ -277,10 +277,11 @@ class CSqs(AdaptiveSqs):
         self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
 
 
-@register(entry("Budgeted SQS", Family.SQS, BLACK, "P", default=PLAIN))
+@register(entry("Budgeted SQS", Family.SQS, "black", "P", default=PLAIN))
 class BudgetedSqs(AdaptiveSqs):
     """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold."""
 
+    row = NOT_PLANNED
     budgeted = True
 
     def __init__(self, *, epsilon: float = EPSILON, **options: Any) -> None:
@@ -288,10 +289,11 @@ class BudgetedSqs(AdaptiveSqs):
         self.epsilon = epsilon
 
 
-@register(entry("Budgeted C-SQS", Family.SQS, LIGHT_BLUE, "X", default=PLAIN))
+@register(entry("Budgeted C-SQS", Family.SQS, "light blue", "X", default=PLAIN))
 class BudgetedCSqs(AdaptiveSqs):
     """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`; one ε for both."""
 
+    row = NOT_PLANNED
     budgeted = True
 
     def __init__(
@@ -302,10 +304,11 @@ class BudgetedCSqs(AdaptiveSqs):
         self.first, self.rate, self.epsilon = threshold, learning_rate, epsilon
 
 
-@register(entry("SQS allocated", Family.SQS, GREEN, "D", default=PLAIN))
+@register(entry("SQS allocated", Family.SQS, "green", "D", default=PLAIN))
 class AllocatedSqs(Sqs):
     """The support size and resolution with the smallest distortion for a number of bits per draft."""
 
+    row = NOT_PLANNED
     adaptive = True
 
     def __init__(self, draft_bits: float = 500.0, **options: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from validation.decoding.methods.rows import Law
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     Class = TypeVar("Class", bound=type[Method])
 
-BLACK, GREY, LIGHT_BLUE, BLUE, ORANGE, GREEN = "black", "0.45", "#6d8bb5", "#16325c", "#c2571a", "#2c7a4b"
+_COLORS = {"black": "black", "grey": "0.45", "light blue": "#6d8bb5"}
+_COLORS |= {"blue": "#16325c", "orange": "#c2571a", "green": "#2c7a4b"}
 """The colours of methods. Printed in grey, they still differ in lightness."""
 
 _LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
@@ -92,13 +94,25 @@ class MethodInfo:
     default: Callable[[Setup], Method] | None = None
     studies: Collection[str] | None = None
     published: str | None = None
+    printed: bool = False  # whether its rule is a paper's that loses the law, where that of its class keeps it
     method: type[Method] | None = None
+
+    @property
+    def law(self) -> Law:
+        """Return what the method promises of its texts."""
+        return Law.LOST if self.printed or self.method is None else self.method.law
 
 
 def entry(
-    name: str, family: Family, *style: str, width: float | None = None, order: int | None = None, **more: Any
+    name: str,
+    family: Family,
+    color: str,
+    *style: str,
+    width: float | None = None,
+    order: int | None = None,
+    **more: Any,
 ) -> MethodInfo:
-    return MethodInfo(name, family, PlotStyle(*style, width=width, order=order), **more)
+    return MethodInfo(name, family, PlotStyle(_COLORS[color], *style, width=width, order=order), **more)
 
 
 REGISTERED: dict[str, MethodInfo] = {}  # every entry by name, in the order in which the modules were imported

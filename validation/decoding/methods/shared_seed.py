@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from hlmtheory.shared_seed import race_list, race_winner
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.registry import BY_LENGTH, GREEN, PLAIN, Family, entry, register
+from validation.decoding.methods.registry import BY_LENGTH, PLAIN, Family, entry, register
+from validation.decoding.methods.rows import OURS, SEED_TREE, STREAMED, Format
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
@@ -20,13 +21,14 @@ from validation.decoding.wire import index_bits, pack
 Array = NDArray[Any]
 
 
-@register(entry("shared seed", Family.SHARED_SEED, GREEN, "d", default=BY_LENGTH))
+@register(entry("shared seed", Family.SHARED_SEED, "green", "d", default=BY_LENGTH))
 class SharedSeed(FixedLength):
     """K drafts, each the winner of the draft model's race in a stream that the server has too (daliri2025coupling).
 
     The server emits the winners of the target's race, so the text is that of the target model alone with this seed.
     """
 
+    source, format, row = "daliri2025coupling", Format.TOKENS, OURS
     shared_seed = True
     label = "shared seed (K = {})"
 
@@ -34,10 +36,11 @@ class SharedSeed(FixedLength):
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(entry("shared seed streamed", Family.SHARED_SEED, GREEN, "d", "dotted", default=PLAIN, studies=()))
+@register(entry("shared seed streamed", Family.SHARED_SEED, "green", "d", "dotted", default=PLAIN, studies=()))
 class SharedSeedStreamed(SharedSeed):
     """Drafts by a shared seed that never stop: the device drafts on while the server verifies."""
 
+    row = STREAMED
     streamed, bonus = True, False  # without a token of the server alone, every position has a draft
     label = "shared seed streamed"
 
@@ -55,15 +58,15 @@ class SharedSeedStreamed(SharedSeed):
         return -(-(17 + index_bits(self.session.vocabulary)) // 8)
 
 
-@register(entry("shared seed tree", Family.SHARED_SEED, GREEN, "d", "dashed", default=PLAIN, studies=()))
+@register(entry("shared seed tree", Family.SHARED_SEED, "green", "d", "dashed", default=PLAIN, studies=()))
 class SharedSeedTree(SampledTree):
     """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race."""
 
+    label, source, row = "shared seed tree", "rowan2025list", SEED_TREE
     runs_draft = shared_seed = True
 
     def __init__(self, widths: tuple[int, ...] = (2, 2, 1, 1)) -> None:
         super().__init__(widths)
-        self.name = f"shared seed tree ({'-'.join(map(str, widths))})"
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
         key, first = int(self.session.stream_keys[request.sequence]), len(request.tokens)

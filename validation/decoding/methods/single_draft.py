@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +17,11 @@ from hlmtheory.uncertainty import expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import (
-    BLACK,
-    BLUE,
-    GREY,
-    LIGHT_BLUE,
-    ORANGE,
-    PLAIN,
-    Family,
-    Setup,
-    entry,
-    register,
-)
+from validation.decoding.methods.registry import PLAIN, Family, Setup, entry, register
+from validation.decoding.methods.rows import CU_HLM, DEVICE, HLM, SERVER, U_HLM, Absent, Format, Law
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Step
 from validation.decoding.wire import index_bits
-
-if TYPE_CHECKING:
-    import torch
 
 Array = NDArray[Any]
 BITS = 8  # b_prob of cu-hlm Section V
@@ -42,20 +29,24 @@ CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
 
-@register(entry("small only", Family.ONE_MODEL, GREY, "v", "dotted", default=PLAIN, published="SLM"))
+@register(entry("small only", Family.ONE_MODEL, "grey", "v", "dotted", default=PLAIN, published="SLM"))
 class DraftOnly(Method):
     """The draft model alone."""
 
+    law, row = Law.LOST, DEVICE
+    format: Format | Absent = Absent("nothing is sent")
     name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
         return np.ones(len(tokens), dtype=bool)
 
 
-@register(entry("large only", Family.ONE_MODEL, GREY, "^", "dashed", default=PLAIN, published="LLM"))
+@register(entry("large only", Family.ONE_MODEL, "grey", "^", "dashed", default=PLAIN, published="LLM"))
 class TargetOnly(Method):
     """The target model alone, on the user's device."""
 
+    format: Format | Absent = Absent("nothing is sent")
+    row: str | Absent = Absent("the target model is not on a device")
     name, runs_draft = "large only", False
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
@@ -68,10 +59,12 @@ class TargetOnly(Method):
         return 0
 
 
-@register(entry("cloud only", Family.CLOUD, GREY, "P", "dashed", default=PLAIN, published="Cloud-Only"))
+@register(entry("cloud only", Family.CLOUD, "grey", "P", "dashed", default=PLAIN, published="Cloud-Only"))
 class CloudOnly(TargetOnly):
     """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
+    source, row = "li2025flexspec", SERVER
+    format: Format | Absent = Format.TOKENS
     name = "cloud only"
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -81,10 +74,12 @@ class CloudOnly(TargetOnly):
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
-@register(entry("HLM", Family.HLM, BLACK, "s", default=PLAIN, published="HLM"))
+@register(entry("HLM", Family.HLM, "black", "s", default=PLAIN, published="HLM"))
 class Hlm(Method):
     """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
+    source = "oh2025cuhlm"
+    row: str | Absent = HLM
     name, bonus = "HLM", False
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -93,10 +88,12 @@ class Hlm(Method):
 
 
 @register(
-    entry("Rand-HLM", Family.RAND_HLM, BLACK, "x", "dotted", default=lambda _: RandHlm(0.5), published="Rand-HLM")
+    entry("Rand-HLM", Family.RAND_HLM, "black", "x", "dotted", default=lambda _: RandHlm(0.5), published="Rand-HLM")
 )
 class RandHlm(Hlm):
     """HLM in which each draft skips verification with the probability ``share``; 0.5 in cu-hlm Section V-A."""
+
+    law, row = Law.LOST, Absent("it skips by chance, and U-HLM by the uncertainty")
 
     def __init__(self, share: float = 0.5) -> None:
         self.share, self.name = share, f"Rand-HLM ({share:g})"
@@ -111,13 +108,15 @@ AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 
 
 @register(
-    entry("U-HLM", Family.U_HLM, LIGHT_BLUE, "."),
-    entry(AVERSE, Family.U_HLM, LIGHT_BLUE, "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
-    entry(PRONE, Family.U_HLM, LIGHT_BLUE, ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"),
+    entry("U-HLM", Family.U_HLM, "light blue", "."),
+    entry(AVERSE, Family.U_HLM, "light blue", "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
+    entry(
+        PRONE, Family.U_HLM, "light blue", ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"
+    ),
     entry(
         U_CHOSEN,
         Family.U_HLM,
-        LIGHT_BLUE,
+        "light blue",
         "P",
         "dotted",
         default=lambda _: UHlm(CHOSEN_THRESHOLD, U_CHOSEN),
@@ -130,6 +129,8 @@ class UHlm(Hlm):
     The uncertainty is that of ``draws`` perturbed samples, or their mean by quadrature if None. The server needs the
     skipped tokens as well: both papers neglect them, and no message here counts them.
     """
+
+    source, law, row = "oh2024uhlm", Law.LOST, U_HLM
 
     def __init__(self, threshold: float, name: str = "U-HLM", *, draws: int | None = DRAWS) -> None:
         self.threshold, self.name, self.draws = threshold, name, draws
@@ -166,12 +167,16 @@ class CuHlm(UHlm, ABC):
     the lost mass is spread over the tail (:mod:`hlmtheory.truncation`).
     """
 
+    source, format, row = "oh2025cuhlm", Format.TRUNCATED, CU_HLM
     truncates = True
     bits = BITS
 
     @abstractmethod
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all."""
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
+        """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all.
+
+        Distributions and tokens are tensors, or in a plan arrays of numpy.
+        """
 
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
         import torch
@@ -194,12 +199,18 @@ class CuHlm(UHlm, ABC):
     def message(self, drafts: list[Draft]) -> Message:
         (draft,) = drafts
         row, cut = draft.distribution.double().cpu().numpy(), draft.note
-        coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
-        return Message(float(cut.k * (cut.bits + index_bits(self.session.vocabulary))), coded)
+        return Message(float(cut.k * (cut.bits + index_bits(len(row)))), self.coded(row, draft.token, cut))
+
+    @staticmethod
+    def coded(row: Array, token: int, cut: Cut) -> bytes:
+        """Return the bytes of a draft with this part of its distribution (V,)."""
+        return encode(truncated_message(row, k=cut.k, token=token, bits=cut.bits))
 
 
 @register(
-    entry("CU-HLM offline", Family.CU_HLM, BLUE, "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)")
+    entry(
+        "CU-HLM offline", Family.CU_HLM, "blue", "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)"
+    )
 )
 class CuHlmOffline(CuHlm):
     """CU-HLM with one k for all, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
@@ -208,8 +219,8 @@ class CuHlmOffline(CuHlm):
         super().__init__(threshold, name or f"CU-HLM offline (k = {k})", draws=draws)
         self.k = k
 
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        return min(self.k, self.session.vocabulary), self.bits
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
+        return min(self.k, draft.shape[-1]), self.bits
 
 
 def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Setup], CuHlmOnline]:
@@ -222,9 +233,9 @@ def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Set
 
 
 @register(
-    entry(ONLINE, Family.CU_HLM, BLUE, "D", "dashed", default=_online(), published="CU-HLM (Online)"),
+    entry(ONLINE, Family.CU_HLM, "blue", "D", "dashed", default=_online(), published="CU-HLM (Online)"),
     entry(
-        CU_CHOSEN, Family.CU_HLM, BLUE, "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
+        CU_CHOSEN, Family.CU_HLM, "blue", "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
     ),
 )
 class CuHlmOnline(CuHlm):
@@ -244,15 +255,14 @@ class CuHlmOnline(CuHlm):
         super().__init__(threshold, name, draws=draws)
         self.line, self.distortion_tolerance, self.sharpness = (slope, intercept), distortion_tolerance, sharpness
 
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        import torch
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
+        estimate: Any = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
+        if not isinstance(draft, np.ndarray):
+            estimate = draft.new_tensor(estimate)
+        return online_size(draft, tokens, estimate, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
-        estimate = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
-        found = torch.from_numpy(estimate).to(draft.device)
-        return online_size(draft, tokens, found, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
-
-@register(entry("CU-HLM certified", Family.CU_HLM, ORANGE, "*", width=2.0, order=4, default=("calibrated",)))
+@register(entry("CU-HLM certified", Family.CU_HLM, "orange", "*", width=2.0, order=4, default=("calibrated",)))
 class CuHlmCertified(CuHlm):
     """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε."""
 
@@ -262,14 +272,14 @@ class CuHlmCertified(CuHlm):
         super().__init__(threshold, f"CU-HLM certified (bias {bias_tolerance:g})", draws=draws)
         self.bias_tolerance = bias_tolerance
 
-    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+    def choose_top_k(self, draft: Any, tokens: Any, uncertainty: Array) -> tuple[Any, Any]:
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
         except ValueError:  # the bits are too few for some distribution
             found = np.array([self._finer(row) for row in draft])
             return found[:, 0], found[:, 1]
 
-    def _finer(self, row: torch.Tensor) -> tuple[int, int]:
+    def _finer(self, row: Any) -> tuple[int, int]:
         usual, most = CERTIFIED_BITS
         try:
             return int(certified_size(row, self.bias_tolerance, bits_per_probability=usual)), usual

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Family, entry, register
+from validation.decoding.methods.registry import PLAIN, Family, entry, register
+from validation.decoding.methods.rows import OWN_TREE, Absent
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
@@ -32,6 +33,8 @@ Array = NDArray[Any]
 class TreeMethod(Method, ABC):
     """A method that drafts trees; the loop calls these functions in the order in which they stand."""
 
+    format = Absent("a server on a link reads no trees")
+    row: str | Absent = Absent("a trace has no such drafts")
     runs_draft = wants_features = on_server = False
     walk: Walk = staticmethod(exact_walk)
 
@@ -164,9 +167,12 @@ class LevelTree(TreeMethod):
 class SampledTree(LevelTree):
     """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth."""
 
+    label = ""
+
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         self.widths, self.max_draft_length = tuple(widths), len(widths)
         self.tree_nodes = 1 + int(np.cumprod(widths).sum())
+        self.name = f"{self.label} ({'-'.join(map(str, widths))})"
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
         found, width, temperature = list[int](), self.widths[depth], self.session.temperature
@@ -183,24 +189,19 @@ class SampledTree(LevelTree):
         return draw_children(tree, node, q, width, chance)
 
 
-@register(entry("draft tree", Family.SPECULATIVE, BLACK, "d", "dashed", default=PLAIN, studies=()))
+@register(entry("draft tree", Family.SPECULATIVE, "black", "d", "dashed", default=PLAIN, studies=()))
 class DraftTreeSd(SampledTree):
     """Tree speculative decoding with the pair's draft model (miao2024specinfer)."""
 
+    label, source = "draft tree", "miao2024specinfer"
     runs_draft = True
 
-    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
-        super().__init__(widths)
-        self.name = f"draft tree ({'-'.join(map(str, widths))})"
 
-
-@register(entry("draft tree, sure", Family.SPECULATIVE, BLUE, "d", "dashed", default=PLAIN, studies=()))
+@register(entry("draft tree, sure", Family.SPECULATIVE, "blue", "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
     """A tree whose nodes have one drawn child, tried first, and else the likeliest tokens (hu2025multidraft)."""
 
-    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
-        super().__init__(widths)
-        self.name = f"draft tree, sure ({'-'.join(map(str, widths))})"
+    label, source, row = "draft tree, sure", "hu2025multidraft", OWN_TREE
 
     def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
         """Add the drawn child, if q has a token left for it, and the sure ones."""
@@ -231,7 +232,7 @@ def add_window(tree: DraftTree, rows: Array) -> None:
         tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
 
 
-@register(entry("n-gram Lookahead", Family.SPECULATIVE, GREY, "x", "dashed", default=PLAIN, studies=()))
+@register(entry("n-gram Lookahead", Family.SPECULATIVE, "grey", "x", "dashed", default=PLAIN, studies=()))
 class NgramLookahead(TreeMethod):
     """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
 
@@ -240,6 +241,7 @@ class NgramLookahead(TreeMethod):
     target's.
     """
 
+    source = "fu2024lookahead"
     on_server = True
 
     def __init__(self, window: int = 8, ngram: int = 4, guesses: int = 8) -> None:

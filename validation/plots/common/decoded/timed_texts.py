@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import db_to_linear, shannon_latency
+from hlmtheory.channel import db_to_linear
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
-from validation.decoding.links import BANDWIDTH_HZ, fading_links
+from validation.decoding.links import BANDWIDTH_HZ, airtime, fading_links
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
@@ -126,13 +126,7 @@ class BootstrapDraws:
 
 def link_seconds(texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ) -> Array:
     """Return the uplink time of each exchange, shape (R,); 0 if nothing is sent."""
-    bits = texts.encoded
-    sent = bits > 0
-    found = np.zeros(len(bits))
-    if sent.any():
-        snr = float(db_to_linear(float(snr_db))) * fading.of(texts)[sent]
-        found[sent] = shannon_latency(bits[sent], bandwidth_hz, snr)
-    return found
+    return airtime(texts.encoded, bandwidth_hz, float(db_to_linear(float(snr_db))) * fading.of(texts))
 
 
 def speeds(

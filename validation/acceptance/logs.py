@@ -1,0 +1,186 @@
+"""Read counts of accepted drafts from the logs of vLLM and llama.cpp.
+
+They print totals and rounded rates by position, but not the number of steps. It is one for which each rate is a count
+over the steps, and the counts add up to the total. vLLM's line is of a window of some seconds: windows add up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from validation.acceptance.record import AcceptanceRecord, LeftOut, Read
+from validation.acceptance.sanity import differing
+from validation.errors import UserError
+
+VLLM_LOG = re.compile(r"SpecDecoding metrics:")
+_VLLM = (
+    re.compile(r"Accepted: (\d+) tokens"),
+    re.compile(r"Drafted: (\d+) tokens"),
+    re.compile(r"Mean acceptance length: ([\d.]+)"),
+    re.compile(r"Per-position acceptance rate: ((?:\d\.\d+(?:, )?)+)"),
+)
+_SERVICE, _SERVER = re.compile(r"^(?:\x1b\[[\d;]*m)*([\w.-]+)\s*\|"), re.compile(r"\(Api\w*Server\w* pid=(\d+)\)", re.I)
+_MODEL = re.compile(r"served_model_name=([^,\s]+)")
+LLAMA_LOG = re.compile(
+    r"draft acceptance\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
+    r"(?:.*mean (?:acceptance length|len)\s*=\s*(?P<length>[\d.]+))?"
+)
+LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>[\d., ]+)\)")
+LLAMA_STATISTICS = re.compile(
+    r"statistics\s+(?P<name>[\w-]+):\s+#calls\(b,g,a\)\s*=\s*\d+\s+\d+\s+(?P<steps>\d+),.*?"
+    r"#gen tokens\s*=\s*(?P<drafted>\d+),\s*#acc tokens\s*=\s*(?P<accepted>\d+)"
+    r"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>[\d., ]+)\))?"
+)
+HALF_LENGTH, HALF_RATE, MOST_STEPS = 0.005 + 1e-9, 0.0005 + 1e-9, 20_000
+"""Half of the last digit of a mean length and of a rate; most numbers of steps that are tried for a line."""
+FEW = (
+    "{accepted:,} of {drafted:,} drafts were accepted, and the log does not say in how many steps; without it the "
+    "acceptance is too high: give the answers or /metrics instead"
+)
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in text.split(",") if number.strip()]
+
+
+def counts_of(rates: Sequence[float], steps: int, accepted: int) -> tuple[int, ...] | None:
+    """Return falling counts by position, near rate × steps, that add up to a total; None if there are none."""
+    near = np.asarray(rates) * steps
+    low, high = np.ceil(near - HALF_RATE * steps), np.minimum(np.floor(near + HALF_RATE * steps), steps)
+    if (low > high).any() or not low.sum() <= accepted <= high.sum():
+        return None
+    first = np.linspace(1e-7, 0.0, len(near))  # of equal rates the first is rounded up before the others
+    ends, counts = [-HALF_RATE * steps - 1.0, HALF_RATE * steps + 1.0], low
+    for _ in range(60):  # bisection for the shift of all rates
+        tried = np.clip(np.floor(near + sum(ends) / 2.0 + first + 0.5), low, high)
+        counts = tried if tried.sum() <= accepted else counts
+        ends[int(tried.sum() > accepted)] = sum(ends) / 2.0
+    return tuple(counts.astype(int).tolist()) if counts.sum() == accepted and (np.diff(counts) <= 0).all() else None
+
+
+def steps_of(
+    accepted: int, drafted: int, length: float, rates: Sequence[float]
+) -> tuple[int, tuple[int, ...], bool] | None:
+    """Return the steps, their counts by position and whether the digits leave one choice; None if nothing fits.
+
+    Of several numbers of steps the fewest that can have made the drafts is taken, since most drafts have full length.
+    """
+    full = max(-(-drafted // len(rates)), 1)
+    fewest, most = full, drafted
+    if accepted:
+        fewest = max(fewest, math.ceil(accepted / (length - 1.0 + HALF_LENGTH)))
+        most = min(most, math.floor(accepted / max(length - 1.0 - HALF_LENGTH, 1e-9)))
+    tried = ((steps, counts_of(rates, steps, accepted)) for steps in range(fewest, min(most, fewest + MOST_STEPS) + 1))
+    fitting = [(steps, counts) for steps, counts in tried if counts is not None]
+    if not fitting:
+        return None
+    steps, counts = min(fitting, key=lambda one: (one[0] != full, abs(accepted - (length - 1.0) * one[0])))
+    exact = steps * len(rates) == drafted or len(fitting) == 1
+    return steps, counts, exact and 2 * HALF_RATE * steps < 1.0
+
+
+def _record(engine: str, source: str, totals: tuple[int, int, int], places: tuple[int, ...] | None) -> AcceptanceRecord:
+    return AcceptanceRecord(
+        engine=engine,
+        source=source,
+        num_spec_steps=totals[0],
+        num_draft_tokens=totals[1],
+        num_accepted_draft_tokens=totals[2],
+        accepted_per_position=places,
+    )
+
+
+def vllm_log(path: str, text: str) -> list[Read]:
+    """Return the sum of vLLM's windows: of each service where a log has several, and of each draft length."""
+    lines, read = text.splitlines(), list[Read]()
+    marked = [(number, line) for number, line in enumerate(lines, start=1) if VLLM_LOG.search(line)]
+    marked = [(number, line) for number, line in marked if "Drafted: 0 tokens" not in line]  # vLLM's rates are nan
+    models = sorted({found[1] for line in lines if (found := _MODEL.search(line))})
+    services, servers = ({one[1] for _, line in marked if (one := key.search(line))} for key in (_SERVICE, _SERVER))
+    key = _SERVICE if len(services) > 1 else _SERVER if len(models) > 1 else None
+    if len(models) > 1 and len(services) < 2 and len(servers) < 2:
+        raise UserError(f"{path} serves {len(models)} models ({', '.join(models)}), whose windows look alike; cut it.")
+    groups: dict[tuple[str, int], list[tuple[int, int, tuple[int, ...], bool]]] = defaultdict(list)
+    for number, line in marked:
+        where, fields = f"{path}, line {number}", [field.search(line) for field in _VLLM]
+        accepted, drafted, mean, rates = ("0" if field is None else field[1] for field in fields)
+        window = steps_of(int(accepted), int(drafted), float(mean), _numbers(rates)) if all(fields) else None
+        if window is None and number == len(lines) and not text.endswith("\n"):
+            read.append(LeftOut(where, "the log is cut off there"))
+        elif window is None:
+            raise UserError(
+                f"{where}: no number of steps gives {accepted} accepted of {drafted} drafts, a mean length of {mean} "
+                f"and the rates {rates}; the line is damaged, or of an old vLLM, which prints fewer numbers."
+            )
+        else:
+            named = key.search(line) if key else None
+            groups[named[1] if named else "", len(window[1])].append((int(drafted), *window))
+    for (who, length), windows in groups.items():
+        where = path if len(groups) == 1 else f"{path}, {who or 'windows'} of {length} drafts"
+        drafted, steps, counts, exact = zip(*windows, strict=True)
+        places = tuple(map(sum, zip(*counts, strict=True)))
+        loose = [count for count, sure in zip(steps, exact, strict=True) if not sure]
+        record = _record(f"vllm {who}".strip(), where, (sum(steps), sum(drafted), sum(places)), places)
+        said = [f"{where}: {len(windows):,} windows add up to {sum(steps):,} steps; counts are rates x steps."]
+        if loose:
+            said.append(f"Digits of {len(loose):,} leave a rate open by {max(2 * HALF_RATE, 1.0 / min(loose)):.3f}.")
+        if key is None and len(servers) > 1:
+            said.append(f"{len(servers)} server processes are added (ranks, restarts, or several models).")
+        alike = differing("windows", [(row[0], n) for row, n in zip(counts, steps, strict=True)])
+        read += [replace(record, num_spec_tokens=length), " ".join([*said, *alike])]
+    return read
+
+
+def llama_statistics(path: str, text: str) -> list[Read]:
+    """Return the totals of each of llama.cpp's drafters; they grow with every request, and restart with the server."""
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    last: dict[str, tuple[dict[str, int], str]] = {}
+    for found in LLAMA_STATISTICS.finditer(text):
+        counts = {name: int(found[name]) for name in ("steps", "drafted", "accepted")}
+        before, _ = last.get(found["name"], ({}, ""))
+        if any(counts[name] < value for name, value in before.items()):
+            totals[found["name"]].update(before)
+        last[found["name"]] = counts, found["rates"] or ""
+    several = sum(counts["steps"] > 0 for counts, _ in last.values()) > 1
+    records = list[Read]()
+    for name, (counts, rates) in last.items():
+        steps, drafted, accepted = (count + totals[name][kind] for kind, count in counts.items())
+        places = counts_of(_numbers(rates), steps, accepted) if rates and not totals[name] else None
+        engine = f"llama.cpp {name}" if several else "llama.cpp"
+        record = _record(engine, f"{path}, {name}", (steps, drafted, accepted), places)
+        records.append(replace(record, copied=name.startswith("ngram")))
+    return records
+
+
+def llama_log(path: str, text: str) -> list[Read]:
+    """Return a record of each request of llama.cpp's log."""
+    records, lines = list[Read](), text.splitlines()
+    for number, line in enumerate(lines):
+        if (found := LLAMA_LOG.search(line)) is None:
+            continue
+        where, accepted, drafted = f"{path}, line {number + 1}", int(found["accepted"]), int(found["drafted"])
+        length = float(found["length"] or 0)
+        if not found["length"] and accepted:
+            raise UserError(f"{where} has no mean acceptance length, so its number of steps is not known.")
+        if length <= 1.0 and drafted:
+            records.append(LeftOut(where, FEW.format(accepted=accepted, drafted=drafted)))
+            continue
+        places = LLAMA_PLACES.search(line) or LLAMA_PLACES.search("".join(lines[number + 1 : number + 2]))
+        rates = _numbers(places["rates"]) if places else []
+        if rates and length - 1.0 > len(rates) + HALF_LENGTH:
+            raise UserError(
+                f"{where} has {length:g} tokens a step, but a step drafts at most {len(rates)}: the server counted its "
+                "steps wrongly; give /metrics instead."
+            )
+        fitted = steps_of(accepted, drafted, length, rates) if rates and accepted else None
+        steps, counts, exact = fitted or (0, (), False)
+        if not exact and accepted:
+            steps = round(accepted / (length - 1.0))
+        records.append(_record("llama.cpp", where, (steps, drafted, accepted), counts if exact else None))
+    return records

@@ -1,0 +1,161 @@
+"""Read mean acceptance lengths without counts, and lists of rates that do not say what they are.
+
+InferenceX's golden files are YAML or JSON, ``model: {mode: {K: length}}``; AIPerf's ``speed-bench-report`` writes a CSV
+matrix of models and categories; SGLang's log prints a mean of its last steps. None has counts, so none an interval.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.acceptance.counts import GREATEST_LENGTH, read_length
+from validation.errors import UserError
+from validation.input_files import read_text
+
+LARGEST, LONGEST_LIST = 2**24, 2**16
+"""Largest number of characters of a file of means, and of a bare list of rates."""
+_NUMBER = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)%?")
+SGLANG_LOG = re.compile(
+    r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?.*?gen throughput"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean tokens of a step, the target's own included; ``nearest`` is on the nearest curve that does not fall."""
+
+    name: str
+    draft_length: int | None  # None if the file does not say it
+    length: float
+    nearest: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a file without counts has: mean lengths, or a bare list of rates by position."""
+
+    source: str
+    points: tuple[Mean, ...] = ()
+    rates: tuple[float, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def read_means(path: str | Path) -> Means | None:
+    """Return the means of a file; None if the file is of another form."""
+    path = Path(path)
+    if not path.is_file() or path.name.endswith((".jsonl", ".gz")) or path.stat().st_size > LARGEST:
+        return None
+    where, text = str(path), read_text(path)
+    if SGLANG_LOG.search(text):
+        return _sglang(where, text)
+    if text.startswith("Model,"):
+        return _matrix(where, text)
+    numbers = re.split(r"[\s,;]+", text[:LONGEST_LIST].strip(" \n\r\t[]()"))
+    if len(numbers) > 1 and len(text) < LONGEST_LIST and all(map(_NUMBER.fullmatch, numbers)):
+        return _rates(where, numbers)
+    content = _content(path, text)
+    for name in ("conditional_accept_rates", "marginal_accept_rates"):
+        if isinstance(content, Mapping) and isinstance(content.get(name), list):
+            return _rates(where, [str(rate) for rate in content[name]], f"The file calls them {name}.")
+    every = list(_leaves(content, ()))
+    leaves = [
+        (names, x) for names, x in every if len(names) > 1 and names[-1].isdecimal() and _NUMBER.fullmatch(str(x))
+    ]
+    if not leaves or (leaves != every and path.suffix not in (".yaml", ".yml")):  # YAML may have other keys beside them
+        return None
+    keys = [(" ".join(names[:-1]), read_length(where, " ".join(names), names[-1])) for names, _ in leaves]
+    return _checked(where, [Mean(name, k, float(x)) for (name, k), (_, x) in zip(keys, leaves, strict=True)])
+
+
+def _content(path: Path, text: str) -> Any:
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            import yaml
+
+            return yaml.load(text, Loader=yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader)
+        return json.loads(text) if text.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    except Exception as error:
+        raise UserError(f"{path} is not YAML ({str(error).splitlines()[0]}); copy it again.") from error
+
+
+def _leaves(content: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(content, Mapping) and content:
+        for key, value in content.items():
+            yield from _leaves(value, (*names, str(key)))
+    else:
+        yield names, content
+
+
+def _checked(where: str, points: Sequence[Mean], *remarks: str) -> Means:
+    """Return means whose lengths are possible, with the nearest curves that do not fall."""
+    half = 0.5 * 10.0 ** -max(len(f"{point.length:.6f}".rstrip("0").partition(".")[2]) for point in points)
+    for point in points:
+        most = (point.draft_length or GREATEST_LENGTH) + 1
+        if not 1.0 - half <= point.length <= most + half:
+            raise UserError(
+                f"{where}: {point.name} has {point.length:g} tokens a step; a step emits 1 to {most}. Lengths without "
+                "the target's own token (AL - 1, as TensorRT-LLM takes them) need 1 more; rates are no lengths."
+            )
+    said, found = list(remarks), list[Mean]()
+    for name in dict.fromkeys(point.name for point in points):
+        curve = sorted((point for point in points if point.name == name), key=lambda point: point.draft_length or 0)
+        falls = [
+            f"K = {after.draft_length} ({before.length:g} to {after.length:g})"
+            for before, after in pairwise(curve)
+            if after.draft_length and after.length < before.length - 2 * half
+        ]
+        if falls:
+            from scipy.optimize import isotonic_regression
+
+            fitted = isotonic_regression([point.length for point in curve]).x
+            curve = [replace(point, nearest=float(x)) for point, x in zip(curve, fitted, strict=True)]
+            said.append(
+                f"{name} falls at {', '.join(falls)}, by more than rounding. A longer draft cannot emit fewer tokens "
+                "from the same places, so the runs differ; beside it is the nearest curve that does not fall."
+            )
+        found += curve
+    return Means(source=where, points=tuple(found), remarks=tuple(said))
+
+
+def _matrix(where: str, text: str) -> Means | None:
+    head, *rows = list(csv.reader(text.splitlines()))
+    cells = [(f"{row[0]} {name}", cell) for row in rows if row for name, cell in zip(head[1:], row[1:], strict=False)]
+    numbers = [(name, cell) for name, cell in cells if _NUMBER.fullmatch(cell.strip())]
+    points = [Mean(name, None, float(cell)) for name, cell in numbers if "%" not in cell]
+    return _checked(where, points) if points else None
+
+
+def _sglang(where: str, text: str) -> Means:
+    found = [(int(n), float(length), float(rate or "nan")) for n, length, rate in SGLANG_LOG.findall(text) if int(n)]
+    weights, lengths, rates = np.array(found or [(1, 1.0, np.nan)], dtype=np.float64).T
+    # the rate is of accepted drafts over drafts; older versions divide the accept length by K + 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        guesses = [float(np.median(guess)) for guess in ((lengths - 1.0) / rates, lengths / rates - 1.0)]
+    whole = [guess for guess in guesses if np.isfinite(guess) and abs(guess - round(guess)) < 0.06 * max(guess, 1.0)]
+    length = int(np.rint(min(whole, key=lambda guess: abs(guess - round(guess))))) if whole else None
+    said = (
+        f"SGLang's log: {len(lengths):,} lines, each a mean over its last steps ({lengths.min():g} to "
+        f"{lengths.max():g}), weighed by running requests. It prints no number of steps; the answers' meta_info has it."
+    )
+    mean = round(float(weights @ lengths / weights.sum()), 2)
+    return _checked(where, [Mean("SGLang", length or None, mean)], said)
+
+
+def _rates(where: str, texts: Sequence[str], *remarks: str) -> Means:
+    values = [float(text.rstrip("%")) for text in texts]
+    if any("%" in text or value > 1.0 for text, value in zip(texts, values, strict=True)):
+        values = [value / 100.0 for value in values]
+    if not values or not all(0.0 <= value <= 1.0 for value in values):
+        raise UserError(f"{where} has a rate outside of 0 to 1; give rates by position, or in per cent.")
+    return Means(source=where, rates=tuple(values), remarks=remarks)

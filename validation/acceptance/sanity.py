@@ -1,0 +1,144 @@
+"""Say what must be known before a number is read: identities, what is impossible, mixtures, and too little data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from validation.acceptance.record import AcceptanceRecord
+    from validation.acceptance.summary import Summary
+
+LEAST_EXPECTED, RARE = 5.0, 1e-3
+"""Smallest expected count of a group in a test of homogeneity; probability below which chance is excluded."""
+UNLIKE, APART, WIDE = 0.05, 0.05, 0.1
+"""Acceptance of a draft unlike its target; distance of two means that is said; half an interval that shows little."""
+
+
+def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = False) -> list[str]:
+    """Return what must be known before a number of the summary is read; briefly, without what merely holds."""
+    tables = [(record.histogram, record.num_spec_steps) for record in records]
+    firsts = [(steps - table.get(0, 0), steps) for table, steps in tables if table is not None]
+    said = [] if brief else [*_identities(records), *_rates(records, summary)]
+    said += _impossible(summary) + differing("requests", firsts if len(firsts) == len(records) else [])
+    each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
+    mean, pooled = float(np.mean(each)), summary.mean_acceptance_length
+    if abs(mean / pooled - 1.0) > APART:
+        said.append(
+            f"requests of many steps accept {'fewer' if mean > pooled else 'more'} drafts: the mean over requests is "
+            f"{mean:.3f} tokens a step, over steps {pooled:.3f}, which is what speed follows."
+        )
+    if summary.depths and (half := (summary.depths[0].high - summary.depths[0].low) / 2.0) > WIDE:
+        needed = int(np.ceil(summary.steps * (half / WIDE) ** 2 / 100.0)) * 100
+        said.append(
+            f"{summary.steps:,} steps show little: a first draft is accepted {summary.depths[0].low:.2f} to "
+            f"{summary.depths[0].high:.2f} of the time; ±{WIDE:g} takes about {needed:,} steps."
+        )
+    return said
+
+
+def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
+    """Return a sentence if first drafts, whose steps are independent, are not accepted alike in groups of steps.
+
+    Groups, (accepted, steps) of each, that are too small for the chi-square test are added to one.
+    """
+    table = np.array([(accepted, steps - accepted) for accepted, steps in groups], dtype=np.float64).reshape(-1, 2)
+    if len(table) < 2 or not table.sum(axis=0).all():
+        return []
+    from scipy.stats import chi2_contingency
+
+    rare = table.sum(axis=0).min() / table.sum()
+    small = table.sum(axis=1) * rare < LEAST_EXPECTED
+    rest = table[small].sum(axis=0, keepdims=True)
+    table = np.concatenate([table[~small], rest[rest.sum(axis=1) * rare >= LEAST_EXPECTED]])
+    if len(table) < 2 or (chance := float(chi2_contingency(table, correction=False).pvalue)) >= RARE:
+        return []
+    low, high = np.quantile(table[:, 0] / table.sum(axis=1), (0.1, 0.9))
+    return [
+        f"the {what} are a mixture: first drafts are accepted {low:.0%} to {high:.0%} of the time (10% and 90% of the "
+        f"{what}), p = {chance:.0e} if all were alike. One rate is of none of them: read them by kind."
+    ]
+
+
+def _identities(records: Sequence[AcceptanceRecord]) -> list[str]:
+    said, counted = list[str](), [record for record in records if record.completion_tokens]
+    extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in counted]
+    if counted and counted[0].engine == "llama.cpp":
+        said.append("steps are tokens - accepted drafts - 1 (that of the prompt's pass); nothing confirms them.")
+    elif extra:
+        holds, low, high = sum(x in (0, 1) for x in extra), min(extra), max(extra)
+        text = f"tokens = steps + accepted drafts (+ 1 of the prompt's pass) in {holds:,} of {len(extra):,} answers"
+        text += f"; up to {high:,} more, of steps that drafted nothing" * (high > 1)
+        cut = -low <= max(record.longest or 1 for record in records)
+        why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
+        said.append(f"{text}{f'; up to {-low:,} fewer: {why}' * (low < 0)}.")
+    full = [(record.longest or 0) * record.num_spec_steps for record in records]
+    made = [record.num_draft_tokens for record in records]
+    if all(full) and None not in made:
+        lacking = sum(full) - sum(filter(None, made))
+        fixed = f"{lacking:,} of {sum(full):,} are lacking, so some steps drafted fewer" if lacking else "holds"
+        said.append(f"drafts = K x steps: {fixed}.")
+    return said
+
+
+def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
+    drafted, each = [record.num_draft_tokens for record in records], summary.accepted / summary.steps
+    total, said, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
+    if None not in drafted and total > 1.5 * summary.steps and summary.accepted:
+        said.append(
+            f"{summary.accepted / total:.1%} of all drafts is {each:.2f} accepted of {total / summary.steps:.3g} a "
+            "step; it falls with the draft length for any draft model."
+        )
+    if len(records) == 1 and places is not None and len(places) > 1 and places[0]:
+        said += readings([count / summary.steps for count in places], each)
+    return said
+
+
+def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]:
+    """Return the accepted drafts a step under each reading of a list of rates by position.
+
+    Survival (of all steps) adds up; conditional rates (given all earlier drafts) add up as products. Of marginal ones
+    the first d are all accepted with a probability between Fréchet's bounds, max(0, Σ − d + 1) and the least.
+    """
+    values = np.asarray(rates, dtype=np.float64)
+    low = float(np.maximum(np.cumsum(values) - np.arange(len(values)), 0.0).sum())
+    high = float(np.minimum.accumulate(values).sum())
+    listed = f"rates by position ({' '.join(f'{value:.3f}' for value in values[:8])}{' ...' * (len(values) > 8)})"
+    other = f"{np.cumprod(values).sum():.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
+    if accepted is not None:
+        return [f"{listed} are survival: their sum is {accepted:.2f} accepted a step, not {other}."]
+    if (np.diff(values) > 0).any():
+        return [f"{listed} rise, so they are not survival; accepted drafts a step: {other}."]
+    return [
+        f"{listed} do not say what they are; accepted drafts a step: {values.sum():.2f} as survival (shares of all "
+        f"steps, as vLLM's), {other}. Counts decide: accepted drafts over steps."
+    ]
+
+
+def _impossible(summary: Summary) -> list[str]:
+    from scipy.special import betaincinv
+
+    steps, said, depths = summary.steps, list[str](), summary.depths if summary.identified else ()
+    first = summary.depths[0].accepted if summary.depths else summary.accepted
+    if not summary.copied and (most := float(betaincinv(first + 1, max(steps - first, 1), 0.95))) < UNLIKE:
+        said.append(
+            f"impossible for a draft model that resembles its target, at any temperature: {first:,} accepted in "
+            f"{steps:,} steps, below {most:.1%} at 95%. Are the drafts those that are verified (or copies, as n-grams)?"
+        )
+    if depths and all(depth.accepted == depth.examined for depth in depths) and 0.05 ** (1.0 / steps) > 1.0 - UNLIKE:
+        said.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")
+    for before, depth in pairwise(depths):
+        if depth.accepted == 0 and (1.0 - before.low) ** depth.examined < RARE:
+            said.append(
+                f"a cliff, not a decay: of {depth.examined:,} drafts at depth {depth.depth} none was accepted, after "
+                f"{before.acceptance:.0%} at depth {before.depth}: a limit or a defect ends drafts there."
+            )
+        if depth.low > before.high:
+            said.append(
+                f"acceptance rises from {before.acceptance:.0%} at depth {before.depth} to {depth.acceptance:.0%} at "
+                f"depth {depth.depth}: steps are a mixture of easy and hard places (or drafts copy)."
+            )
+    return said

@@ -239,6 +239,28 @@ class Claim:
         met = [np.asarray(to_numpy(self._apply(one.holds, values))) for one in self.assumptions]
         return np.asarray(np.all(np.broadcast_arrays(*met), axis=0)) if met else np.array(True)
 
+    def plain(self) -> dict[str, Any]:
+        """Return the record as values that JSON knows, each instance whole; an infinity is the word."""
+        instance = self.refuted if self.attained is None else self.attained.instance
+        values = {name: to_numpy(value).tolist() for name, value in (instance or {}).items()}
+        values = {name: str(value) if value == np.inf else value for name, value in values.items()}
+        return {
+            "id": self.id,
+            "statement": self.statement,
+            "status": "stands" if self.standing == "true" else self.standing,
+            "origin": self.origin.value,
+            "source": {"key": self.source.key, "place": self.source.place},
+            "relation": self.relation.value,
+            "assumptions": [assumption.statement for assumption in self.assumptions],
+            "takes": list(self.takes),
+            "ceiling": self.ceiling,
+            "largest_ratio_known": self.attained and self.attained.ratio,
+            "tight_case": self.attained and values,
+            "counterexample": self.refuted and values,
+            "proof": self.proof.text,
+            "proof_at": f"{self.proof.file}, line {self.proof.line}",
+        }
+
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
         return recall(function, (), {name: values[name] for name in _parameters(function)})
 

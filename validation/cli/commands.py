@@ -111,14 +111,13 @@ def validate(
             )
         show_dry_run(console, asked, figures=figures, all_claims=all_claims, as_json=as_json)
         return
-    if own_file is not None:
-        from validation.cli.claims import own_claims, violated_by_draws
+    from validation.cli.claims import own_claims, violated_by_draws
 
-        options["own"] = own_claims(own_file, seed)
-        if failed := violated_by_draws(console, options["own"]):
-            if as_json:
-                print_json({"violated": list(failed), "counterexamples": failed})
-            raise Verdict
+    options["own"] = own_claims(own_file, seed)
+    if failed := violated_by_draws(console, options["own"]):
+        if as_json:
+            print_json({"violated": list(failed), "counterexamples": failed})
+        raise Verdict
     if stored is not None:
         named = (models.name, models.draft, models.target, models.base, models.changed_anchor, models.chat)
         if any((*named, asked.prompts, asked.fresh)):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.cli.claims import show_own
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
 from validation.cli.tables import say
@@ -26,8 +25,8 @@ from validation.trace.journal import Lock, write_atomically
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hlmtheory.own import Trial
     from validation.claims.check import Results
-    from validation.claims.own import Own
     from validation.collection.prompts import Prompt
     from validation.models.pair import Pair
     from validation.processes import Processes
@@ -127,14 +126,14 @@ def finish_run(
     all_claims: bool = False,
     figures: bool = True,
     memory: int | None = None,
-    own: Mapping[str, Own] | None = None,
+    own: Mapping[str, Trial] | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed, of the user's own too."""
     import hlmtheory
-    from validation.claims.check import check_trace
+    from validation.claims.check import check_own, check_trace
     from validation.claims.instances import measured
     from validation.claims.order import in_processes, workers_here
-    from validation.claims.own import check_own
+    from validation.cli.claims import show_own
     from validation.processes import Processes
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,13 +148,11 @@ def finish_run(
         options["claims"] = claims if all_claims else measured(claims)
         with progress_bar(console) as progress:
             results = check_trace(trace, seed=seed, parts=parts, progress=progress, **options)
-            if own:
-                mine = check_own(trace, own, seed, progress=progress, stored_rows=stored_rows)
-                results.tallies |= mine
+            mine = check_own(trace, own or {}, seed, progress=progress, stored_rows=stored_rows)
+            results.tallies |= mine
         write_atomically(folder / "claims.json", results.to_json())
         verdict_screen(console, results)
-        if own:
-            show_own(console, mine)
+        show_own(console, mine)
         report = _draw_and_report(console, trace, results, folder, seed, processes, figures)
     say(console, f"Report: {report.resolve().as_uri()}")
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]

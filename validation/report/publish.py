@@ -11,6 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def _unstamped(value: Any) -> Any:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite the generated parts of the page, ``figures/claims.csv`` and the certificate; return the page."""
+    """Rewrite the generated parts of the page and the certificate; return the page."""
     text = (root / PAGE).read_text(encoding="utf-8")
     for marker, part in tables(root).items():
         text = update_between_markers(text, marker, part)
@@ -143,7 +144,6 @@ def _files(root: Path) -> dict[Path, str]:
     results = _results(record)
     return {
         PLACE: certificate_text(record["run"], results, former),
-        Path("figures", "claims.csv"): results_pages.claims_csv(results),
     }
 
 
@@ -162,6 +162,7 @@ def published(root: Path) -> Results:
     return _results(_read_records(root)[0])
 
 
+@cache
 def published_pairs(root: Path) -> dict[str, Results]:
     """Return the verdicts of the published run of each pair; none where ``figures/`` is not installed."""
     records = _read_records(root) if (root / "figures" / "claims.json").is_file() else []

@@ -17,9 +17,6 @@ from validation.report.citations import cite
 if TYPE_CHECKING:
     from validation.claims.check import Tally
 
-STANDINGS = ("true", *FALSE.values())
-"""Standings in the order of the tables: true statements, then each kind of false statement."""
-
 SYMBOLS = {
     "holds": "✓",
     "violated": "✗",
@@ -28,17 +25,6 @@ SYMBOLS = {
     "out of scope": "–",
 }
 MISSING, UNPUBLISHED = "not checked", "not yet published"
-COLUMNS = (
-    "Outcome",
-    "Claim",
-    "Statement",
-    "Source",
-    "Origin",
-    "In scope",
-    "Worst slack",
-    "lhs/rhs: seen (known)",
-    "Vacuous",
-)
 ROUNDING = 1e-12
 MARKER = "<!-- {} generated: {} -->"
 
@@ -92,11 +78,11 @@ def pieces(statement: str) -> list[tuple[str, str]]:
     return [piece for piece in cut if piece[1]]
 
 
-def counterexample_text(claim: Claim, instance: Instance) -> str:
+def counterexample_text(claim: Claim, instance: Instance, *, exact: bool = False) -> str:
     """Return the counterexample of a refuted statement and its two sides, as text."""
     verdict = claim.check(instance)
     left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
-    return f"{instance_text(instance)}: left {left}, right {right}"
+    return f"{instance_text(instance, exact=exact)}: left {left}, right {right}"
 
 
 def instance_text(instance: Mapping[str, Any], *, exact: bool = False) -> str:
@@ -145,7 +131,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def plain_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return the cells of one claim under COLUMNS, from what table_row returns."""
+    """Return outcome, id, statement, source, origin, instances, slack, ratio and vacuous share, from a table_row."""
     outcome = row["outcome"]
     if row["outcome"] in FALSE.values():
         outcome += f" by counterexample; {row['fails']}"

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hlmtheory.claims import Claim
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 MODULES = (
     "verification",

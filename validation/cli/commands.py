@@ -188,7 +188,7 @@ def figure(
     Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
     whole paper, figures without their inputs are listed with the command that makes these inputs (exit code 3).
     """
-    from validation.cli.figures import Drawing, read_formats
+    from validation.cli.figures import Drawing, read_formats, show_numbers
     from validation.plots import Simulation, find_exhibits
 
     console = open_console(quiet=quiet)
@@ -205,6 +205,8 @@ def figure(
             continue
         for file in written:
             console.print(str(file))
+        if number is not None:
+            show_numbers(console, written[0])
     drawn = len(exhibits) - sum(map(len, missing.values()))
     if missing and not drawn:
         raise UserError(" ".join(missing))
@@ -264,9 +266,10 @@ def docs(out: Path, verbose: bool) -> None:
 @click.argument("name", default="--help")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def study(name: str, words: tuple[str, ...]) -> None:
-    """Run a study of figures/studies; its README says what it measures and what it reads.
+    """Run a study: a long measurement of figures/studies.
 
-    WORDS are the script's own arguments; `hlm study NAME --help` lists them.
+    Its README says what it measures and which files it needs. WORDS are its own arguments; `hlm study NAME --help`
+    lists them.
     """
     if not is_clone():
         raise UserError("The studies are in a clone of the repository; this is an installed package.")

@@ -77,7 +77,7 @@ SERVER, AT_ONCE = "server", 4
 @option("--seed", None, SEED, default=1)
 @option("--patience", "How long the server may be away.", default="30s")
 @option(
-    "--alone", "Go on with the draft alone when the server stays away longer; a policy may say so too.", is_flag=True
+    "--alone", "Let the device go on alone when the server stays away longer; a policy may say so too.", is_flag=True
 )
 @option("--try tries", "Load no model: say what answers, and how fast.", is_flag=True)
 @option("--openai door", "Serve an OpenAI-compatible API there, in place of texts.", metavar="HOST:PORT")

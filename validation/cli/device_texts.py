@@ -92,7 +92,7 @@ def told(line: dict[str, Any]) -> str:
 
     count, seconds, said = len(line["tokens"]), line["seconds"], ""
     if line["alone"]:
-        said = "; by the draft alone, with its law: tokens " + _ranges(line["alone"])
+        said = "; by the device alone, with the draft model's law: tokens " + _ranges(line["alone"])
     if len(versions := [one for one in line["writers"] if one[1] != ALONE]) > 1:
         said += "; versions: " + ", ".join(f"{name} from token {place + 1}" for place, name in versions)
     return (

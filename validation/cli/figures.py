@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -9,13 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from validation import plots
+from validation.cli.tables import print_table, say
 from validation.errors import UserError
 from validation.plots import FORMATS, Decoding, Exhibit, Figure, draw
+from validation.plots.common.record import printed_words
 from validation.processes import Call, Processes
 from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, open_trace
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from validation.decoding.studies import Decoded
 
 BUILTIN_RUN = Path("runs/builtin")
@@ -72,6 +77,14 @@ class Drawing:
                 raise UserError(f"There is no finished study at {folder}; make it with `{shlex.join(words)}`.")
             found.append(open_study(folder))
         return found
+
+
+def show_numbers(console: Console, sidecar: Path) -> None:
+    """Print the caption of a figure or table, the numbers that its paper prints, and its tables."""
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    say(console, about["caption"], *filter(None, [printed_words(about)]))
+    for each in about.get("tables", []):
+        print_table(console, each["title"], each["heads"], each["rows"], left=each["heads"][:1])
 
 
 def draw_figures(

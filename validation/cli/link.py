@@ -17,7 +17,7 @@ from validation.planning.quantities import read_rate, read_time
 @option("--rate", "Uplink in bit/s.", default="10M")
 @option("--down-rate", "Downlink in bit/s.  [default: the uplink's rate, or its recording]")
 @option("--link-csv", "A recorded uplink: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
-@option("--link --trace trace", "Which trace of --link-csv, as for `hlm plan`.  [default: the first]")
+@option("--link link_name", "Which link of --link-csv, as for `hlm plan`.  [default: the first]")
 @option("--rtt", "Round trip, without the time of the bytes.", default="40ms")
 @option("--loss", "Share of lost segments.", click.FloatRange(0, 0.9), default=0.0)
 @option("--cut cuts", "Reset all connections so long after the start; may be repeated.", multiple=True)
@@ -29,7 +29,7 @@ def link(
     rate: str,
     down_rate: str | None,
     link_csv: Path | None,
-    trace: str | None,
+    link_name: str | None,
     rtt: str,
     loss: float,
     cuts: tuple[str, ...],
@@ -49,7 +49,7 @@ def link(
     from validation.link.relay import LinkModel, Relay, precise_loop
 
     host, port = read_address("--listen", listen)
-    up = read_rate("--rate", rate) if link_csv is None else find_link(link_csv, trace)[1]
+    up = read_rate("--rate", rate) if link_csv is None else find_link(link_csv, link_name)[1]
     down = up if down_rate is None else read_rate("--down-rate", down_rate)
     times = [read_time("--cut", one) for one in cuts]
     relay = Relay(LinkModel(up, down, read_time("--rtt", rtt), loss, times, seed=seed))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @option("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
 @option("--k-factor", "With rician: power of the line of sight over the scattered power.", default="10dB")
 @option("--link-csv", "A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
-@option("--link link_name", "Which trace of --link-csv.  [default: the first]")
+@option("--link link_name", "Which link of --link-csv.  [default: the first]")
 @option("--rtt", "Round trip of an exchange.", default="20ms")
 @option("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
 @option("--draft-ms", "One pass of the draft model.", AT_LEAST_0, default=12.0)
@@ -106,10 +106,14 @@ if TYPE_CHECKING:
 @option("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
 @option("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
 @option("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
+@option("--picture", "Also draw the speeds of all policies here, as .svg, .pdf or .png.", FILE)
+@option("--all all_columns", "Print all columns, parameters, bounds and assumptions.", is_flag=True)
 @option("--page", "Also write the plan as a page with sliders, such as plan.html.", FILE)
 @json_option
 @click.pass_context
-def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | None, **given: Any) -> None:
+def plan(
+    ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | None, all_columns: bool, **given: Any
+) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
 
     FILES are more files of --acceptance, such as the second of two scrapes.
@@ -143,9 +147,13 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
     result.notes[:0] = [*said, *about["notes"]]
-    _show(console, result, planner.setting.link.name, planner.split.prompts)
+    show = _show_all if all_columns else _show
+    show(console, result, planner.setting.link.name, planner.split.prompts)
     if plain_users is not None:
         _show_users(console, plain_users)
+    if given["picture"] is not None:
+        _draw(result, given["picture"])
+        say(console, f"Picture: {given['picture']}")
     if given["policy"] is not None:
         _write_policy(console, planner, result, about, given["policy"], given["named"], given["alone"])
     if page is None and not as_json:
@@ -193,7 +201,9 @@ def _refuse(ctx: click.Context) -> None:
     for pair, why in AGAINST.items():
         if there.issuperset(pair):
             raise UserError(f"{names[pair[0]]} and {names[pair[1]]} contradict each other: {why}.")
-    for name in ("policy", "page"):
+    if ctx.params["picture"] is not None and ctx.params["picture"].suffix not in PICTURES:
+        raise UserError(f"--picture is {ctx.params['picture']}; end it with {', '.join(PICTURES)}.")
+    for name in ("policy", "page", "picture"):
         file = ctx.params[name]
         if file is not None and (file.is_dir() or any(one.is_file() for one in file.parents)):
             raise UserError(f"--{name} is {file}, which cannot be a file; name one, such as {file.stem or 'plan'}.out.")
@@ -205,7 +215,7 @@ def _command(ctx: click.Context) -> str:
     words = ["hlm", "plan"]
     for one in _given(ctx):
         value = ctx.params[one.name or ""]
-        if one.name in own | {"page", "as_json", "policy", "named", "alone"}:
+        if one.name in own | {"page", "picture", "all_columns", "as_json", "policy", "named", "alone"}:
             continue
         if isinstance(one, click.Option) and one.is_flag:
             words.append(one.opts[0] if value else one.secondary_opts[0])
@@ -213,6 +223,9 @@ def _command(ctx: click.Context) -> str:
         for each in value if isinstance(value, tuple) else (value,):
             words += [one.opts[0], str(each)] if isinstance(one, click.Option) else ["--acceptance", str(each)]
     return shlex.join(words)
+
+
+PICTURES = (".svg", ".pdf", ".png")
 
 
 def _planner(console: Console, request: Any, run: Path | None, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -384,6 +397,86 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 
 
 def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
+    """Print the answer in four lines, and each policy in five columns."""
+    from validation.planning.verdict import answer_of, number_said
+
+    asked, row = result.asked, result.row_of(result.asked.best)
+    low, high = row.tokens_per_s_median.low, row.tokens_per_s_median.high
+    alone = asked.name == "one user" and asked.setting.objective == "throughput"
+    between = f" ({low:.3g} to {high:.3g})" if alone and low is not None and high is not None else ""
+    where = f"{asked.name}, {link}, {prompts['test']} held-out prompts"
+    say(
+        console,
+        f"Use: {asked.best.name}",
+        f"Speed: {number_said(asked, asked.best)}{between}; {where}",
+        f"Guarantee: {result.guarantee}",
+        _rival(result),
+        style="bold",
+    )
+    heads = ("policy", "tokens/s\n(m)", "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
+    decides = "decides" if asked.name not in ("one user", "a full server") else "tokens_per_s_mean"
+    least = result.rows[0].server_s_per_token.value or 0.0
+    lines = []
+    for each in result.rows:
+        load = each.server_s_per_token.value or 0.0
+        users = "no limit" if load <= 0 else f"{least / load:.2f}"
+        breaks = f" (breaks {', '.join(each.breaks)})" if each.breaks else ""
+        risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
+        number = f"{getattr(each, decides).value or 0.0:.3g}"
+        lines.append([each.policy + breaks, number, users, risk.removesuffix(" p"), bits.removesuffix(" m")])
+    styles = ["dim" if each.breaks else "bold" if each.policy == row.policy else "" for each in result.rows]
+    print_table(console, "", heads, lines, left=("policy",), styles=styles)
+    say(
+        console,
+        "Users: as a multiple of the first row's, for the same tokens. Risk: bound on the mean total variation of a "
+        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. --all: every column, parameters and "
+        "bounds.",
+        *(answer_of(aim) for aim in result.aims if aim is not asked),
+    )
+
+
+def _draw(result: Result, path: Path) -> None:
+    """Draw the speed of each policy with its interval, the answer dark, and policies that break a limit open."""
+    from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, house_style, save
+
+    best = result.row_of(result.asked.best)
+    with house_style():
+        figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
+        for place, row in enumerate(result.rows):
+            speed = row.tokens_per_s_median
+            colour = "white" if row.breaks else DARK if row is best else LIGHT
+            axes.barh(place, speed.value or 0.0, color=colour, edgecolor=DARK, linewidth=0.5)
+            if speed.low is not None and speed.high is not None:
+                axes.hlines(place, speed.low, speed.high, color="black")
+        names = [row.policy + (f" (breaks {', '.join(row.breaks)})" if row.breaks else "") for row in result.rows]
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlabel("tokens/s of one user")
+        axes.set_title(f"Use {result.asked.best.name}", loc="right")
+        save(figure, path)
+
+
+def _rival(result: Result) -> str:
+    """Name the strongest policy of the other kind than the answer, its number, and what it needs."""
+    from validation.planning.aims import has_device
+    from validation.planning.verdict import number_said
+
+    asked = result.asked
+    strongest = asked.best is asked.rival
+    rival, title = (asked.best_of(has_device), "Best with a device") if strongest else (asked.rival, "Strongest rival")
+    if rival is None:
+        return f"{title}: none keeps the limits"
+    if has_device(rival):
+        needs = "a device that drafts"
+    elif "own draft" in rival.family:
+        needs = "no device; the draft model on the server"
+    else:
+        needs = "the server alone"
+    loss = "" if rival.option.lossless else "; not lossless"
+    return f"{title}: {rival.name}: {number_said(asked, rival)}; it needs {needs}{loss}"
+
+
+def _show_all(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if result.asked.name not in ("one user", "a full server"):
         decides = f"tok/s of {result.asked.name}"

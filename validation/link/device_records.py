@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from validation.decoding.records import GenerationRecord
 
-ALONE = "draft alone"
+ALONE = "device alone"
 """The writer of tokens that no server verified, since none was there; no version has a space in its name."""
 
 

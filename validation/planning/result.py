@@ -30,7 +30,12 @@ class Result:
     verdict: str
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
+    guarantee: str
     notes: list[str]
+
+    def row_of(self, listed: Listed) -> Row:
+        """Return the row of a listed option of the aim that was asked for."""
+        return next(row for row, own in zip(self.rows, self.asked.rows, strict=True) if own is listed)
 
     def plain(self, request: Request, planner: Planner, about: dict[str, Any]) -> dict[str, Any]:
         """Return the plan as plain values; see the documentation of ``hlm plan --json``."""
@@ -85,6 +90,7 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         verdict_of(aims, asked, planner.binding(asked.best.option)),
         gap,
         message_gain,
+        _guarantee(planner, asked.best.option),
         [
             _server_draft(planner, request),
             *_any_message(message_gain, ours),
@@ -191,6 +197,14 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
         shown = own[0] if own else option
         notes.append(said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     return [one for one in notes if one]
+
+
+def _guarantee(planner: Planner, option: Option) -> str:
+    if option.lossless:
+        return "lossless: each text has the target model's law (proved)"
+    if planner.setting.risk_limit > 0:
+        return _promise(planner, option)
+    return "none: what is lost has no limit (--risk)"
 
 
 def _promise(planner: Planner, option: Option) -> str:

@@ -83,7 +83,7 @@ def write_report(
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
         wrong=first_screen.printed_false(claims),
         released=released,
-        release=certified.sentence(len(released)),
+        release=certified.commits if released else "",
         results=results,
         run=_run(manifest),
         sources=_sources(claims),

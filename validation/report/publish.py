@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import hlmtheory
-from validation.claims.certificate import PLACE, certificate_text
+from validation.claims.certificate import PLACE, certificate, certificate_text
 from validation.claims.check import Results, load_results
 from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
@@ -111,7 +111,7 @@ def _unstamped(value: Any) -> Any:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite the generated parts of the page and the certificate; return the page."""
+    """Rewrite the generated parts of the page, ``figures/claims.csv`` and the certificate; return the page."""
     text = (root / PAGE).read_text(encoding="utf-8")
     for marker, part in tables(root).items():
         text = update_between_markers(text, marker, part)
@@ -141,16 +141,16 @@ def _files(root: Path) -> dict[Path, str]:
     """Return the content of the generated files, by their path relative to the root."""
     record = _read_records(root)[0]
     former = (root / PLACE).read_text(encoding="utf-8") if (root / PLACE).exists() else ""
-    results = _results(record)
     return {
-        PLACE: certificate_text(record["run"], results, former),
+        PLACE: certificate_text(record["run"], _results(record), former),
+        Path("figures", "claims.csv"): results_pages.claims_csv(published(root)),
     }
 
 
 def tables(root: Path) -> dict[str, str]:
     """Return the generated parts of ``paper_repro.md`` by the name of their marker."""
     records = _read_records(root)
-    results = [_results(record) for record in records]
+    results = [published(root), *map(_results, records[1:])]
     return {
         "best": results_pages.best(root / "figures"),
         "pairs": _pairs_table([record["run"] for record in records], results),
@@ -158,8 +158,8 @@ def tables(root: Path) -> dict[str, str]:
 
 
 def published(root: Path) -> Results:
-    """Return the verdicts of the published run of the built-in pair, without those on other statements."""
-    return _results(_read_records(root)[0])
+    """Return the verdicts of the built-in pair's published run on statements of today, and those of the certificate."""
+    return certificate().completed(_results(_read_records(root)[0]))
 
 
 @cache

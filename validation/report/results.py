@@ -6,6 +6,8 @@ the site is built.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -14,7 +16,7 @@ import hlmtheory
 from validation.claims.results import Results
 from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit, printed_words
-from validation.report.tables import UNPUBLISHED, markdown_table, table_row
+from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 
 INTRODUCTIONS = {
     "cu-hlm": ("CU-HLM: skip what is certain, send the k largest probabilities", "Oh et al. (2025)."),
@@ -108,6 +110,21 @@ def best(figures: Path) -> str:
         where = f"**[{one.paper}, {heading(one)}](figures/{one.stem}.svg).**"
         shown.append(f"{where} {about['caption'].partition(': ')[2]}")
     return "\n\n".join(shown)
+
+
+def claims_csv(results: Results) -> str:
+    """Return the claims by module, in the order of the registry, true statements first, with their verdicts."""
+    claims = hlmtheory.all_claims()
+    modules = list(dict.fromkeys(name.partition(".")[0] for name in claims))
+    ordered = sorted(
+        claims.items(), key=lambda item: (modules.index(item[0].partition(".")[0]), STANDINGS.index(item[1].standing))
+    )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, claim in ordered:
+        writer.writerow(plain_cells(table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False)))
+    return text.getvalue()
 
 
 def other_verdicts(page: str, results: Results) -> list[str]:

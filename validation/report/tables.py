@@ -17,6 +17,9 @@ from validation.report.citations import cite
 if TYPE_CHECKING:
     from validation.claims.check import Tally
 
+STANDINGS = ("true", *FALSE.values())
+"""Standings in the order of the tables: true statements, then each kind of false statement."""
+
 SYMBOLS = {
     "holds": "✓",
     "violated": "✗",
@@ -25,6 +28,17 @@ SYMBOLS = {
     "out of scope": "–",
 }
 MISSING, UNPUBLISHED = "not checked", "not yet published"
+COLUMNS = (
+    "Outcome",
+    "Claim",
+    "Statement",
+    "Source",
+    "Origin",
+    "In scope",
+    "Worst slack",
+    "lhs/rhs: seen (known)",
+    "Vacuous",
+)
 ROUNDING = 1e-12
 MARKER = "<!-- {} generated: {} -->"
 
@@ -131,7 +145,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def plain_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return outcome, id, statement, source, origin, instances, slack, ratio and vacuous share, from a table_row."""
+    """Return the cells of one claim under COLUMNS, from what table_row returns."""
     outcome = row["outcome"]
     if row["outcome"] in FALSE.values():
         outcome += f" by counterexample; {row['fails']}"

@@ -26,8 +26,8 @@ LISTS = ("licences",)
 OTHERS = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog", "paper_repro.md": "paper_repro"}
 """Pages outside docs/: file and name of the page."""
 
-GENERATED = ("theory/index", "theory/sources", "api/index", "examples/index")
-"""Pages in reStructuredText that no file of the repository holds."""
+GENERATED = {"hlmtheory/theorems": "theory/index", "hlmtheory": "api/index", "examples": "examples/index"}
+"""Pages in reStructuredText that stand for a folder of the repository: where a link leads there, and here."""
 
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s]+)\)")
 _CODE = re.compile(r"^ *```.*?^ *```[ \t]*$|``[^`]+``|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -82,11 +82,10 @@ def relinked(
             return link[0]
         found = os.path.normpath(PurePosixPath(file).parent / path)
         mark = f"#{fragment}" if fragment else ""
-        page = os.path.normpath(PurePosixPath(here).parent / path).removesuffix(".md")
         if found in names:
             return f"{label}({_relative(names[found], here)}.md{mark})"
-        if page in GENERATED or page.startswith(("theory/", "api/")):
-            return f"{label}({_relative(page, here)}.rst{mark})"
+        if found in GENERATED:
+            return f"{label}({_relative(GENERATED[found], here)}.rst{mark})"
         if not (root / found).exists() or found.startswith(".."):
             raise DeadLinkError(f"{file} links to {target}, which is no file of the repository and no page.")
         if label.startswith("!") and _SVG.search(found):

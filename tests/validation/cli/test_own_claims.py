@@ -74,6 +74,10 @@ def test_every_claim_is_in_the_json_whole() -> None:
         instance = {name: np.inf if value == "inf" else value for name, value in recorded.items()}
         assert claim.check(instance).count(Status.VIOLATED) == (plain["counterexample"] is not None)
         assert re.search(r"\((19|20)\d\d\)", plain["source"]["full"]), claim.id
+        file, line = plain["proof_at"].split(", line ")
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        assert plain["id"] in "".join(lines[int(line) - 1 : int(line) + 1])
+        assert (plain["tight_case"] is None) != (plain["counterexample"] is None)
         assert (ROOT / plain["tests"][0]).is_file()
     shown = run("claims", "truncation.certificate").output
     assert all(f"pair {name}: holds" in shown for name in ("builtin", "wide", "instructed", "smollm2"))

@@ -58,12 +58,28 @@ def test_every_number_names_what_it_rests_on(plan):
         (("--between-ms", "nan"), "--between-ms is nan"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
+        (("--picture", "plan.jpg"), "end it with .svg"),
     ],
 )
 def test_what_is_refused(plan, words, said):
     result = plan(*words)
     one_sentence(result, said)
     assert result.stdout == ""
+
+
+def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
+    for words in ((), ("--objective", "capacity"), ("--users", "4")):
+        asked = planned(plan("--json", *words))
+        aim = next(one for one in asked["aims"] if one["aim"] == asked["asked"])
+        result = plan(*words, "--picture", "plan.png")
+        assert result.exit_code == 0, result.output
+        use, speed, guarantee, other = result.output.splitlines()[:4]
+        assert use == f"Use: {aim['best']['policy']}, {aim['best']['option']}".removesuffix(", ")
+        assert ("lossless" in guarantee) is (aim["best"]["text_risk"] == 0.0)
+        rival = asked["rows"][0] if asked["rows"][0]["policy"] != aim["best"]["policy"] else aim["with_device"]
+        assert rival["policy"] in other
+        assert "tokens/s" in speed or "ms of the server" in speed
+    assert (folder / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):

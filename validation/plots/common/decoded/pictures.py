@@ -165,7 +165,7 @@ def _drawn(numbers: Numbers, shown: Mapping[str, str]) -> dict[str, str]:
 
 
 SHOWN = {
-    "small only": "draft alone",
+    "small only": "device alone",
     "large only": "target alone",
     "HLM": "HLM",
     "U-HLM risk-prone": "U-HLM",

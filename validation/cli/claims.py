@@ -17,7 +17,7 @@ from validation.claims.check import tally_of
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
-from validation.report.citations import PAPERS, bibliography, cite
+from validation.report.citations import PAPERS, bibliography, cite, relation_to_source
 from validation.report.publish import published_pairs
 from validation.report.tables import counterexample_text, instance_text, plain_cells, table_row
 from validation.site.theory import FALSE_WORDS, measured
@@ -74,7 +74,9 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain = plain_claim(claim, own)
     counterexample = (own and own.counterexample) or claim.refuted
     plain["status"] += f": {FALSE_WORDS[claim.standing]}" if claim.standing in FALSE_WORDS else ""
-    plain["source"] = " ".join(plain["source"][key] for key in ("cited", "full", "link") if plain["source"].get(key))
+    source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
+    plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}"
+    plain["symbols"] = "draft is q, target is p; the table at the head of its topic in hlmtheory has the others"
     plain["measured"] = [f"{place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["tight_case"] = claim.attained and instance_text(claim.attained.instance, exact=True)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
@@ -107,7 +109,8 @@ def plain_claim(claim: Claim, own: Trial | None = None) -> dict[str, Any]:
     plain = claim.plain()
     plain["source"] |= {"cited": cite(claim.source)} | bibliography().get(claim.source.key, {})
     plain["measured"] = {place: entry(tally) for place, tally in _tallies(claim, own).items()}
-    plain["tests"] = [] if own else [EVERY_CLAIM, *_naming_tests().get(claim.id, [])]
+    naming = dict.fromkeys([EVERY_CLAIM, *_naming_tests().get(claim.id, [])])
+    plain["tests"] = [] if own else list(naming)
     if own:
         plain["status"] = f"{tally_of(own).outcome} on drawn instances"
         if own.counterexample:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME = "mine.pinsker"
 REFUSED = {
     "import": ("import nowhere\n", "cannot be imported (ModuleNotFoundError): No module named 'nowhere'"),
+    "proof": (MINE.replace("\n\n    A draft", " A draft"), "a theorem must have a proof; got none for 'mine.pinsker'"),
     "no theorem": ("from hlmtheory.theorems.cu_hlm import certificate\n", "has no theorem of its own"),
     "id": (MINE.replace(NAME, "truncation.certificate"), "'truncation.certificate' exists already"),
     "twice": (MINE + MINE.partition("\n\n")[2].replace("def pinsker", "def other"), "exists already"),

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = "hlmtheory"
 COMMANDS = (
     *("acceptance", "audit", "claims", "collect", "decode", "device", "docs", "doctor", "figure", "import", "link"),
-    *("merge", "plan", "repro", "reproduce", "serve", "study", "top-k", "validate"),
+    *("merge", "plan", "publish", "reproduce", "serve", "study", "top-k", "validate"),
 )
 """The commands of ``hlm``; a core install lists them without click."""
 EXTRAS = dict.fromkeys(("device", "link", "serve"), ("link",)) | {"docs": ("docs",)}

@@ -70,7 +70,7 @@ QUICK = [
     (0, "flexspec", "figure flexspec I --out drawn"),
     (2, "There is no", "decode hlm --run runs/none"),
     (2, "installed package", "docs"),
-    (2, "clone of the repository", "repro --check"),
+    (2, "clone of the repository", "publish --check"),
     (2, "install the extra", "reproduce --dry-run"),
     (0, "Acceptance rate", "validate --trace traces/mine --out runs/mine"),
 ]

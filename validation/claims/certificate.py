@@ -1,6 +1,6 @@
 """The verdicts of the release on the claims that no model changes, so that ``hlm validate`` need not repeat them.
 
-``hlm repro --tables`` writes the certificate from the published record, and ``hlm repro --check`` compares the two.
+``hlm publish --tables`` writes the certificate from the published record, and ``hlm publish --check`` compares the two.
 ``python -m validation.report.certify`` checks and adds the claims that are newer than the record, or stated anew.
 """
 

@@ -1,4 +1,4 @@
-"""The group of all commands, and ``hlm validate``, ``hlm claims``, ``hlm figure`` and ``hlm repro``."""
+"""The group of all commands, and ``hlm validate``, ``hlm claims``, ``hlm figure`` and ``hlm publish``."""
 
 from __future__ import annotations
 
@@ -217,12 +217,12 @@ def figure(
         sys.exit(PARTLY)
 
 
-@main.command()
+@main.command("publish")
 @option("--check", "Change nothing; fail if a generated table is stale.", is_flag=True)
 @option("--tables", "Only regenerate the tables, from figures/ as it is; needs no run.", is_flag=True)
 @option("--run", None, FILE, default=Path("runs/builtin"))
 @option("--pair name", "Name of the pair in figures/.", default="builtin")
-def repro(check: bool, tables: bool, run: Path, name: str) -> None:
+def publish_run(check: bool, tables: bool, run: Path, name: str) -> None:
     """Update paper_repro.md from a run.
 
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
@@ -236,8 +236,8 @@ def repro(check: bool, tables: bool, run: Path, name: str) -> None:
         names = stale_tables(ROOT)
         if names:
             click.echo(
-                f"Stale: {', '.join(names)}; run `python3 hlm repro --tables`, or `hlm validate` "
-                "and `hlm repro` if what is checked or drawn has changed.",
+                f"Stale: {', '.join(names)}; run `python3 hlm publish --tables`, or `hlm validate` "
+                "and `hlm publish` if what is checked or drawn has changed.",
                 err=True,
             )
             raise Verdict

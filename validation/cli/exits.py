@@ -19,7 +19,7 @@ class Verdict(SystemExit):
 
 EXIT_CODES = """\
 Exit codes: 0 done, no claim is violated; 1 a verdict: a claim is violated, a test failed, a device computes wrongly,
-`repro --check` found a stale table, or `audit` found that a law is not kept; 2 no answer: an error, most of which you
+`publish --check` found a stale table, or `audit` found that a law is not kept; 2 no answer: an error, most of which you
 can fix (a wrong argument, a damaged file, a full disk); 3 partly done, the rest is listed, or `audit` shows neither;
 130 interrupted; 141 the reader of the output left (`| head`)."""
 

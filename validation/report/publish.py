@@ -176,7 +176,7 @@ def _read_records(root: Path) -> list[dict[str, Any]]:
         files = [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
         return [json.loads(path.read_text(encoding="utf-8")) for path in files]
     except FileNotFoundError as error:
-        raise UserError("No figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`.") from error
+        raise UserError("No figures/claims.json; run `python3 hlm validate` and `python3 hlm publish`.") from error
 
 
 def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ LINES: dict[str, str] = {
     "decode": "hlm --run missing",
     "figure": "flexspec 2 --out pictures",
     "doctor": "--device nothing",
-    "repro": "--run missing",
+    "publish": "--run missing",
     "reproduce": "u-hlm --dry-run",
 }
 FILES = {

@@ -32,7 +32,7 @@ COMMANDS = {
     "small": ("validate", "--draft", "{}", "--target", "{}"),
     "draft": ("import", "--draft", "{}", "--target", "logits.npy", "--out", "new"),
     "run": ("decode", "hlm", "--run", "{}"),
-    "repro": ("repro", "--run", "{}"),
+    "publish": ("publish", "--run", "{}"),
     "pair": ("validate", "--pair", "{}"),
 }
 
@@ -89,4 +89,4 @@ def test_json_of_ours_that_is_damaged_is_refused(tmp_path: Path, content: str) -
     one_sentence(run("validate", "--trace", run_folder / "trace"), "run/trace")
     stored(tmp_path / "other" / "trace")
     (tmp_path / "other" / "claims.json").write_text(content)
-    one_sentence(run("repro", "--run", tmp_path / "other"), "claims.json", "run `python3 hlm validate` again")
+    one_sentence(run("publish", "--run", tmp_path / "other"), "claims.json", "run `python3 hlm validate` again")

@@ -82,7 +82,8 @@ def all_claims() -> dict[str, Claim]:
     """Every claim by id, in the order of :data:`MODULES`."""
     from hlmtheory.theorems import THEOREMS
 
-    return dict(sorted(THEOREMS.items(), key=lambda item: MODULES.index(item[0].partition(".")[0])))
+    order = {module: place for place, module in enumerate(MODULES)}  # a user's own claims come last
+    return dict(sorted(THEOREMS.items(), key=lambda item: order.get(item[0].partition(".")[0], len(order))))
 
 
 def __getattr__(name: str) -> Any:

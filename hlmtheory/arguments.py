@@ -499,7 +499,7 @@ def instance(claim: Claim, rng: Rng, batch: Shape | None = None) -> Instance:
 
 
 def _drawn(claim: Claim, rng: Rng, batch: Shape) -> Instance:
-    recorded = example(claim)
+    recorded = example(claim) if claim.attained or claim.refuted else {}
     fewer = next((sizes for prefix, sizes in FEWER.items() if claim.id.startswith(prefix)), {})
 
     def drawn(draw: Draw, name: str) -> Row:

@@ -239,6 +239,28 @@ class Claim:
         met = [np.asarray(to_numpy(self._apply(one.holds, values))) for one in self.assumptions]
         return np.asarray(np.all(np.broadcast_arrays(*met), axis=0)) if met else np.array(True)
 
+    def plain(self) -> dict[str, Any]:
+        """Return the record as values that JSON knows, each instance whole; an infinity is the word."""
+        instance = self.refuted if self.attained is None else self.attained.instance
+        values = {name: to_numpy(value).tolist() for name, value in (instance or {}).items()}
+        values = {name: str(value) if value == np.inf else value for name, value in values.items()}
+        return {
+            "id": self.id,
+            "statement": self.statement,
+            "status": "stands" if self.standing == "true" else self.standing,
+            "origin": self.origin.value,
+            "source": {"key": self.source.key, "place": self.source.place},
+            "relation": self.relation.value,
+            "assumptions": [assumption.statement for assumption in self.assumptions],
+            "takes": list(self.takes),
+            "ceiling": self.ceiling,
+            "largest_ratio_known": self.attained and self.attained.ratio,
+            "tight_case": self.attained and values,
+            "counterexample": self.refuted and values,
+            "proof": self.proof.text,
+            "proof_at": f"{self.proof.file}, line {self.proof.line}",
+        }
+
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
         return recall(function, (), {name: values[name] for name in _parameters(function)})
 
@@ -285,7 +307,8 @@ def theorem(
         if not proof:
             raise ValueError(f"a theorem must have a proof; got none for {id!r}; add it below the statement")
         code = function.__code__
-        file = Path(code.co_filename).relative_to(Path(__file__).parents[1])
+        file, root = Path(code.co_filename), Path(__file__).parents[1]
+        file = file.relative_to(root) if file.is_relative_to(root) else file  # a user's own file lies elsewhere
         return Claim(
             id=id,
             source=source,

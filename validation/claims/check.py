@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import hlmtheory
 from hlmtheory import truncation
 from hlmtheory._remember import HELD, freeze, remembering
 from hlmtheory.claims import Claim, Verdict
+from hlmtheory.own import Trial
 from validation.claims.instances import (
     MAX_DRAFT_LENGTH,
     ROW_ARRAYS,
@@ -28,6 +29,7 @@ from validation.claims.instances import (
     InstanceDraws,
     Scenario,
     instance_arrays,
+    measured,
     row_arrays,
     scenario_rng,
     scenarios,
@@ -143,6 +145,18 @@ def check_trace(
     _refuse_out_of_scope(found.tallies)
     summary = _covered({name: value / trace.positions for name, value in found.sums.items()})
     return Results(found.tallies, trace.positions, seed, found.seconds, summary)
+
+
+def tally_of(trial: Trial) -> Tally:
+    """Return the counts over the drawn instances of a user's claim."""
+    return replace(Part.of(list(trial.verdicts)).tallies[trial.claim.id], kind="simulated")
+
+
+def check_own(trace: Trace, own: Mapping[str, Trial], seed: int, **options: Any) -> dict[str, Tally]:
+    """Return the tally of each claim of a user: measured if the trace serves its arguments, else that of the draws."""
+    served = measured({name: trial.claim for name, trial in own.items()})
+    found = check_trace(trace, seed=seed, claims=served, **options).tallies if served else {}
+    return {name: found.get(name) or tally_of(trial) for name, trial in own.items()}
 
 
 def _add(found: CheckSums, part: Part) -> None:

@@ -1,23 +1,34 @@
-"""Output of ``hlm claims``: a list of claims or one claim in full, as text or JSON."""
+"""Output of ``hlm claims``: a list of claims or one claim in full, as text or JSON; and that of a user's own claims."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from hlmtheory import all_claims
-from validation.claims.certificate import certificate
-from validation.claims.instances import scenarios
-from validation.cli.tables import say
+from hlmtheory.own import Trial, listed, read_theorems, trial
+from validation.claims.certificate import certificate, entry
+from validation.claims.check import tally_of
+from validation.cli.tables import print_table, say
 from validation.errors import UserError, nearest
-from validation.installed import as_typed
-from validation.report.citations import PAPERS, cite, relation_to_source
-from validation.site.theory import FALSE_WORDS
+from validation.installed import ROOT, as_typed
+from validation.report.citations import PAPERS, bibliography, cite, relation_to_source
+from validation.report.publish import published_pairs
+from validation.report.tables import counterexample_text, instance_text, plain_cells, table_row
+from validation.site.theory import FALSE_WORDS, measured
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hlmtheory.claims import Claim
+    from validation.claims.results import Tally
+
+EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
@@ -50,60 +61,87 @@ def show_list(console: Console, listed: list[Claim]) -> None:
     for claim in listed:
         say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
-        console.print(f"  {_status(claim)}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
+        console.print(f"  {claim.plain()['status']}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
     console.print(as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, said)
 
 
-def show_claim(console: Console, claim: Claim) -> None:
-    """Print one claim in full."""
-    rows = {
-        "statement": claim.statement,
-        "status": "stands" if claim.standing == "true" else f"{claim.standing}: {FALSE_WORDS[claim.standing]}",
-        relation_to_source(claim).lower(): cite(claim.source),
-        "origin": claim.origin.value,
-        "assumptions": "; ".join(a.statement for a in claim.assumptions) or "none",
-        "checked on": ", ".join(claim.takes),
-        "checked by": _checked_by(claim),
-        "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
-        "counterexample": claim.refuted and dict(claim.refuted),
-        "symbols": "draft is q, target is p; the table at the head of its topic in hlmtheory has the others",
-        "proof": f"{claim.proof.file}, line {claim.proof.line}: {claim.proof.text}",
-    }
+def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None:
+    """Print one claim in full; ``own`` is what drawn instances say of a user's own."""
     console.print(claim.id, style="bold")
-    for label, value in rows.items():
-        if value is not None:
-            console.print(f"  {label}: {value}", highlight=False)
+    plain = plain_claim(claim, own)
+    counterexample = (own and own.counterexample) or claim.refuted
+    plain["status"] += f": {FALSE_WORDS[claim.standing]}" if claim.standing in FALSE_WORDS else ""
+    source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
+    plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}"
+    plain["symbols"] = "draft is q, target is p; the table at the head of its topic in hlmtheory has the others"
+    plain["measured"] = [f"{place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
+    plain["tight_case"] = claim.attained and instance_text(claim.attained.instance, exact=True)
+    plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
+    for key, value in plain.items():
+        text = "; ".join(value) or "none" if isinstance(value, list) else value
+        if text is not None and key != "id":
+            console.print(f"  {key.replace('_', ' ')}: {text}", highlight=False)
 
 
-def _checked_by(claim: Claim) -> str:
-    """Return who checks a claim: ``hlm validate`` on a trace, or the release on simulated instances."""
-    certified = certificate()
-    if tally := certified.tallies.get(claim.id):
-        said = f"the release, {certified.commits}, on {tally.instances:,} simulated instances"
-        return f"{said}: {tally.outcome}"
-    return "hlm validate --all-claims" if claim.id in scenarios() else "hlm validate"
+def _tallies(claim: Claim, own: Trial | None) -> dict[str, Tally]:
+    """Return what was found of a claim, by place: on each published pair, or on simulated instances."""
+    found = {name: results.tallies.get(claim.id) for name, results in published_pairs(ROOT).items()}
+    tallies = {f"pair {name}": tally for name, tally in found.items() if tally and tally.kind == "measured"}
+    simulated = tally_of(own) if own else certificate().tallies.get(claim.id)
+    return tallies | ({"simulated": simulated} if simulated else {})
 
 
-def plain_claim(claim: Claim) -> dict[str, Any]:
+@cache
+def _naming_tests() -> dict[str, list[str]]:
+    """Return the files of tests/ that name a claim, by its id; none where tests/ is not installed."""
+    found: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        for name in set(re.findall(r"[a-z_]+\.\w+", file.read_text(encoding="utf-8"))):
+            found.setdefault(name, []).append(file.relative_to(ROOT).as_posix())
+    return found
+
+
+def plain_claim(claim: Claim, own: Trial | None = None) -> dict[str, Any]:
     """Return a claim as a JSON object."""
-    return {
-        "id": claim.id,
-        "statement": claim.statement,
-        "status": _status(claim),
-        "origin": claim.origin.value,
-        "source": {"key": claim.source.key, "place": claim.source.place, "cited": cite(claim.source)},
-        "relation": claim.relation.value,
-        "assumptions": [assumption.statement for assumption in claim.assumptions],
-        "takes": list(claim.takes),
-        "ceiling": claim.ceiling,
-        "largest_ratio_known": claim.attained and claim.attained.ratio,
-        "counterexample": claim.refuted and {name: str(value) for name, value in claim.refuted.items()},
-        "proof": claim.proof.text,
+    plain = claim.plain()
+    plain["source"] |= {"cited": cite(claim.source)} | bibliography().get(claim.source.key, {})
+    plain["measured"] = {place: entry(tally) for place, tally in _tallies(claim, own).items()}
+    naming = dict.fromkeys([EVERY_CLAIM, *_naming_tests().get(claim.id, [])])
+    plain["tests"] = [] if own else list(naming)
+    if own:
+        plain["status"] = f"{tally_of(own).outcome} on drawn instances"
+        if own.counterexample:
+            plain["counterexample"] = {name: value.tolist() for name, value in own.counterexample.items()}
+    return plain
+
+
+def own_claims(file: Path | None, seed: int = 1) -> dict[str, Trial]:
+    """Return the claims of a user's file, checked on drawn instances; they count as claims until the command ends."""
+    trials = [trial(claim, seed) for claim in read_theorems(file)] if file else []
+    click.get_current_context().with_resource(listed(trial.claim for trial in trials))
+    return {trial.claim.id: trial for trial in trials}
+
+
+def show_own(console: Console, tallies: Mapping[str, Tally]) -> None:
+    """Print what drawn instances or a trace say of a user's claims."""
+    rows = []
+    for name, tally in tallies.items():
+        *_, scope, slack, ratio, _ = plain_cells(table_row(all_claims()[name], tally))
+        rows.append([name, tally.outcome, scope, ratio, slack])
+    heads = ("claim", "outcome", "in scope", "lhs/rhs: seen (known)", "worst slack")
+    print_table(console, "Your claims", heads, rows, left=heads[:2])
+
+
+def violated_by_draws(console: Console, own: Mapping[str, Trial]) -> dict[str, str]:
+    """Print what drawn instances say of a user's claims; return the counterexample of each that is violated."""
+    show_own(console, {name: tally_of(trial) for name, trial in own.items()})
+    against = {name: one for name, one in own.items() if one.counterexample}
+    found = {
+        name: counterexample_text(one.claim, one.counterexample or {}, exact=True) for name, one in against.items()
     }
-
-
-def _status(claim: Claim) -> str:
-    return "stands" if claim.standing == "true" else claim.standing
+    for name, counterexample in found.items():
+        click.echo(f"{name} is violated: {counterexample}.", err=True)
+    return found

@@ -66,6 +66,7 @@ def main() -> None:
 )
 @option("--trace stored", "Check this trace, also at s3:// or http://; no model is loaded.", PLACE)
 @option("--stored-rows", "Take the rounded rows of an imported store as exact (with --trace).", is_flag=True)
+@option("--claims own_file", "Also check the theorems of this Python file, first on drawn instances.", FILE)
 @option("--all-claims", "Also check the claims that do not depend on the models (minutes).", is_flag=True)
 @option(
     "--figures/--no-figures",
@@ -86,6 +87,7 @@ def validate(
     out: Path | None,
     stored: Place | None,
     stored_rows: bool,
+    own_file: Path | None,
     all_claims: bool,
     scheduler: str | None,
     figures: bool,
@@ -102,13 +104,20 @@ def validate(
     options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims, "figures": figures}
     options["memory"] = models.memory
     if dry_run:
-        if stored is not None or scheduler is not None:
+        if stored is not None or scheduler is not None or own_file is not None:
             raise UserError(
-                "--dry-run estimates the collection and the check of one process on this machine; leave out --trace "
-                "and --scheduler."
+                "--dry-run estimates the collection and the check of one process on this machine; leave out --trace, "
+                "--scheduler and --claims."
             )
         show_dry_run(console, asked, figures=figures, all_claims=all_claims, as_json=as_json)
         return
+    from validation.cli.claims import own_claims, violated_by_draws
+
+    options["own"] = own_claims(own_file, seed)
+    if failed := violated_by_draws(console, options["own"]):
+        if as_json:
+            print_json({"violated": list(failed), "counterexamples": failed})
+        raise Verdict
     if stored is not None:
         named = (models.name, models.draft, models.target, models.base, models.changed_anchor, models.chat)
         if any((*named, asked.prompts, asked.fresh)):
@@ -131,21 +140,23 @@ def validate(
 @main.command()
 @click.argument("identifier", required=False)
 @option("--paper", "Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
+@option("--claims own_file", "Also list the theorems of this Python file, checked on drawn instances.", FILE)
 @json_option
-def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
+def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_json: bool) -> None:
     """List the claims, or show one in full.
 
     IDENTIFIER is a module (truncation: its claims are listed) or a claim (truncation.tvd_sharp: it is shown in full).
     """
-    from validation.cli.claims import claims_of_paper, find_claims, plain_claim, show_claim, show_list
+    from validation.cli.claims import claims_of_paper, find_claims, own_claims, plain_claim, show_claim, show_list
 
+    own = own_claims(own_file)
     found = find_claims(hlmtheory.all_claims(), identifier)
     if paper is not None:
         found = claims_of_paper(found, paper)
     if as_json:
-        print_json({"claims": [plain_claim(claim) for claim in found]})
+        print_json({"claims": [plain_claim(claim, own.get(claim.id)) for claim in found]})
     elif [claim.id for claim in found] == [identifier]:
-        show_claim(open_console(), found[0])
+        show_claim(open_console(), found[0], own.get(found[0].id))
     else:
         show_list(open_console(), found)
 

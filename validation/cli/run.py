@@ -7,6 +7,7 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from validation.trace.journal import Lock, write_atomically
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hlmtheory.own import Trial
     from validation.claims.check import Results
     from validation.collection.prompts import Prompt
     from validation.models.pair import Pair
@@ -124,12 +126,14 @@ def finish_run(
     all_claims: bool = False,
     figures: bool = True,
     memory: int | None = None,
+    own: Mapping[str, Trial] | None = None,
 ) -> None:
-    """Run all steps after the trace; the exit code reports whether a claim failed."""
+    """Run all steps after the trace; the exit code reports whether a claim failed, of the user's own too."""
     import hlmtheory
-    from validation.claims.check import check_trace
+    from validation.claims.check import check_own, check_trace
     from validation.claims.instances import measured
     from validation.claims.order import in_processes, workers_here
+    from validation.cli.claims import show_own
     from validation.processes import Processes
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,13 +143,16 @@ def finish_run(
             from validation.claims.cluster import on_scheduler
 
             parts = on_scheduler(scheduler)
-        claims = hlmtheory.all_claims()
+        claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name not in (own or {})}
         options: dict[str, Any] = {"kept": folder / UNFINISHED, "stored_rows": stored_rows}
         options["claims"] = claims if all_claims else measured(claims)
         with progress_bar(console) as progress:
             results = check_trace(trace, seed=seed, parts=parts, progress=progress, **options)
+            mine = check_own(trace, own or {}, seed, progress=progress, stored_rows=stored_rows)
+            results.tallies |= mine
         write_atomically(folder / "claims.json", results.to_json())
         verdict_screen(console, results)
+        show_own(console, mine)
         report = _draw_and_report(console, trace, results, folder, seed, processes, figures)
     say(console, f"Report: {report.resolve().as_uri()}")
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]

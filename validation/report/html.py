@@ -123,7 +123,8 @@ def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         found.setdefault(row["id"].split(".")[0], []).append(row)
     topics = []
     for name, claims in found.items():
-        title = (import_module(f"hlmtheory.{name}").__doc__ or name).split("\n", 1)[0]
+        about = import_module(f"hlmtheory.{name}").__doc__ if name in hlmtheory.MODULES else "Your own claims."
+        title = (about or name).split("\n", 1)[0]
         outcomes = list(Counter((row["symbol"], row["outcome"]) for row in claims).items())
         topics.append({"name": name, "head": topic_title(name), "title": title, "rows": claims, "outcomes": outcomes})
     return topics

@@ -11,6 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,13 @@ def tables(root: Path) -> dict[str, str]:
 def published(root: Path) -> Results:
     """Return the verdicts of the built-in pair's published run on statements of today, and those of the certificate."""
     return certificate().completed(_results(_read_records(root)[0]))
+
+
+@cache
+def published_pairs(root: Path) -> dict[str, Results]:
+    """Return the verdicts of the published run of each pair; none where ``figures/`` is not installed."""
+    records = _read_records(root) if (root / "figures" / "claims.json").is_file() else []
+    return {record["run"]["pair"]: _results(record) for record in records}
 
 
 def _read_records(root: Path) -> list[dict[str, Any]]:

@@ -92,30 +92,25 @@ def pieces(statement: str) -> list[tuple[str, str]]:
     return [piece for piece in cut if piece[1]]
 
 
-def counterexample_text(claim: Claim, instance: Instance) -> str:
+def counterexample_text(claim: Claim, instance: Instance, *, exact: bool = False) -> str:
     """Return the counterexample of a refuted statement and its two sides, as text."""
     verdict = claim.check(instance)
     left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
-    return f"{instance_text(instance)}: left {left}, right {right}"
+    return f"{instance_text(instance, exact=exact)}: left {left}, right {right}"
 
 
-def instance_text(instance: Mapping[str, Any], limit: int | None = None) -> str:
-    """Return an instance as text, of limited length."""
-    text = ", ".join(f"{name} = {values(value)}" for name, value in instance.items())
-    return text if limit is None or len(text) <= limit else f"{text[:limit]} …"
+def instance_text(instance: Mapping[str, Any], *, exact: bool = False) -> str:
+    """Return an instance as text; with ``exact`` every number has all its digits."""
+    arrays = {name: to_numpy(value) for name, value in instance.items()}
+    texts = (_nested(value, exact) if value.dtype.kind in "fiub" else str(value) for value in arrays.values())
+    return ", ".join(f"{name} = {text}" for name, text in zip(arrays, texts, strict=True))
 
 
-def values(value: Any) -> str:
-    """Return an array as text."""
-    array = to_numpy(value)
-    return _nested(array) if array.dtype.kind in "fiub" else str(value)
-
-
-def _nested(array: Any) -> str:
+def _nested(array: Any, exact: bool) -> str:
     """Return an array as nested parentheses; four or more equal neighbours are abbreviated with a count."""
     if array.ndim == 0:
-        return _exact(float(array))
-    runs = [(text, len(list(same))) for text, same in groupby(_nested(part) for part in array)]
+        return repr(array.item()) if exact else _exact(float(array))
+    runs = [(text, len(list(same))) for text, same in groupby(_nested(part, exact) for part in array)]
     shown = [", ".join([text] * count) if count < 4 else f"{text} × {count}" for text, count in runs]
     return f"({', '.join(shown)})"
 

@@ -15,8 +15,8 @@ REPOSITORY = "https://github.com/hlmtheory/hlmtheory"
 """Address of the repository; ``[project.urls]`` of pyproject.toml has the same."""
 
 GUIDES = (
-    *("choose", "start", "engines", "verdict", "plan", "audit", "versions", "deploy", "run", "shared_seed", "scale"),
-    "commands",
+    *("choose", "start", "engines", "verdict", "own_claim", "plan", "audit", "versions", "deploy", "run"),
+    *("shared_seed", "scale", "commands"),
 )
 """Pages of docs/ in the order of the contents; a page that is not here comes after them."""
 

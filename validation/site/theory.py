@@ -95,7 +95,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
             if claim.relation is Relation.EQ
             else f"The largest left over right side known is {claim.attained.ratio:.6g}"
         )
-        rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance, 700))}.")
+        rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance))}.")
     if claim.refuted is not None:
         rows.append(f"**Counterexample.** {escaped(counterexample_text(claim, claim.refuted))}.")
     return "\n\n".join(rows)

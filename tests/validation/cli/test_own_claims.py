@@ -1,0 +1,84 @@
+"""Claims are printed whole; a user's theorem is checked on drawn instances and on a trace, or refused by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+from hlmtheory import all_claims, own, theorems
+from hlmtheory.claims import Status
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import stored
+
+ROOT = Path(__file__).resolve().parents[3]
+(MINE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own_claim.md").read_text(encoding="utf-8"), re.DOTALL)
+NAME = "mine.pinsker"
+REFUSED = {
+    "import": ("import nowhere\n", "cannot be imported (ModuleNotFoundError): No module named 'nowhere'"),
+    "proof": (MINE.replace("\n\n    A draft", " A draft"), "a theorem must have a proof; got none for 'mine.pinsker'"),
+    "no theorem": ("from hlmtheory.theorems.cu_hlm import certificate\n", "has no theorem of its own"),
+    "id": (MINE.replace(NAME, "truncation.certificate"), "'truncation.certificate' exists already"),
+    "twice": (MINE + MINE.partition("\n\n")[2].replace("def pinsker", "def other"), "exists already"),
+    "form": (MINE.replace(NAME, "Mine"), "must have the form mine.bound; got 'Mine'"),
+    "argument": (MINE.replace("draft, target", "drafft, target"), "'drafft', which is no argument", "draft"),
+    "batch": (MINE.replace(".sum(-1)", ".sum()"), "reduce the last axis"),
+    "function": (MINE.replace("(-1)", "(7)"), "mine.pinsker fails on draft (200, ", "AxisError"),
+    "counterexample": (MINE.replace('draft"))', 'draft"), false={"draft": [1], "target": [1]})'), "origin must fit"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "trace")
+    few = {name: theorems.THEOREMS[name] for name in ("verification.tokens", "truncation.certificate")}
+    monkeypatch.setattr(own, "THEOREMS", few)
+    monkeypatch.setattr(theorems, "THEOREMS", few)
+
+
+def validated(text: str) -> Result:
+    Path("mine.py").write_text(text, encoding="utf-8")
+    return run("validate", "--trace", "trace", "--claims", "mine.py", "--out", "run", "--no-figures", "--json")
+
+
+def test_the_theorem_of_the_page_is_checked_beside_the_others(folder: None) -> None:
+    said = json.loads(validated(MINE).stdout)
+    assert said["outcomes"] == dict.fromkeys((*theorems.THEOREMS, NAME), "holds")
+    assert (said["tallies"][NAME]["kind"], said["tallies"][NAME]["holds"]) == ("measured", 320)
+    assert NAME in Path("run/report.html").read_text(encoding="utf-8")
+    unserved = MINE.replace("draft, target", "load").partition("return")[0] + "return le(load, 2 * load)\n"
+    assert json.loads(validated(unserved).stdout)["tallies"][NAME]["kind"] == "simulated"
+    assert NAME not in all_claims()
+
+
+def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder: None) -> None:
+    result = validated(MINE.replace("/ 2", "/ 4"))
+    assert (result.exit_code, json.loads(result.stdout)["violated"], Path("run").exists()) == (1, [NAME], False)
+    (shown,) = json.loads(run("claims", "--claims", "mine.py", NAME, "--json").stdout)["claims"]
+    p, q = (np.array(shown["counterexample"][name]) for name in ("target", "draft"))
+    assert (np.abs(p - q).sum() / 2) ** 2 > (q[q > 0] * np.log(q[q > 0] / p[q > 0])).sum() / 4
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_that_cannot_be_checked_is_refused(folder: None, name: str) -> None:
+    one_sentence(validated(REFUSED[name][0]), *REFUSED[name][1:])
+
+
+def test_every_claim_is_in_the_json_whole() -> None:
+    for plain in json.loads(run("claims", "--json").stdout)["claims"]:
+        claim, recorded = all_claims()[plain["id"]], plain["tight_case"] or plain["counterexample"]
+        instance = {name: np.inf if value == "inf" else value for name, value in recorded.items()}
+        assert claim.check(instance).count(Status.VIOLATED) == (plain["counterexample"] is not None)
+        assert re.search(r"\((19|20)\d\d\)", plain["source"]["full"]), claim.id
+        file, line = plain["proof_at"].split(", line ")
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        assert plain["id"] in "".join(lines[int(line) - 1 : int(line) + 1])
+        assert (plain["tight_case"] is None) != (plain["counterexample"] is None)
+        assert (ROOT / plain["tests"][0]).is_file()
+    shown = run("claims", "truncation.certificate").output
+    assert all(f"pair {name}: holds" in shown for name in ("builtin", "wide", "instructed", "smollm2"))

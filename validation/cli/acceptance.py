@@ -19,6 +19,7 @@ from validation.cli.reconciliation import laws_beside, plain_reconciliation, sho
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, naming
+from validation.planning.quantities import read_time
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 @option("--draft-us-per-token", "Time that each sequence adds to the draft's pass.", AT_LEAST_0, **_ZERO)
 @option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
-@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, **_ZERO)
+@option("--rtt", "Round trip of the link, paid once per round.  [default: none]", default="0ms", show_default=False)
 @option(
     "--batch",
     "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
@@ -88,7 +89,7 @@ def acceptance(
     draft_us_per_token: float,
     passes: Path | None,
     context: float | None,
-    rtt_ms: float,
+    rtt: str,
     batch: int | None,
     confidence: float,
     records: Path | None,
@@ -125,7 +126,9 @@ def acceptance(
     fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
-    times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
+    times = _times(
+        fitted, context, read_time("--rtt", rtt), verify_ms, draft_ms, verify_us_per_token, draft_us_per_token
+    )
     if batch is None:
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
@@ -244,7 +247,7 @@ def _reconciled(
 def _times(
     fitted: Passes | None,
     context: float | None,
-    rtt_ms: float,
+    rtt_s: float,
     verify_ms: float | None,
     draft_ms: float | None,
     verify_us_per_token: float,
@@ -276,11 +279,11 @@ def _times(
         return None
     else:
         target = verify_ms / 1e3, verify_us_per_token / 1e6, 0.0
-    if draft is None or sum(target) + rtt_ms == 0:
+    if draft is None or sum(target) + rtt_s == 0:
         raise UserError("A round takes no time; give --verify-ms above 0.")
     names = ("verify", "verify_token", "cache", "draft", "draft_token")
     rests |= dict(zip(names, (*target, *draft), strict=True))
-    return RoundTimes(round_trip=rtt_ms / 1e3, **rests)
+    return RoundTimes(round_trip=rtt_s, **rests)
 
 
 def _show(console: Console, summary: Summary) -> None:

@@ -11,7 +11,7 @@ from tests.validation.acceptance.test_engines import stored
 from tests.validation.acceptance.test_reconcile import run
 from validation.acceptance.engines import read_acceptance
 
-TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
+TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt", "5ms")
 
 
 @pytest.fixture

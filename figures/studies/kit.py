@@ -32,6 +32,7 @@ MAIN = {
     "c_sqs": "decode_texts",
     "downlink": "measure",
     "flexspec_tables": "decode_rows",
+    "gpu": "measure",
     "length_rules": "length_rules",
     "lossy_rules": "measure",
     "multi_draft": "measure",

@@ -23,9 +23,11 @@ FALSE_STANDINGS = {
 }
 
 
-def test_ids_are_unique_and_start_with_their_module():
+def test_ids_standings_and_repairs_of_what_is_misprinted():
     assert {name.partition(".")[0] for name in CLAIMS} <= set(hlmtheory.MODULES)
     assert all(claim.id == name for name, claim in CLAIMS.items())
+    assert all(claim.standing and (claim.attained is None) != (claim.refuted is None) for claim in CLAIMS.values())
+    assert all(CLAIMS[name.partition("_printed")[0]].standing == "true" for name in CLAIMS if "_printed" in name)
 
 
 @pytest.mark.parametrize("origin", claims.Origin)

@@ -289,7 +289,7 @@ def _times(
 def _show(console: Console, summary: Summary) -> None:
     say(
         console,
-        f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} records accepted {summary.accepted:,} "
+        f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} record(s) accepted {summary.accepted:,} "
         f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens.",
         *summary.remarks,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -26,13 +27,13 @@ FUNCTIONS = (verification.total_variation, verification.acceptance_rate, verific
 
 def printed(*words: str) -> str:
     """Return what a module of Python prints; its errors go to the screen."""
-    command = [sys.executable, "-m", *words]
-    return subprocess.run(command, cwd=SHELF.parents[1], stdout=subprocess.PIPE, text=True, check=False).stdout
+    command, env = [sys.executable, "-m", *words], {**os.environ, "DEEP": "1", "STAND_IN": "1"}
+    return subprocess.run(command, cwd=SHELF.parents[1], env=env, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
 def seconds(task: Any, *arrays: Any) -> float:
     """Return the mean seconds of three runs for each row."""
-    return Timer("task(*arrays)", globals={"task": task, "arrays": arrays}).timeit(3).mean / len(arrays[0])
+    return float(Timer("task(*arrays)", globals={"task": task, "arrays": arrays}).timeit(3).mean) / len(arrays[0])
 
 
 def theory(device: torch.device, rows: int, vocabulary: int) -> list[dict[str, Any]]:

@@ -200,11 +200,10 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
 
 
 def _guarantee(planner: Planner, option: Option) -> str:
+    promise = _promise(planner, option) if planner.setting.risk_limit > 0 else ""
     if option.lossless:
-        return "lossless: each text has the target model's law (proved)"
-    if planner.setting.risk_limit > 0:
-        return _promise(planner, option)
-    return "none: what is lost has no limit (--risk)"
+        return f"lossless: each text has the target model's law (proved). {promise}".rstrip()
+    return promise or "none: what is lost has no limit (--risk)"
 
 
 def _promise(planner: Planner, option: Option) -> str:

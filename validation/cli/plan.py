@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from validation.planning.aims import Number, Row
     from validation.planning.result import Result
+    from validation.planning.split import Split
 
 
 @click.command("plan")
@@ -148,7 +149,7 @@ def plan(
     result = make(planner, request, shared)
     result.notes[:0] = [*said, *about["notes"]]
     show = _show_all if all_columns else _show
-    show(console, result, planner.setting.link.name, planner.split.prompts)
+    show(console, result, planner.setting.link.name, planner.split)
     if plain_users is not None:
         _show_users(console, plain_users)
     if given["picture"] is not None:
@@ -396,7 +397,7 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
+def _show(console: Console, result: Result, link: str, split: Split) -> None:
     """Print the answer in four lines, and each policy in five columns."""
     from validation.planning.verdict import answer_of, number_said
 
@@ -404,7 +405,7 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
     low, high = row.tokens_per_s_median.low, row.tokens_per_s_median.high
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
     between = f" ({low:.3g} to {high:.3g})" if alone and low is not None and high is not None else ""
-    where = f"{asked.name}, {link}, {prompts['test']} held-out prompts"
+    where = f"{asked.name}, {link}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
     say(
         console,
         f"Use: {asked.best.name}",
@@ -432,6 +433,7 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. --all: every column, parameters and "
         "bounds.",
         *(answer_of(aim) for aim in result.aims if aim is not asked),
+        *result.notes,
     )
 
 
@@ -476,7 +478,7 @@ def _rival(result: Result) -> str:
     return f"{title}: {rival.name}: {number_said(asked, rival)}; it needs {needs}{loss}"
 
 
-def _show_all(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
+def _show_all(console: Console, result: Result, link: str, split: Split) -> None:
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if result.asked.name not in ("one user", "a full server"):
         decides = f"tok/s of {result.asked.name}"
@@ -489,7 +491,7 @@ def _show_all(console: Console, result: Result, link: str, prompts: dict[str, in
     ]
     print_table(
         console,
-        f"Plan for {result.asked.name} over {link}: predicted on {prompts['test']} held-out prompts",
+        f"Plan for {result.asked.name} over {link}: predicted on {split.prompts['test']} held-out prompts",
         ("policy", "breaks", *cells),
         rows,
         left=("policy", "breaks"),
@@ -513,7 +515,7 @@ def _show_all(console: Console, result: Result, link: str, prompts: dict[str, in
             f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
             f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
         )
-    say(console, *result.notes)
+    say(console, result.guarantee, *result.notes, *result.bounds)
 
 
 def _cell(row: Row, head: str, name: str, form: str) -> str:

@@ -31,7 +31,8 @@ class Result:
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     guarantee: str
-    notes: list[str]
+    notes: list[str]  # What the numbers assume
+    bounds: list[str]
 
     def row_of(self, listed: Listed) -> Row:
         """Return the row of a listed option of the aim that was asked for."""
@@ -73,7 +74,8 @@ class Result:
             "verdict": self.verdict,
             "gap": self.gap and self.gap.plain(),
             "message_gain": self.message_gain and self.message_gain.plain(),
-            "notes": self.notes,
+            "guarantee": self.guarantee,
+            "notes": [*self.notes, *self.bounds],
         }
 
 
@@ -91,11 +93,8 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         gap,
         message_gain,
         _guarantee(planner, asked.best.option),
-        [
-            _server_draft(planner, request),
-            *_any_message(message_gain, ours),
-            *_notes(planner, asked),
-        ],
+        [_server_draft(planner, request), *_notes(planner, asked)],
+        [*_no_slower(planner), *_any_message(message_gain, ours)],
     )
 
 
@@ -162,13 +161,17 @@ def _server_draft(planner: Planner, request: Request) -> str:
     said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-ms)"
     if request.server_draft_s is None or request.server_draft_basis != "given":
         said += f", assumed: {'that of the device' if request.server_draft_s is None else request.server_draft_basis}"
-    if planner.setting.own_draft_s <= planner.setting.draft_s:
-        said += (
-            ". The server is no slower at it than the device. So for one user no lossless policy that drafts and waits "
-            "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
-            "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too"
-        )
     return f"{said}."
+
+
+def _no_slower(planner: Planner) -> list[str]:
+    if planner.setting.own_draft_s > planner.setting.draft_s:
+        return []
+    return [
+        "The server is no slower at a draft than the device. So for one user no lossless policy that drafts and waits "
+        "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
+        "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too."
+    ]
 
 
 def _any_message(gain: Number | None, ours: str) -> list[str]:
@@ -189,8 +192,6 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
             "that the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the "
             "target model's law, and a certified message keeps its Bias."
         )
-    elif planner.setting.risk_limit > 0:
-        notes.append(_promise(planner, asked.best.option))
     if planner.setting.leak_bits is not None:
         option = asked.best.option
         own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None

@@ -64,7 +64,7 @@ def test_a_limit_that_the_prompts_cannot_carry_allows_nothing(tmp_path):
     stored(tmp_path / "trace", noise=0.001, repeat=3)
     shown = run("plan", "--trace", tmp_path / "trace", "--risk", "text=.05").output
     assert "13 calibration prompts, and 19 are needed; the plan is lossless" in shown
-    assert "predicted on 13 held-out prompts" in shown
+    assert "13 held-out prompts" in shown
     row = next(one for one in planned(tmp_path, "--risk", "text=.05")["rows"] if one["policy"] == CERTIFIED)
     assert row["option"].startswith("ε = 0.005, ")  # what its answers lose is proved, not calibrated
     assert (row["threshold"]["value"], row["text_risk"]["basis"]) == (None, "proved")

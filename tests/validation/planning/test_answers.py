@@ -95,5 +95,5 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     assert found.asked.best.family == CERTIFIED
     assert "Without loss, " in found.verdict
     said = "Proved: the law of each token, given those before it, is within 0.02 of"
-    assert any(note.startswith(said) for note in found.notes)
+    assert found.guarantee.startswith(said)
     assert found.gap is None

@@ -260,7 +260,7 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
         families.add(asked.best.family)
         if number % EVERY == 0:
             made = make(planner, Request())
-            notes = " ".join(made.notes)
+            notes = " ".join([made.guarantee, *made.notes, *made.bounds])
             for row, one in zip(made.rows, asked.rows, strict=True):  # the printed numbers
                 assert row.decides.value == pytest.approx(asked.number(one), rel=1e-12)
                 speed = np.mean(setting.speeds(one.option.counts[planner.split.test].sum(axis=0)))

@@ -1,4 +1,4 @@
-"""Make dataclasses of the plain values that JSON holds; what does not fit is refused by the name of its field."""
+"""Make dataclasses of plain values from JSON. A value that does not fit is refused by its field's name."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def read_length(where: str, name: str, key: Any) -> int:
 
 
 def read_seconds(table: Mapping[str, Any], *, milliseconds: str = "", rate: str = "", count: Any = 1) -> float | None:
-    """Return the seconds of one of some tokens, from their milliseconds or from tokens per second; None if unknown."""
+    """Return seconds per token, from milliseconds or from tokens per second; None if unknown."""
     number = table.get(milliseconds or rate)
     if not all(isinstance(x, int | float) and 0 < x < 1e15 for x in (number, count)) or number is None:
         return None

@@ -80,7 +80,7 @@ FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records of some files, the answers that are not among them, and what the readers say of their files."""
+    """Records of all files, answers without a record, and the remarks of the readers."""
 
     records: tuple[AcceptanceRecord, ...]
     left_out: tuple[LeftOut, ...] = ()

@@ -1,7 +1,7 @@
 """Read counts of accepted drafts from the logs of vLLM and llama.cpp.
 
 They print totals and rounded rates by position, but not the number of steps. It is one for which each rate is a count
-over the steps, and the counts add up to the total. vLLM's line is of a window of some seconds: windows add up.
+over the steps, and the counts add up to the total. A line of vLLM covers a window of a few seconds. Windows add up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def counts_of(rates: Sequence[float], steps: int, accepted: int) -> tuple[int, ...] | None:
-    """Return falling counts by position, near rate × steps, that add up to a total; None if there are none."""
+    """Return counts by position near rate × steps. They fall, and their sum is the total. None: no such counts."""
     near = np.asarray(rates) * steps
     low, high = np.ceil(near - HALF_RATE * steps), np.minimum(np.floor(near + HALF_RATE * steps), steps)
     if (low > high).any() or not low.sum() <= accepted <= high.sum():

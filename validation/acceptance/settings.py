@@ -35,7 +35,7 @@ def variance(law: Sequence[float]) -> float:
 
 
 def slowest(law: Sequence[float], answers: int = ANSWERS, tokens: int = TOKENS) -> float:
-    """Return the expected steps of the slowest of some answers, whose steps are independent."""
+    """Return the expected steps of the slowest answer; steps are independent."""
     left, expected = np.eye(1, tokens)[0], 0.0
     while (unfinished := float(left.sum())) > 1e-12:
         expected += 1.0 - (1.0 - unfinished) ** answers

@@ -64,7 +64,7 @@ HISTORY = "penalty_of_last_token"
 BY_PLACE = ("stale_draft", "first_draft_unverified")
 """Mechanisms for which the place of a draft in its round matters."""
 WITH_BONUS = ("bonus_from_draft", "draft_unverified", "rejected_draft_kept")
-"""Mechanisms that are told from simpler ones, or from the target's law, only behind the end of a round."""
+"""Mechanisms that differ from simpler ones, or from the target's law, only after the end of a round."""
 HISTORIES = 2**12
 """Most sets of seen tokens, times the vocabulary, over which the ends of rounds are summed."""
 NONE = ("", "")

@@ -194,6 +194,12 @@ def test_cells_of_probability_0_are_one_cell(cells):
     assert merged[2].shape[-1] == max(1, int((p > 0).sum(axis=-1).max())) + 1
 
 
+def test_halves_of_other_mixtures_of_the_prompts_bound_nothing():
+    law, even = np.full((2, 2), 0.5), np.full((2, 2), 500.0)
+    assert _of_halves(np.array([[900.0, 900.0], [100.0, 100.0]]), even, law, 0.05) == 1.0
+    assert _of_halves(even, even, law, 0.05) < 0.5
+
+
 def test_no_draws_bound_nothing():
     assert lossless.distance_ceiling([0, 0], [0, 0], [0.5, 0.5], 0.01) == 1.0
     assert 0.9 < lossless.distance_ceiling([1, 0], [0, 0], [0.5, 0.5], 0.01) <= 1.0

@@ -18,7 +18,7 @@ from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED
 from validation.errors import UserError
 from validation.estimates import Estimate
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import TIE, Planner, Pool, load
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting

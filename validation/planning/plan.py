@@ -14,7 +14,7 @@ from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVIC
 from validation.decoding.seconds import UP
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.menu import Line, Option, column_of
+from validation.planning.option import Line, Option, column_of
 from validation.planning.positions import THRESHOLDS
 from validation.planning.setting import Setting
 from validation.planning.split import Split

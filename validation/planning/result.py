@@ -9,7 +9,7 @@ import numpy as np
 
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, SERVER, STREAMED
 from validation.planning.aims import Aim, Listed, Number, Row, aims_of, described, has_device
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import Request

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
 from validation.decoding.seconds import Times, seconds
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.methods.rows import STREAMED
-from validation.planning.menu import Option, exact
 from validation.planning.message_length import token_bytes
+from validation.planning.option import Option, exact
 from validation.planning.profile import Profile, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.setting import Setting

@@ -13,8 +13,9 @@ from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.methods.planned import read_policy
 from validation.decoding.methods.rows import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, U_HLM
-from validation.planning.menu import Option, options
+from validation.planning.menu import Evidence, options
 from validation.planning.message_length import longest_bytes, message_bits, token_bytes
+from validation.planning.option import Option
 from validation.planning.padding import padded
 from validation.planning.positions import LATTICES
 from validation.planning.profile import CODECS, SEEDED, profile_of, reply_bits
@@ -38,7 +39,7 @@ def profile(folder):
 
 @pytest.fixture(scope="module")
 def plain(profile):
-    return {(one.family, one.label): one for one in options(profile, {}) if one.family != CU_HLM}
+    return {(one.family, one.label): one for one in options(Evidence(profile)) if one.family != CU_HLM}
 
 
 def of(found: list[Option], family: str) -> dict[str, Option]:

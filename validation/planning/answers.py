@@ -25,7 +25,6 @@ from validation.trace.reader import Trace, probabilities
 Array = NDArray[Any]
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """ε of a token."""
-_COUNT = 8.0 * 2  # bits of the number of accepted drafts
 
 
 def answer_options(profile: Profile, answers: Mapping[float, float]) -> Iterator[Option]:
@@ -36,8 +35,8 @@ def answer_options(profile: Profile, answers: Mapping[float, float]) -> Iterator
         loss, token_loss = (np.full(profile.texts, min(n * limit, 1.0)) for n in (longest, 1))
         for k, whole in zip(DRAFT_LENGTHS, profile.split, strict=True):
             counts = whole.copy()
-            plain = counts[:, exchanges] * reply_bits(profile.vocabulary)
-            counts[:, down] = plain + (counts[:, down] - plain) / rejection_bits(profile.vocabulary) * (_COUNT + bits)
+            with_p = counts[:, down] - counts[:, exchanges] * reply_bits(profile.vocabulary)
+            counts[:, down] += with_p / rejection_bits(profile.vocabulary) * (bits - 32.0 * profile.vocabulary)
             label = f"ε = {limit:g}, K = {k}"
             yield Option(CERTIFIED, label, counts, k, -np.inf, loss, token_loss, (1, 1), answer_limit=limit)
 

@@ -55,7 +55,7 @@ def test_an_answer_grows_as_its_limit_falls_and_is_counted_at_each_rejection(tra
     for k, exact in zip(DRAFT_LENGTHS, profile.split, strict=True):
         option = found[f"ε = 0.01, K = {k}"]
         rejected = (exact[:, down] - exact[:, exchanges] * reply_bits(VOCABULARY)) / rejection_bits(VOCABULARY)
-        saved = rejected * (rejection_bits(VOCABULARY) - 16.0 - bits[0.01])
+        saved = rejected * (32.0 * VOCABULARY - bits[0.01])
         np.testing.assert_allclose(option.counts[:, down], exact[:, down] - saved, rtol=1e-9)
         np.testing.assert_array_equal(np.delete(option.counts, down, axis=1), np.delete(exact, down, axis=1))
         assert set(option.token_loss) == {0.01}

@@ -117,7 +117,7 @@ def test_bits_are_exact_up_to_a_length_and_refused_beyond():
         float(lattice.payload_bits(262_000, 131_000, 1)), abs=1e-9
     )
     message = (
-        r"^k must give a payload of at most 262,144 bits; got k = 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
+        r"^top_k must give a payload of at most 262,144 bits; got 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
     )
     with pytest.raises(ValueError, match=message):
         theory.exact_payload_bits(2**18, 2**18, 2**24)

@@ -206,7 +206,7 @@ class AdaptiveSeed(SharedSeed):
 
 def round_tokens(counts: Array, confidence: float) -> tuple[Array, Array, Array]:
     """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ... from n[k][i], at all times."""
-    found = tokens_by_length(counts, confidence=confidence, method="anytime")
+    found = tokens_by_length(counts, error=1.0 - confidence, method="anytime")
     tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
     for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined counts as always accepted
         tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)

@@ -153,8 +153,8 @@ def test_more_examined_drafts_lower_both_ends():
     for accepted in (0, 1, 3, 20):
         table = np.zeros((120, 2, 2), dtype=np.int64)
         table[:, 1, 0], table[:, 1, 1] = np.arange(120), accepted
-        for confidence in (0.05, 0.95, 0.999):
-            found = acceptance_by_depth(table, confidence=confidence, method="anytime")
+        for error in (0.95, 0.05, 0.001):
+            found = acceptance_by_depth(table, error=error, method="anytime")
             assert (np.diff(found.low[:, 0]) <= 1e-12).all()
             assert (np.diff(found.high[:, 0]) <= 1e-12).all()
 

@@ -131,7 +131,6 @@ class Summary:
     left_out: tuple[str, ...] = ()  # answers that are not counted, with the reason
 
     def as_json(self) -> dict[str, Any]:
-        """Return the summary as plain values; an unknown number is null."""
         found: dict[str, Any] = _plain(asdict(self))
         return found
 
@@ -155,7 +154,6 @@ def summarise(
     largest_batch: int = 1,
     left_out: Sequence[LeftOut] = (),
 ) -> Summary:
-    """Return the summary of all records together."""
     refuse_mixture(records)
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")

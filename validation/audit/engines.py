@@ -112,7 +112,6 @@ def _at(answer: Any, *path: Any) -> Any:
 
 
 def vllm_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
-    """Return the sampling parameters of vLLM."""
     if made.order != ORDERS["vllm"] or made.count_prompt:
         raise UserError('vLLM has an order of its own; describe the law with order="vllm" (--order vllm).')
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")

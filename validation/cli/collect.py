@@ -31,8 +31,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What was typed about the two models."""
-
     name: str | None
     draft: str | None
     target: str | None
@@ -45,7 +43,6 @@ class Models:
     weights: Path | None
 
     def load(self, console: Console) -> Pair:
-        """Load the models and print their notes."""
         from validation.models.pair import load_pair
 
         with waiting(console, "loading the two models") as say:
@@ -56,15 +53,12 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What was typed about a collection."""
-
     models: Models
     prompts: Path | None  # None: the built-in ones
     settings: dict[str, int]
     fresh: bool
 
     def read_prompts(self) -> list[Prompt]:
-        """Return the prompts of the file, or the built-in ones."""
         from validation.collection.prompts import builtin_prompts, read_prompts
 
         return builtin_prompts() if self.prompts is None else read_prompts(self.prompts)
@@ -86,7 +80,6 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
 
 
 def collect_here(console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]) -> Trace:
-    """Return the trace that this process collected."""
     from validation.models.devices import return_freed_memory
 
     pair = asked.models.load(console)

@@ -40,7 +40,6 @@ class Commands(click.Group):
     """A command group that reports a UserError or an interrupt as one sentence."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and report errors."""
         try:
             with refusals():
                 return super().invoke(ctx)

@@ -57,11 +57,9 @@ class Drawing:
 
     @cached_property
     def trace(self) -> Trace:
-        """The trace, opened once."""
         return open_trace(self.path)
 
     def draw(self, one: Exhibit, folder: Path) -> list[Path]:
-        """Draw one figure or make one table; return the files."""
         trace = self.trace if isinstance(one, Figure) else None
         decoded = self._studies(one) if isinstance(one, Decoding) else []
         return draw(one, trace, folder, command=self.command, seed=self.seed, decoded=decoded, formats=self.formats)

@@ -109,7 +109,6 @@ class MessageChoice:
         self.fixed_s.append(max(wait_s - bytes_s, 0.0))
 
     def choose(self) -> Chosen:
-        """Return the message and the length of the next round."""
         for name, one in self.messages.items():
             if one.rounds < TRIED:
                 return Chosen(name, sorted(one.lengths)[len(one.lengths) // 2])
@@ -161,7 +160,6 @@ class Following:
         self.remote: Remote | None = None
 
     def method(self) -> FollowingText:
-        """Return the method of the next text."""
         return FollowingText(self)
 
     def next(self) -> Chosen:
@@ -195,7 +193,6 @@ class AdaptiveSeed(SharedSeed):
         self.choice, self.name = choice, f"shared seed (K ≤ {most}, adapts)"
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return the chosen length."""
         return np.full(len(sequences), self.choice.choose().length)
 
     def exchange(self, one: Round, spent: Exchange) -> None:

@@ -41,7 +41,6 @@ class Option:
 
     @property
     def row(self) -> rows.RowInfo:
-        """Return what is true of every option of its policy."""
         return rows.ROWS[self.family]
 
     @cached_property
@@ -51,7 +50,6 @@ class Option:
 
 
 def exact(family: str, label: str, counts: Array, draft_length: float = 0, **more: Any) -> Option:
-    """Return an option that loses nothing."""
     none = np.zeros(len(counts))
     return Option(family, label, counts, draft_length, -np.inf, none, none, **more)
 

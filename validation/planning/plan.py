@@ -67,7 +67,6 @@ class Pool:
         self.kept = ~np.any(list(self.broken.values()), axis=0)
 
     def breaks(self, place: int) -> tuple[str, ...]:
-        """Return the limits that an option breaks."""
         return tuple(name for name, mask in self.broken.items() if mask[place])
 
     def best(self, places: Array, worth: Array | None = None) -> int | None:
@@ -114,7 +113,6 @@ class Planner:
         return self._static
 
     def pool(self, setting: Setting) -> Pool:
-        """Return all options in a setting."""
         self.static()
         if id(setting) not in self._pools:
             self._pools[id(setting)] = Pool(self, setting)  # it keeps the setting, so that its id stays its own
@@ -162,7 +160,6 @@ class Planner:
         return float(self.split.means(self._loss(option, kind), texts).mean())
 
     def limits(self, pool: Pool) -> dict[str, Array]:
-        """Return by limit which options of a pool break it."""
         setting = pool.setting
         found = {"risk": np.array([not self.safe(one, setting) for one in pool.options])}
         if setting.latency_s is not None:

@@ -89,7 +89,6 @@ class Profile:
 
     @property
     def texts(self) -> int:
-        """Return the number of texts."""
         return len(self.lengths)
 
 

@@ -22,8 +22,6 @@ _DUAL = "dual bound in the model of mean rounds"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A plan."""
-
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
@@ -80,7 +78,6 @@ class Result:
 
 
 def make(planner: Planner, request: Request, shared: Shared | None = None) -> Result:
-    """Return the plan for a request."""
     aims = aims_of(planner, planner.setting, shared)
     full = planner.setting.objective == "capacity"
     asked = aims[1] if full else aims[0] if shared is None else aims[-1]

@@ -75,7 +75,6 @@ class Shared:
 
     @property
     def name(self) -> str:
-        """Return the name of the aim."""
         return f"{len(self.users)} users"
 
     def estimates(self, pool: Pool) -> Array:

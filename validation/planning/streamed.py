@@ -27,8 +27,6 @@ _START = 1  # bytes of the number of starts, below 128
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What the row needs of a trace."""
-
     streaks: Array  # (texts, T): expected cycles with J accepted drafts
     lengths: Array
     message_bits: float  # Of a message with one draft

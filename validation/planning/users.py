@@ -35,7 +35,6 @@ MOST_USERS = 1000
 
 
 def equal_users(count: int, setting: Setting) -> list[User]:
-    """Return users that are all alike."""
     rate = setting.link.quantile(0.5)
     return [User(str(n + 1), rate, setting.link.round_trip_s, setting.draft_s) for n in range(count)]
 

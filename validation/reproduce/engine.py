@@ -73,7 +73,6 @@ def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) 
 
 
 def line_of(state: State) -> str:
-    """Return one line for a state."""
     time_said = f" ({duration(state.seconds)})" if state.word in (TO_RUN, DONE) else ""
     why = f": {state.why}" if state.why else ""
     return f"{state.task.name}: {state.word}{time_said}{why}"
@@ -94,7 +93,6 @@ def total_of(found: Sequence[State]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time in words."""
     if seconds is None:
         return "time unknown"
     if seconds < 90:

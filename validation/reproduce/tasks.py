@@ -99,7 +99,6 @@ class Task:
 
 
 def tasks_of(setting: Setting) -> list[Task]:
-    """Return the tasks of a setting, each after those that it needs."""
     if setting.paper not in (ALL, *PAPERS):
         raise UserError(f"There is no paper {setting.paper!r}; choose one of: {ALL}, {', '.join(PAPERS)}.")
     if unknown := [name for name in setting.pairs if name not in PAIRS]:

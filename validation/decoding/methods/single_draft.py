@@ -31,8 +31,6 @@ CERTIFIED_BITS = (16, 24)
 
 @register(entry("small only", Family.ONE_MODEL, "grey", "v", "dotted", default=PLAIN, published="SLM"))
 class DraftOnly(Method):
-    """The draft model alone."""
-
     law, row = Law.LOST, DEVICE
     format: Format | Absent = Absent("nothing is sent")
     name, runs_target = "small only", False

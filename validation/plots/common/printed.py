@@ -23,7 +23,6 @@ NUMBERS: dict[str, Printed] = {
 
 
 def value(paper: str, name: str) -> float:
-    """Return one number that a paper prints."""
     return NUMBERS[f"{paper} {name}"].value
 
 
@@ -62,7 +61,6 @@ def printed_name(method: str) -> str | None:
 
 
 def row_bits(vocabulary: int = VOCABULARY) -> float:
-    """Return the bits of a full distribution by cu-hlm (4)."""
     return float(vocabulary_payload_bits(vocabulary, BITS))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,7 @@ class Models:
 class Collection:
     models: Models
     prompts: Path | None  # None: the built-in ones
-    settings: dict[str, int]
+    settings: dict[str, Any]
     fresh: bool
 
     def read_prompts(self) -> list[Prompt]:
@@ -99,9 +99,18 @@ def collect_here(console: Console, asked: Collection, prompts: list[Prompt], whe
     "--batches", "With --shard: collect the shard's part of this number of batches, not of --positions.", AT_LEAST_1
 )
 @option("--scheduler", "Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
+@option("--once", "Continue each prompt once, whatever --positions; for one process.", is_flag=True)
+@option("--batch", "Texts per batch, for one process.  [default: 32]", AT_LEAST_1)
 @quiet_option
 def collect(
-    asked: Collection, out: Place, shard: str | None, batches: int | None, scheduler: str | None, quiet: bool
+    asked: Collection,
+    out: Place,
+    shard: str | None,
+    batches: int | None,
+    scheduler: str | None,
+    once: bool,
+    batch: int | None,
+    quiet: bool,
 ) -> None:
     """Collect the logits of two models, on one machine or on several, and check nothing.
 
@@ -118,6 +127,8 @@ def collect(
         raise UserError(f"Shards need a folder each; give --out FOLDER, then `hlm merge SHARDS --out {out}`.")
     if shard is not None and scheduler is not None:
         raise UserError("--scheduler gives each worker its shard; leave out --shard.")
+    if (once or batch is not None) and (shard or scheduler):
+        raise UserError("--once and --batch are for one process; leave them out, or --shard and --scheduler.")
     if shard is not None and isinstance(out, Path):
         _collect_shard(console, asked, prompts, out, shard, batches)
         return
@@ -131,7 +142,8 @@ def collect(
             trace = collect_on_workers(scheduler, asdict(asked.models), prompts, asked.settings, out, **options)
         say(console, f"{trace.positions:,} positions are at {out}.")
     else:
-        collect_here(console, asked, prompts, lambda pair: out)
+        own = asked.settings | ({"positions": None} if once else {}) | ({} if batch is None else {"batch": batch})
+        collect_here(console, replace(asked, settings=own), prompts, lambda pair: out)
     say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))
 
 

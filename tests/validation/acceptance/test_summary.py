@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth
+from tests.theory.test_censored import rounds_by_loop
 from validation.acceptance.planners import acceptance_length, mean_over
 from validation.acceptance.record import AcceptanceRecord, tally
 from validation.acceptance.summary import RoundTimes, schedule, square, summarise
@@ -75,14 +76,6 @@ def copying(rng, tokens):
     return runs[:tokens]
 
 
-def rounds_of(runs, longest):
-    at, found = 0, []
-    while at < len(runs):
-        found.append(min(runs[at], longest))
-        at += found[-1] + 1
-    return found
-
-
 def of_steps(steps, longest, **fields):
     return record({longest: tuple(steps.count(i) for i in range(longest + 1))}, **fields)
 
@@ -90,13 +83,13 @@ def of_steps(steps, longest, **fields):
 def test_copied_drafts_get_the_best_length_of_their_own_law():
     """A replay at each K agrees where rounds cover whole passages; acceptance by depth loses over 5%."""
     runs = copying(np.random.default_rng(5), 20_000)
-    recorded = rounds_of(runs, 20)
+    recorded = rounds_by_loop(runs, 20)
     lost_by_fit = []
     for draft in (0.0003, 0.001, 0.003, 0.005, 0.04):
         times = RoundTimes(verify=0.03, draft=draft)
         found = summarise([of_steps(recorded, 20, copied=True)], times=times)
         replayed = [1 / 0.03] + [
-            len(runs) / (len(rounds_of(runs, k)) * (times.rounds(1, np.array([k]))[0])) for k in range(1, 21)
+            len(runs) / (len(rounds_by_loop(runs, k)) * (times.rounds(1, np.array([k]))[0])) for k in range(1, 21)
         ]
         for one in found.lengths:
             assert one.tokens_per_second == pytest.approx(replayed[one.draft_length], rel=1e-3)  # the text's end

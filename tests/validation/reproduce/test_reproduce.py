@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,17 +136,8 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     monkeypatch.setattr("validation.decoding.fitting.fit", lambda trace: fitted)
     drawn = ("cu-hlm", "4a"), ("cu-hlm", "1"), ("ours", "3")
     monkeypatch.setattr("validation.plots.EXHIBITS", {key: EXHIBITS[key] for key in drawn})
-    setting = Setting(
-        Path(__file__).parents[3],
-        tmp_path / "runs",
-        quick=True,
-        positions=80,
-        new_tokens=4,
-        prompts=2,
-        text_tokens=3,
-        studies=("hlm",),
-        commit="c",
-    )
+    sizes: dict[str, Any] = {"positions": 80, "new_tokens": 4, "prompts": 2, "text_tokens": 3}
+    setting = Setting(Path(__file__).parents[3], tmp_path / "runs", quick=True, studies=("hlm",), commit="c", **sizes)
     tasks = tasks_of(setting)
     lines: list[str] = []
     found = run_tasks(tasks, setting.out, run_here, lines.append)
@@ -159,3 +151,8 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
+    words_of = ("collect", "--once", "--batch", "2", "--new-tokens", "2", "--prompts", run / "prompts" / "hlm.jsonl")
+    assert command_line.run(*words_of, "--out", tmp_path / "once").exit_code == 0
+    settings = json.loads((tmp_path / "once" / "manifest.json").read_text())["settings"]
+    assert (settings["positions"], settings["batch"]) == (None, 2)
+    command_line.one_sentence(command_line.run(*words_of, "--shard", "1/2", "--out", tmp_path), "for one process")

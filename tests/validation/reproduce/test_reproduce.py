@@ -151,8 +151,8 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
-    words_of = ("collect", "--once", "--batch", "2", "--new-tokens", "2", "--prompts", run / "prompts" / "hlm.jsonl")
-    assert command_line.run(*words_of, "--out", tmp_path / "once").exit_code == 0
+    once = ("collect", "--once", "--batch", "2", "--new-tokens", "2", "--prompts", run / "prompts" / "hlm.jsonl")
+    assert command_line.run(*once, "--out", tmp_path / "once").exit_code == 0
     settings = json.loads((tmp_path / "once" / "manifest.json").read_text())["settings"]
     assert (settings["positions"], settings["batch"]) == (None, 2)
-    command_line.one_sentence(command_line.run(*words_of, "--shard", "1/2", "--out", tmp_path), "for one process")
+    command_line.one_sentence(command_line.run(*once, "--shard", "1/2", "--out", tmp_path), "for one process")

@@ -167,6 +167,7 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
 @option("--out", "Output folder.  [default: figures, next to the trace]", FILE)
 @option("--seed", None, SEED, default=1)
 @option("--beside", "A run of another pair, for comparison.", FILE, multiple=True)
+@option("--pair name", "What the text of a figure calls the pair.  [default: as in the trace]")
 @option("--format formats", "Also write pdf, png or csv; separate several by commas.", multiple=True)
 @quiet_option
 def figure(
@@ -176,6 +177,7 @@ def figure(
     out: Path | None,
     seed: int,
     beside: tuple[Path, ...],
+    name: str | None,
     formats: tuple[str, ...],
     quiet: bool,
 ) -> None:
@@ -193,7 +195,7 @@ def figure(
     console = open_console(quiet=quiet)
     # an unknown one is refused before the trace is opened
     exhibits = [one for number in numbers or (None,) for one in find_exhibits(paper, number)]
-    drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats))
+    drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats), name)
     missing: dict[str, list[str]] = {}
     for one in exhibits:
         folder = out or (SIMULATED if isinstance(one, Simulation) else path.parent) / "figures"

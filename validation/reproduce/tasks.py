@@ -155,13 +155,14 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     found.append(_task(setting, pair, "check", check, inputs=(trace,), outputs=(claims,), allowed=(0, VIOLATED)))
     # a simulation has no pair; of `instructed` the texts alone, for the rest the built-in pair is the better one
     kinds: dict[str, tuple[type, ...]] = {"builtin": (Figure, Decoding, Simulation), "instructed": (Decoding,)}
-    others, drawn = [word for folder in beside for word in ("--beside", str(folder))], dict[Any, list[str]]()
+    others = [word for folder in beside for word in ("--beside", _shown(setting, folder))]
+    drawn: dict[tuple[str, bool], list[str]] = {}
     for one in asked:
         study = one.study if isinstance(one, Decoding) else ""
         shown = isinstance(one, kinds.get(pair, (Figure, Decoding))) and one.stem in (scope.exhibits or [one.stem])
         if shown and study in ("", *studies):
             drawn.setdefault((one.paper, study == "hlm"), []).append(one.number)
-    where = ("--trace", str(trace.parent), "--out", str(run / "figures"))
+    where = ("--trace", _shown(setting, trace.parent), "--out", _shown(setting, run / "figures"), "--pair", pair)
     drawing = [
         (*HLM, "figure", paper, *numbers, *where, *(others if both else ())) for (paper, both), numbers in drawn.items()
     ]
@@ -202,6 +203,11 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
         outputs = (made / "study.json", made / "scores.json")
         found.append(_task(setting, pair, f"decode:{study}", ask, decode, inputs=(trace, fitted), outputs=outputs))
     return found
+
+
+def _shown(setting: Setting, path: Path) -> str:
+    """Return a path as a published command shows it: without the place of the repository."""
+    return str(path.relative_to(setting.root) if path.is_relative_to(setting.root) else path)
 
 
 def _option(name: str, value: object) -> list[str]:

@@ -29,15 +29,12 @@ TOGETHER = 64
 """Most draws of one request of vLLM."""
 
 
-def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
-    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts.
-
-    ``new_tokens``, by default the depth of the audit, are drawn; with more, the last round that counts is a whole one.
-    """
+def vllm_sampler(llm: Any, processors: Processors) -> Sampler:
+    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts."""
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         make = importlib.import_module("vllm").SamplingParams
-        settings = vllm_settings(processors, new_tokens or depth)
+        settings = vllm_settings(processors, depth)
         params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
         found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
         return [[list(text.token_ids) for text in texts.outputs] for texts in found]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, STREAMED, U_HLM
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, U_HLM
 from validation.decoding.seconds import UP
 from validation.errors import UserError
 from validation.planning.bound import Model
@@ -200,11 +200,10 @@ class Planner:
         place = pool.best(pool.places[family])
         return None if place is None else (pool.options[place], pool.breaks(place))
 
-    def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]] | None:
-        """Return the best option of our policies; None if none keeps the limits. ``streams``: one may draft on."""
+    def ours(self, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
+        """Return the best option of our policies; None if none keeps the limits."""
         pool = self.pool(setting)
-        families = [name for name, row in ROWS.items() if row.ours and (streams or name != STREAMED)]
-        place = pool.best(np.concatenate([pool.places[name] for name in families]))
+        place = pool.best(np.concatenate([pool.places[name] for name, row in ROWS.items() if row.ours]))
         return None if place is None or not pool.kept[place] else (pool.options[place], ())
 
     def chosen(self, setting: Setting) -> Option:

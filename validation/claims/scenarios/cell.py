@@ -122,9 +122,6 @@ SCHEMES = (
 of ``dp`` and ``balanced`` without the barrier: a batch drafts as soon as its own draft tokens are verified.
 """
 
-WITH_BOUND = ("proposed", "johnson", "free")
-"""Plans whose gap to a lower bound is computed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Served:

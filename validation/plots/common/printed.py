@@ -26,7 +26,8 @@ def value(paper: str, name: str) -> float:
     return NUMBERS[f"{paper} {name}"].value
 
 
-_HLM = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))["hlm"]
+_TABLES = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))
+_HLM, _FLEXSPEC = _TABLES["hlm"], _TABLES["flexspec"]
 
 SETS: tuple[str, ...] = tuple(_HLM["sets"])
 HLM_LATENCIES: dict[str, dict[str, tuple[float, float, float]]] = _HLM["latency"]
@@ -63,8 +64,6 @@ def printed_name(method: str) -> str | None:
 def row_bits(vocabulary: int = VOCABULARY) -> float:
     return float(vocabulary_payload_bits(vocabulary, BITS))
 
-
-_FLEXSPEC = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))["flexspec"]
 
 NETWORKS, DATASETS, METHODS, DEVICE_DATASETS = (
     tuple(_FLEXSPEC[key]) for key in ("networks", "datasets", "methods", "device_datasets")

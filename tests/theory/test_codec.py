@@ -164,7 +164,7 @@ _MIXED = [
 _LATTICES = (LatticeDraft([1, 5, 9, 200], [60, 30, 0, 10], 5), LatticeDraft([2, 3], [1, 99], 3))
 SAMPLES = {
     "lattice": codec.encode(wire.LatticeMessage(300, _LATTICES)),
-    "truncated": codec.encode(codec.truncated_message(np.full((2, 300), 1 / 300), k=5, token=[7, 8], bits=8)),
+    "truncated": codec.encode(codec.truncated_message(np.full((2, 300), 1 / 300), top_k=5, token=[7, 8], bits=8)),
     "mixed": codec.encode(wire.MixedMessage(40, tuple(_MIXED))),
     "tokens": codec.encode(wire.TokenMessage(300, (TokenDraft(7), TokenDraft(299)))),
 }

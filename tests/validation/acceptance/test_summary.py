@@ -155,12 +155,12 @@ def test_more_examined_drafts_lower_both_ends():
 def test_lengths_that_varied_widen_the_intervals():
     """At depth 1 the interval of 60 of 100; deeper it holds those of every number of examined drafts."""
     found = summarise([of_places(100, 200, 60, 25, 5)], times=TIMES)
-    first = acceptance_by_depth(np.diag([0, 60]) + np.array([[0, 0], [40, 0]]), method="anytime")
+    first = acceptance_by_depth(np.diag([0, 60]) + np.array([[0, 0], [40, 0]]), error=1 - 0.95, method="anytime")
     assert (found.depths[0].acceptance, found.depths[0].low) == (0.6, first.low[0])
     assert not found.identified
     assert found.counts is None
     for examined in (25, 40, 60):
-        one = acceptance_by_depth([[0, 0], [examined - 25, 25]], method="anytime")
+        one = acceptance_by_depth([[0, 0], [examined - 25, 25]], error=1 - 0.95, method="anytime")
         assert found.depths[1].low <= one.low[0] < one.high[0] <= found.depths[1].high
     assert found.lengths[0].tokens == pytest.approx(1.6)
     assert all(one.low <= one.tokens <= one.high for one in found.lengths)

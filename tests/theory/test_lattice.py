@@ -104,7 +104,7 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
 
 @given(payloads(), st.booleans())
 def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
-    bits = lattice.payload_bits(**instance, adaptive=adaptive)
+    bits = lattice.payload_bits(*instance.values(), adaptive=adaptive)
     host = np.broadcast_arrays(*instance.values())
     exact = np.vectorize(lambda v, k, n: theory.exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
     np.testing.assert_allclose(bits, exact, rtol=0, atol=1e-9)

@@ -1,7 +1,5 @@
 """Hypothesis profiles: HYPOTHESIS_PROFILE=few|dev|ci|deep, by default dev. Long tests run where DEEP=1."""
 
-from __future__ import annotations
-
 import os
 from fnmatch import fnmatch
 

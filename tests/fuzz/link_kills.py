@@ -5,8 +5,6 @@ their own, on the built-in pair. Every other kill is the server's. It prints how
 of the server, and fails if a text differs from the in-process loop's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -5,8 +5,6 @@ processes of their own, on the built-in pair; a device that ends is started agai
 memory grew by more than 5% after the first fifth of the run, or if a text differs from the in-process loop's.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

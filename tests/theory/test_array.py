@@ -1,7 +1,5 @@
 """The same code runs for numpy, torch and any other array library."""
 
-from __future__ import annotations
-
 import array_api_strict
 import numpy as np
 import pytest

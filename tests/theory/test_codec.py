@@ -1,7 +1,5 @@
 """Drafts as bytes: they come back as they were, have their stated lengths, and all else is refused by name."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 

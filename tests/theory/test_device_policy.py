@@ -1,7 +1,5 @@
 """A device's policy: its decisions, the bytes, the server's answer, the law of the text, and the strict file."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The values that are accepted and refused, and the messages of the refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Quantised drafts: exact counts, bounds that are reached, bits, budgets, and output with the target model's law."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

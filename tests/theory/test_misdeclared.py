@@ -1,7 +1,5 @@
 """Drafts from another distribution than the declared one: the law, its distance, and undetected cases."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Several drafts of one truncated distribution: the law by enumeration, the certificate, the smallest certified k."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -3,8 +3,6 @@
 The enumeration is the study ``figures/studies/policy_bound``.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading traces: what was written is read back, and everything that is not a finished trace is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -30,7 +28,7 @@ def rows(positions: int = POSITIONS) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(tmp_path_factory):
     path = tmp_path_factory.mktemp("trace") / "t"
     with TraceWriter(path, VOCABULARY, {"prompts": PROMPTS}) as writer:
         writer.append(**rows())
@@ -83,7 +81,7 @@ def test_what_is_no_finished_trace_is_refused(change, words, stored, tmp_path):
 
 
 def test_a_changed_chunk_is_noticed_when_it_is_read(stored, tmp_path):
-    def change(path: Path) -> None:
+    def change(path):
         file = path / "arrays/draft_logits/c.1.0"
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 1
@@ -101,7 +99,7 @@ def test_without_zarr_it_says_what_to_install(stored):
     assert "ImportError: A trace is read with zarr; install it: pip install zarr" in done.stderr
 
 
-def test_an_address_is_refused_with_what_opens_it() -> None:
+def test_an_address_is_refused_with_what_opens_it():
     with pytest.raises(
         ValueError, match=r"path must be a folder; got 's3://bucket/x', an address; give it to validation"
     ):

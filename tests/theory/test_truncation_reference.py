@@ -1,7 +1,5 @@
 """The search for k, against the plain rules in fractions, on distributions with ties, zeros and tiny entries."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from hypothesis import given

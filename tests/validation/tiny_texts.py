@@ -5,8 +5,6 @@ decides between events whose probabilities are multiples of 1/G, then G numbers,
 represent all numbers. The mean over all combinations is then the exact law of the loop's texts.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace

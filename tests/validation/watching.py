@@ -1,7 +1,5 @@
 """A decoding method that records its rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

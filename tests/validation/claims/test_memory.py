@@ -1,10 +1,6 @@
 """The check's memory does not grow with the trace, measured on a trace that is generated while it is read."""
 
-from __future__ import annotations
-
 import tracemalloc
-
-import pytest
 
 import hlmtheory
 from validation.claims import check
@@ -25,7 +21,7 @@ def peak(positions: int) -> int:
         tracemalloc.stop()
 
 
-def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_times_the_positions_take_no_more(monkeypatch):
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 2)
     short = 4 * check.block_rows(NARROW)  # the largest number of blocks in flight
     peak(short)  # what is made once, such as imports

@@ -1,7 +1,5 @@
 """Frames of a hostile peer: what a server and a device read, mutated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -109,13 +109,6 @@ def test_the_common_floating_type(library, dtypes, wide):
     assert {kind_of(value) for value in _array.floating(xp, *values)} == {(library, wide)}
 
 
-@pytest.mark.parametrize(("library", "dtype"), [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")])
-def test_half_types_are_widened(library, dtype):
-    xp, half = arrays(value=to(library, [1.0], dtype))
-    assert kind_of(_array.floating(xp, half)[0]) == (library, "float32")
-    assert _array.epsilon(xp, half.dtype) == {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
-
-
 @libraries
 @pytest.mark.parametrize("number", [0.1, np.float64(0.1), [0.1]], ids=["float", "numpy", "list"])
 def test_a_number_that_must_be_exact_is_not_narrowed(library, number):

@@ -71,7 +71,6 @@ def rewritten(**changes):
         (rewritten(positions=9), r"whose arrays have lengths \{'draft_logits': 700, .*, not 9; restore it"),
         (lambda path: (path / "arrays/target_logits/c.0.0").unlink(), "which has 2 of 3 chunks of target_logits"),
         (lambda path: shutil.rmtree(path / "arrays/tokens"), "where tokens cannot be read"),
-        (rewritten(version=1), "whose format version is 1, not 2; collect the trace again"),
     ],
 )
 def test_what_is_no_finished_trace_is_refused(change, words, stored, tmp_path):

@@ -6,7 +6,7 @@ represent all numbers. The mean over all combinations is then the exact law of t
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,5 +185,3 @@ SAMPLED = {DRAFT: 2, ACCEPT: 2, REPLACE: 4}
 """Cells where q is of halves and p of quarters over three tokens."""
 CERTAIN = {ACCEPT: 4, REPLACE: 12}
 """Cells where drafts are certain and p is of quarters."""
-
-MakeMethod = Callable[[], Method]

@@ -412,40 +412,6 @@ def test_nothing_is_committed_after_a_failed_write(tmp_path):
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-LIMITED = """
-import resource, sys
-from validation.trace.reader import TraceWriter
-import numpy as np
-resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-row = np.random.default_rng(0).normal(size=(64, 4096)).astype("float16")
-index = np.zeros(64, dtype="int32")
-try:
-    with TraceWriter({path!r}, 4096, settings={{}}) as writer:
-        for number in range({commits}):
-            writer.append(row[: 64 if number else 1], row[: 64 if number else 1], *3 * [index[: 64 if number else 1]])
-            writer.commit()
-except Exception as error:
-    sys.exit(f"{{type(error).__name__}}: {{error}}")
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounts a small disk")
-def test_a_disk_that_is_full(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], capture_output=True).returncode:
-        pytest.skip("may not mount")
-    try:
-        code = LIMITED.format(limit=10**9, path=str(disk / "t"), commits=9)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert "UserError: The disk is full while writing" in done.stderr
-        trace = open_trace(disk / "t", partial=True, verify=True)
-        assert f"what was stored before ({trace.positions:,} positions) is safe; free some space" in done.stderr
-        assert trace.positions in range(65, 600)
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
 def test_a_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "report.html"
     write_atomically(file, "old")

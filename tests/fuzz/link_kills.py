@@ -91,7 +91,7 @@ def main(kills: int) -> None:
                 for process in (client, server):
                     process.kill()
                     process.wait(LONGEST_S)
-                    process.stdout.close()  # type: ignore[union-attr]
+                    process.stdout.close()
     print(f"{done} kills, {len(back)} of the server: every text as before; goes on after {max(back):.1f} s at most")
 
 

@@ -53,7 +53,7 @@ def main(seconds: float) -> None:
         for process in (*clients, server):
             process.kill()
             process.wait(LONGEST_S)
-            process.stdout.close()  # type: ignore[union-attr]
+            process.stdout.close()
     fifths = [max(size for spent, size in sizes if i <= 5 * spent / seconds < i + 1) for i in range(5)]
     print(f"{seconds:.0f} s, {texts} texts, {verified:.0f} rounds; MB at most, by fifths of the time: {fifths}")
     assert texts

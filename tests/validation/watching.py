@@ -29,7 +29,7 @@ class Watched:
             self.outcomes.append(outcome)
             return learn(outcome)
 
-        method.message, method.learn = kept, noted  # type: ignore[method-assign]
+        method.message, method.learn = kept, noted
         self.method = method
 
 

@@ -136,7 +136,7 @@ def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows():
     assert [check.block_rows(size) for size in (50, 4096, 32_000, 152_000, 10**6)] == [256, 256, 128, 16, 16]
     assert check.workers_in_memory(10**6) <= check.workers_in_memory(4096)
     name = "verification.tokens"
-    found = check.check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})  # type: ignore[arg-type]
+    found = check.check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})
     assert found.tallies[name].in_scope == 9 + 9 + 1
 
 
@@ -203,7 +203,7 @@ def test_dear_claims_have_fewer_batches_and_every_other_claim_all():
     tables = scenarios()
     assert set(tables) >= set(check.DEAR)
     trace = SyntheticTrace(4, 64)
-    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, stored_rows=False, batches=10)  # type: ignore[arg-type]
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, stored_rows=False, batches=10)
     counts = Counter(name for name, _ in work.drawn)
     assert set(counts) == set(work.simulated)
     assert {name: count for name, count in counts.items() if count < 10} == check.DEAR

@@ -146,7 +146,7 @@ def trace(tmp_path, monkeypatch):
 
 def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
     claims = {name: hlmtheory.all_claims()[name] for name in CLAIMS}
-    return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)  # type: ignore[arg-type]
+    return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)
 
 
 def same(one: Results, other: Results) -> bool:

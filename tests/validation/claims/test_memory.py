@@ -15,7 +15,7 @@ def peak(positions: int) -> int:
     claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name in FIRST}
     tracemalloc.start()
     try:
-        check_trace(SyntheticTrace(positions, NARROW), claims=claims)  # type: ignore[arg-type]
+        check_trace(SyntheticTrace(positions, NARROW), claims=claims)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

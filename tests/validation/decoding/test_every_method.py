@@ -184,8 +184,8 @@ def test_no_method_writes_an_id_that_no_token_has_or_that_is_masked(name):
     method, prompts = TINY[name](SETUP), [Prompt(str(i), "0", "test") for i in range(20)]
     pair = replace(any_pair(5), vocabulary=3)
     for model in (pair.draft, pair.target):
-        model.table[:, 3:] += 5.0  # type: ignore[index, operator]
-        model.table[:, 1] = -torch.inf  # type: ignore[index, operator]
+        model.table[:, 3:] += 5.0
+        model.table[:, 1] = -torch.inf
     rows = decode(pair, prompts, method, new_tokens=4, risk=not method.tree_nodes)
     assert {token for row in rows for token in row.tokens} == {0, 2}
     assert all(np.isfinite(row.total("risk")) for row in rows)

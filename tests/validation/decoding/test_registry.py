@@ -61,7 +61,7 @@ def test_every_method_says_its_message_its_law_and_its_source():
 
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.default])
 def test_a_server_on_a_link_takes_the_registered_message_or_none(name):
-    method = METHODS[name].default(Setup(FITTED, 3))  # type: ignore[misc]
+    method = METHODS[name].default(Setup(FITTED, 3))
     if isinstance(method.format, Absent):
         with pytest.raises(UserError, match=rf"does not run over a link, because {re.escape(method.format)}"):
             Terms.of(method)

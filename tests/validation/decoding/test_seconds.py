@@ -40,7 +40,7 @@ def test_bits_over_a_link_that_is_down_take_for_ever(bits, expected):
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.default])
 def test_the_loop_s_clock(pair, name):
     """The loop adds pass after pass and message after message; a method that drafts on overlaps them."""
-    method = METHODS[name].default(SETUP)  # type: ignore[misc]
+    method = METHODS[name].default(SETUP)
     link = FadingLink("steady", WIDTH_HZ, SNR, WAY)
     rate = 1.0 / float(shannon_latency(1.0, WIDTH_HZ, SNR))
     for row in decode(pair, PROMPTS[:2], method, new_tokens=6, seed=3, link=link, times=PAPER_TIMES):

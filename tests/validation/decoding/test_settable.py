@@ -29,7 +29,7 @@ def numbers_of(method: Any) -> set[str]:
     found = set[str]()
     for one in method.__mro__:
         if "__init__" in vars(one):
-            given = inspect.signature(one.__init__).parameters.values()  # type: ignore[misc]
+            given = inspect.signature(one.__init__).parameters.values()
             found |= {each.name for each in given if each.annotation in ("int", "float", "int | None")}
             if not any(each.kind is each.VAR_KEYWORD for each in given):
                 break

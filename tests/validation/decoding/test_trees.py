@@ -140,7 +140,7 @@ def test_a_message_of_a_tree_can_be_read(pair):
         sent.append((tree, message.payload, message.bits))
         return message
 
-    method.tree_message = kept  # type: ignore[method-assign]
+    method.tree_message = kept
     decode(pair, PROMPTS, method, new_tokens=6)
     width = index_bits(pair.vocabulary)
     for tree, payload, bits in sent:

@@ -1,7 +1,5 @@
 """Cuts, kills, switches of the version, and a server that is away: the text stays the loop's, or the device says so."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -69,7 +67,7 @@ class Away:
         self.running, self.told = Running(pair, made={"stretch_s": 0.02}), list[int]()
         self.address, self.port = self.running.address, self.running.place[1]
 
-    def __enter__(self) -> Away:
+    def __enter__(self):
         return self
 
     def __exit__(self, *error: object) -> None:

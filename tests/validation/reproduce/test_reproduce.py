@@ -32,7 +32,7 @@ def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], 
 
 
 def words(found: list[object]) -> list[str]:
-    return [one.word for one in found]  # type: ignore[attr-defined]
+    return [one.word for one in found]
 
 
 def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path):

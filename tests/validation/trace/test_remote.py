@@ -35,7 +35,7 @@ def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
 
 
 def test_a_store_holds_the_bytes_of_a_folder(served, tmp_path):
-    there, here = stored(PLACE), stored(tmp_path / "trace")  # type: ignore[arg-type]
+    there, here = stored(PLACE), stored(tmp_path / "trace")
     assert at(served) == files(tmp_path / "trace")
     for name, array in here.arrays.items():
         assert np.array_equal(there.arrays[name][:], array[:])
@@ -82,12 +82,12 @@ def test_a_second_writer_is_noticed(served):
 def test_an_answer_that_is_lost_is_no_second_writer(served):
     lost = iter(["lost"])
     served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
-    assert stored(PLACE).positions == 320  # type: ignore[arg-type]
+    assert stored(PLACE).positions == 320
     assert next(lost, None) is None
 
 
 def test_a_connection_that_breaks_is_repeated_with_a_bound(served):
-    stored(PLACE)  # type: ignore[arg-type]
+    stored(PLACE)
     chunk = "arrays/target_logits/c.0.0"
     broken = iter(["cut"])
     served.fault = lambda method, key: next(broken, None) if (method, key[-26:]) == ("GET", chunk) else None
@@ -107,7 +107,7 @@ def test_a_connection_that_breaks_is_repeated_with_a_bound(served):
 
 
 def test_a_throttled_bucket_is_asked_again_with_a_bound(served, tmp_path):
-    stored(PLACE)  # type: ignore[arg-type]
+    stored(PLACE)
     slow = iter(["503", "503"])
     served.fault = lambda method, key: next(slow, None)
     assert open_trace(PLACE).positions == 320
@@ -122,7 +122,7 @@ def test_a_throttled_bucket_is_asked_again_with_a_bound(served, tmp_path):
 
 
 def test_wrong_credentials_are_named_and_not_tried_again(served, tmp_path, monkeypatch):
-    stored(PLACE)  # type: ignore[arg-type]
+    stored(PLACE)
     known_to(monkeypatch, served.address, "wrong")
     served.asked.clear()
     for words in (
@@ -132,11 +132,11 @@ def test_wrong_credentials_are_named_and_not_tried_again(served, tmp_path, monke
         one_sentence(run(*words), "the store denies it; check the credentials (AWS_ACCESS_KEY_ID")
     assert len(served.asked) == 2
     with pytest.raises(UserError, match="the store denies it"):
-        stored("s3://bucket/other")  # type: ignore[arg-type]
+        stored("s3://bucket/other")
 
 
 def test_no_part_of_a_trace_is_taken_for_the_whole(served):
-    stored(PLACE)  # type: ignore[arg-type]
+    stored(PLACE)
     whole = dict(served.objects)
     web = f"{served.address}/bucket/mine/trace"
     for key, content in whole.items():
@@ -158,7 +158,7 @@ def read(path: str) -> None:
 
 
 def test_a_journal_cut_after_any_line_is_refused(served):
-    stored(PLACE)  # type: ignore[arg-type]
+    stored(PLACE)
     key = f"mine/trace/{JOURNAL}"
     lines = served.objects[key].splitlines(keepends=True)
     assert len(lines) > 1
@@ -185,4 +185,4 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_password(text, sa
 
 def test_http_is_for_reading(served):
     with pytest.raises(UserError, match="can only be read"):
-        stored(f"{served.address}/bucket/x")  # type: ignore[arg-type]
+        stored(f"{served.address}/bucket/x")

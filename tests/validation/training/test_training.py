@@ -168,7 +168,7 @@ def data(tmp_path_factory):
     answer = {"reference": "Rook."}
     bench = [{"id": kind, "prompt": prompt, "category": kind} | answer for kind, prompt in kinds.items()]
     write(folder / "spec-bench/dev.jsonl.gz", [*bench, bench[0] | {"id": "qa-2", "prompt": "Rooks 901?"}])
-    write(folder / "mt-bench/dev.jsonl.gz", [{"id": "mt", "prompt": "Write.", "reference": None}])  # type: ignore[dict-item]
+    write(folder / "mt-bench/dev.jsonl.gz", [{"id": "mt", "prompt": "Write.", "reference": None}])
     return folder
 
 

@@ -351,6 +351,9 @@ def cut(support, levels, token, probability, bits=1):
         (lambda: wire.TruncatedMessage(2, (MixedDraft("lattice", [0], [1], None, 0, 0, 1),)), "must be top-k"),
         (lambda: wire.TruncatedMessage(2, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
         (lambda: wire.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one number"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one number per row"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
     ],
 )

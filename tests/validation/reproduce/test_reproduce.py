@@ -1,12 +1,9 @@
 """``hlm reproduce``: tasks are skipped when they are up to date, and a tiny run goes from the models to the figures."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +32,7 @@ def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], 
     return run
 
 
-def run_here(task: Task) -> None:
+def run_here(task):
     for _, module, *arguments in task.commands:
         if module == "validation":
             done = command_line.run(*arguments)
@@ -45,10 +42,10 @@ def run_here(task: Task) -> None:
 
 
 def words(found: list[object]) -> list[str]:
-    return [one.word for one in found]  # type: ignore[attr-defined]
+    return [one.word for one in found]
 
 
-def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Path) -> None:
+def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path):
     (tmp_path / "given").write_text("x")
     out, ran, lines = tmp_path / "out", [], []
     assert words(states(chain(tmp_path), out)) == [TO_RUN, TO_RUN]
@@ -69,7 +66,7 @@ def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Pat
     assert words(states(chain(tmp_path, code="2"), out)) == [TO_RUN, TO_RUN]  # other code makes other results
 
 
-def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path) -> None:
+def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path):
     (tmp_path / "given").write_text("x")
     out, ran, lines = tmp_path / "out", [], []
     found = run_tasks(chain(tmp_path), out, writing(ran, fails=("b",)), lines.append)
@@ -81,7 +78,7 @@ def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path
     found = run_tasks(chain(tmp_path), out, writing(ran, fails=("a",)), lines.append)
     assert words(found) == [FAILED, NOT_RUN]
 
-    def killed(task: Task) -> None:
+    def killed(task):
         if task.name == "b":
             raise KeyboardInterrupt
         writing(ran)(task)
@@ -91,7 +88,7 @@ def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path
     assert words(states(chain(tmp_path), out)) == [UP_TO_DATE, TO_RUN]
 
 
-def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said(tmp_path):
     tasks = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", pairs=("builtin", "wide")))}
     assert "wide in --models" in tasks["wide:collect"].needs
     assert not tasks["builtin:collect"].needs
@@ -104,7 +101,7 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
 
 
-def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path, monkeypatch):
     for name in inputs.CHAT_SETS:
         (tmp_path / name).mkdir()
         rows = [{"id": f"{name}-{i}", "prompt": f"{i}?", "split": "train" if i == 0 else "test"} for i in range(3)]
@@ -121,9 +118,7 @@ def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path: Path, monk
     assert (first.needs, first.commands[0][-2:]) == ("", ("--data", str(tmp_path)))
 
 
-def test_a_tiny_run_goes_from_the_models_to_the_figures(
-    tmp_path: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiny_run_goes_from_the_models_to_the_figures(tmp_path, folders, monkeypatch):
     """Quick, with two tiny models in the place of the built-in pair, and each command in this process."""
     from validation.models import pair as pairs
     from validation.plots import EXHIBITS
@@ -136,10 +131,10 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     monkeypatch.setattr("validation.decoding.fitting.fit", lambda trace: fitted)
     drawn = ("cu-hlm", "4a"), ("cu-hlm", "1"), ("ours", "3")
     monkeypatch.setattr("validation.plots.EXHIBITS", {key: EXHIBITS[key] for key in drawn})
-    sizes: dict[str, Any] = {"positions": 80, "new_tokens": 4, "prompts": 2, "text_tokens": 3}
+    sizes = {"positions": 80, "new_tokens": 4, "prompts": 2, "text_tokens": 3}
     setting = Setting(Path(__file__).parents[3], tmp_path / "runs", quick=True, studies=("hlm",), commit="c", **sizes)
     tasks = tasks_of(setting)
-    lines: list[str] = []
+    lines = []
     found = run_tasks(tasks, setting.out, run_here, lines.append)
     assert words(found) == [DONE] * 5, lines
     run = setting.out / "builtin"

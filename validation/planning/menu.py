@@ -60,10 +60,10 @@ def _colocated(known: Evidence) -> Iterator[Option]:
     """
     profile, family = known.profile, rows.COLOCATED
     drawn = ["", *(f", drafts from {lattice.name}" for lattice in LATTICES)]
-    for codec, k, level, said, table, *loss in _rounds(known):
+    for codec, k, level, said, table, text, token in _rounds(known):
         if codec < SEEDED:
             label, own = f"K = {k}{drawn[codec]}{said}", at_server(table, profile)
-            yield Option(family, label, own, k, level, *loss, codec=codec if level > -np.inf else None)
+            yield Option(family, label, own, k, level, text, token, codec=codec if level > -np.inf else None)
     for name, table, _ in _budgeted(known):
         yield exact(family, f"drafts from {name}", at_server(table, profile), _mean_length(table))
     for codec in range(SEEDED if known.block else 0):
@@ -72,8 +72,8 @@ def _colocated(known: Evidence) -> Iterator[Option]:
 
 
 def _u_hlm(known: Evidence) -> Iterator[Option]:
-    for column, level, *loss in _levels(known):
-        yield Option(rows.U_HLM, f"u ≤ {level:g}", _with_rows(known, column), 1, level, *loss, known.whole)
+    for column, level, text, token in _levels(known):
+        yield Option(rows.U_HLM, f"u ≤ {level:g}", _with_rows(known, column), 1, level, text, token, known.whole)
 
 
 def _cu_hlm(known: Evidence) -> Iterator[Option]:
@@ -81,10 +81,10 @@ def _cu_hlm(known: Evidence) -> Iterator[Option]:
         for kind, message in known.cut.items():
             counts = _with_bits(known.profile.single[column], float(message["bits"][column]))
             bias = min(float(message["bias"][column]), 1.0) * counts[:, COUNTS.index("exchanges")]
-            losses = text + bias, token + bias / np.maximum(known.profile.lengths, 1)
             size = _pair([message[name][column] for name in ("mean", "p95")])
-            capped = (np.minimum(loss, 1.0) for loss in losses)
-            yield Option(rows.CU_HLM, f"{kind}, u ≤ {level:g}", counts, 1, level, *capped, size)
+            losses = text + bias, token + bias / np.maximum(known.profile.lengths, 1)
+            lost, risk = (np.minimum(loss, 1.0) for loss in losses)
+            yield Option(rows.CU_HLM, f"{kind}, u ≤ {level:g}", counts, 1, level, lost, risk, size)
 
 
 def _sqs(known: Evidence) -> Iterator[Option]:
@@ -96,8 +96,9 @@ def _sqs(known: Evidence) -> Iterator[Option]:
 
 
 def _ours(known: Evidence) -> Iterator[Option]:
-    for codec, k, level, said, table, *loss in _rounds(known):
-        yield Option(rows.OURS, f"{CODECS[codec]}, K = {k}{said}", table, k, level, *loss, known.kept(codec), codec)
+    for codec, k, level, said, table, text, token in _rounds(known):
+        label = f"{CODECS[codec]}, K = {k}{said}"
+        yield Option(rows.OURS, label, table, k, level, text, token, known.kept(codec), codec)
     for codec in range(1, SEEDED if known.block else 1):  # the server needs the distribution of each draft
         label, tables = f"{CODECS[codec]}, K = {{}}, by block", known.profile.blocks[:, codec]
         yield from _by_length(rows.OURS, label, tables, top_k=known.kept(codec), codec=codec, block=True)
@@ -135,8 +136,8 @@ def _rounds(known: Evidence) -> Iterator[tuple[int, int, float, str, Array, Arra
         losses = profile.overlap[:, codec].T, profile.risk[:, codec].T
         for k, (exact_table, *tables) in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
             yield codec, k, -np.inf, "", exact_table, none, none
-            for level, table, *loss in zip(THRESHOLDS.tolist(), tables, *losses, strict=True):
-                yield codec, k, level, f", u ≤ {level:g}", table, *loss
+            for level, table, text, token in zip(THRESHOLDS.tolist(), tables, *losses, strict=True):
+                yield codec, k, level, f", u ≤ {level:g}", table, text, token
 
 
 def _budgeted(known: Evidence) -> Iterator[tuple[str, Array, tuple[float, float]]]:

@@ -1,7 +1,5 @@
 """Read files that users give: JSON, JSON lines, CSV and text, plain or with gzip; each value comes with its place."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -5,8 +5,6 @@ with one thread, so that processes times threads is at most the number of cores.
 however that ends. Ctrl-C is the parent's: it ends the processes at once.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """Read counts from the parsed content of an engine's file, and refuse what is none with its place and name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ reader from the content. The readers are in :mod:`validation.acceptance.vllm` an
 :mod:`validation.acceptance.other_engines`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

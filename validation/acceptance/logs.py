@@ -4,8 +4,6 @@ They print totals and rounded rates by position, but not the number of steps. It
 over the steps, and the counts add up to the total. A line of vLLM covers a window of a few seconds. Windows add up.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

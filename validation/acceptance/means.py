@@ -4,8 +4,6 @@ InferenceX's golden files are YAML or JSON, ``model: {mode: {K: length}}``; AIPe
 matrix of models and categories; SGLang's log prints a mean of its last steps. None has counts, so none an interval.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

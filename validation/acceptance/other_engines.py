@@ -1,7 +1,5 @@
 """Read counts of accepted drafts from the files of SGLang, TensorRT-LLM, llama.cpp and three benchmarks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The fields have the names of AIPerf's ``SpecDecodeAcceptanceRecord``. A *step* i
 It drafts k tokens and accepts the first i of them, so it emits i + 1 tokens: the last one is the target model's own.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

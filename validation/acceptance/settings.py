@@ -4,8 +4,6 @@ vLLM and llama.cpp take rates by position (the share of steps that accept so far
 TensorRT-LLM a mean. It leaves the variance of a step open, and so the slowest answer, which a batch waits for.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

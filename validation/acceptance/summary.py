@@ -1,7 +1,5 @@
 """Summarise records of accepted drafts: acceptance by depth, tokens of a round, and the best draft length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 llama.cpp's server has metrics of the same names behind another prefix.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ a pass of one token, so two correct runs may differ where the two largest logits
 texts have different prefixes: only the first difference says something.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

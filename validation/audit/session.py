@@ -5,8 +5,6 @@ tokens and jointly, for repeats of earlier draws, and at all times at once. Memo
 draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

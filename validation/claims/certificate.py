@@ -4,8 +4,6 @@
 ``python -m validation.report.certify`` checks and adds the claims that are newer than the record, or stated anew.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

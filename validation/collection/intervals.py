@@ -1,7 +1,5 @@
 """Compute intervals of the acceptance rate, and certified k, from the top-k log-probabilities of two models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

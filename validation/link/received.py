@@ -1,7 +1,5 @@
 """Texts whose tokens come as the server sends them: it writes them, or verifies drafts that do not wait for answers."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

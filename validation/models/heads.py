@@ -5,8 +5,6 @@ model that the part was trained for. f_t is the base model's last hidden state a
 embedding of a token, both (H,); embeddings and head are the base model's.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import cache

@@ -6,8 +6,6 @@ P(version | prefix). ``position`` counts tokens, and no round crosses a switch: 
 draft. A switch must not depend on the coins or drafts of its own round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -5,8 +5,6 @@ length the fastest counts. A pass is the wait without round trip and bits, so it
 round that opened its text waited for the prompt too, so its times do not count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

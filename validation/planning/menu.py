@@ -1,7 +1,5 @@
 """The options of a plan: what each row of the method registry may do, and its expected counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

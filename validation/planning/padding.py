@@ -5,8 +5,6 @@ texts; the papers' policies to K drafts of the largest size, with answers of one
 budgets of bits tell more, so they are left out. Not bounded are the number of rounds and their times.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

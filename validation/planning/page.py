@@ -4,8 +4,6 @@ The page holds the counts of every option; its script repeats the choice of :mod
 the page's head forbids every connection.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

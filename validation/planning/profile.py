@@ -3,8 +3,6 @@
 It serves every link, every pass time and every limit, and is kept in a file, so that the next plan needs no logits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 import zlib

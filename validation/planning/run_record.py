@@ -4,8 +4,6 @@ Every line is an object with a ``kind``, whose fields are in :data:`FIELDS`. A l
 server's pass is not in the record: the device sees only how long it waits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, field

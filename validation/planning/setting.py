@@ -1,7 +1,5 @@
 """The setting of a plan: pass times, link, limits and prices, and how fast the expected counts of a text then are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

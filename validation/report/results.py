@@ -4,8 +4,6 @@ Each paper has a page with its figures and tables, and so have our own ones; the
 the site is built.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ The names are those of the classes. The number of drafts of a round is no such n
 ``--draft-length``.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping

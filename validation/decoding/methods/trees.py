@@ -1,7 +1,5 @@
 """Methods whose drafts are trees: from the draft model, and from the target model's own n-grams."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any

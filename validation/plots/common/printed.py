@@ -1,7 +1,5 @@
 """Read the numbers and the tables that the papers print."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Name the stored experiments that figures are drawn from: each has one file, one commit, one date."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Set the common style of all figures: sizes, lines, greys, and reproducible file bytes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Measure the concentration of q and the cost of truncating it, cu-hlm (oh2025cuhlm) Figs. 5 and 6."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

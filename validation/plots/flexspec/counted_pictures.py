@@ -4,8 +4,6 @@ Fig. 6 is a model: the radio stays in its connected state all the time, because 
 than its tail, and the device drafts. Both powers are stated (:data:`RADIO_W`, :data:`DRAFTING_W`); it prints none.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from validation.decoding.intervals import ratio

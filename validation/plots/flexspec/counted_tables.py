@@ -1,7 +1,5 @@
 """Make Tables III to VI of flexspec (li2025flexspec) from counted rounds, beside the printed numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

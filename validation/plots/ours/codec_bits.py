@@ -1,7 +1,5 @@
 """Bits of each rule for the same certified bias: the cheapest codec beside the rules of cu-hlm and c-sqs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Measure the dropped mass and the bits of C-SQS and of the budget on the same texts: Figure 9 of ours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

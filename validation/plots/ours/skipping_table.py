@@ -1,7 +1,5 @@
 """Compute our Table I: linear fit, thresholds, cost of skipping and guarantees, beside the papers' printed values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory.uncertainty.regression import LinearFit

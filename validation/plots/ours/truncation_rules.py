@@ -1,7 +1,5 @@
 """Compare the rules that choose k: tokens that each sends, failures of the published rule, and their reason."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

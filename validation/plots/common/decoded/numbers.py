@@ -1,7 +1,5 @@
 """Numbers of the figures of cu-hlm V and u-hlm IV: latency of texts over the papers' links, and scores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Measure the numbers of each figure of uncertainty and skipping, as plain values."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

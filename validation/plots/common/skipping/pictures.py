@@ -1,7 +1,5 @@
 """Paint figures of uncertainty and skipping: cu-hlm (oh2025cuhlm) III and V-B, u-hlm (oh2024uhlm)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every estimate over tokens has an interval that is clustered by prompt.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared parts of the truncation figures: the paper's numbers, undefined values, bits, and line styles."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -132,18 +133,8 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as plain values; an unknown number is null."""
-        found: dict[str, Any] = _plain(asdict(self))
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
         return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value
 
 
 def summarise(
@@ -196,16 +187,11 @@ def summarise(
     histogram = most.sum(axis=(0, 1))
     same_text = [float(split_tokens(histogram, k + 1)) for k in range(known)] if split else [None] * known
     in_use = np.array(same_text if records[0].copied else tokens, dtype=np.float64)
+    speeds = [None] * known if times is None else _rates(in_use, times)[1:].tolist()
+    columns = zip(tokens.tolist(), low.tolist(), high.tolist(), same_text, speeds, strict=False)
+    names = ("tokens", "low", "high", "same_text", "tokens_per_second")
     lengths = tuple(
-        Length(
-            draft_length=k + 1,
-            tokens=float(tokens[k]),
-            low=float(low[k]),
-            high=float(high[k]),
-            same_text=same_text[k],
-            tokens_per_second=None if times is None else float(_rates(in_use, times)[k + 1]),
-        )
-        for k in range(known)
+        Length(draft_length=k, **dict(zip(names, row, strict=True))) for k, row in enumerate(columns, start=1)
     )
     chosen: dict[str, Any] = {}
     if times is not None:

@@ -29,7 +29,6 @@ DEEP = (
     "tests/theory/test_batching_facilities.py::test_hundred_*",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
     "tests/validation/claims/test_cluster.py*",
-    "tests/validation/trace/test_faults.py::test_five_rounds_of_kill_9*",
     "tests/validation/training/test_smollm2_training.py*",
 )
 """Tests of more than about 10 s of a processor that no law rests on alone; others have the marker ``deep``."""

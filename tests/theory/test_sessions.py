@@ -68,7 +68,7 @@ def test_a_session_gives_the_tokens_of_its_policy(policy, key):
     """The same numbers give the same tokens, round after round, as without a session."""
     device, server = sides(policy, key)
     bare, rng = ServerPolicy(policy), np.random.default_rng(0)
-    for n in range(150):
+    for n in range(150 if policy is PLAIN else 30):
         drafts = drafts_of(policy, rng, n % 4)
         target, seed = target_of(rng, len(drafts)), int(rng.integers(2**32))
         message = device.message(drafts)

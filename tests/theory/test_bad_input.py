@@ -5,8 +5,6 @@ finite, with no warning, within 2 s of CPU and 500 MB. A new public name is test
 holds one valid call of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Every public bound is rounded up to the caller's type: in float32 it is never below the float64 answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Acceptance by depth from counts: against enumeration, fractions and linear programs, and what counts do not say."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -4,8 +4,6 @@ The oracle works in fractions, from the caller's numbers and from the row that w
 code with the size, the message or the server.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drafts as bytes: they come back as they were, have their stated lengths, and all else is refused by name."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 
@@ -355,9 +353,7 @@ def cut(support, levels, token, probability, bits=1):
         (lambda: wire.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
         (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
         (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one number"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=2, bits=8), "token must be a token in 0..V-1"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one number per row"),
-        (lambda: codec.truncated_message([0.5, 0.4], k=1, token=0, bits=8), "draft must be rows of probabilities"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
     ],
 )

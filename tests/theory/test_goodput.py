@@ -1,7 +1,5 @@
 """Goodput of speculation under load: the fit against least squares, the crossover against a scan over batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

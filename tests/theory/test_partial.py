@@ -1,7 +1,5 @@
 """Lists of the top k and boxes: both ends by linear programs and by all sets, rows that attain them, bad input."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

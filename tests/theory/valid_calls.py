@@ -1,7 +1,5 @@
 """One valid call of every public function, constructor and method; the sweep of bad input starts from it."""
 
-from __future__ import annotations
-
 import atexit
 import inspect
 import shutil

@@ -1,7 +1,5 @@
 """DSSD with a truncated answer: the exact law of its texts is within what is promised, its bytes, and where it runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """``hlm reproduce``: tasks are skipped when they are up to date, and a tiny run goes from the models to the figures."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable
@@ -34,10 +32,10 @@ def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], 
 
 
 def words(found: list[object]) -> list[str]:
-    return [one.word for one in found]  # type: ignore[attr-defined]
+    return [one.word for one in found]
 
 
-def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Path) -> None:
+def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path):
     (tmp_path / "given").write_text("x")
     out, ran, lines = tmp_path / "out", [], []
     assert words(states(chain(tmp_path), out)) == [TO_RUN, TO_RUN]
@@ -58,7 +56,7 @@ def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Pat
     assert words(states(chain(tmp_path, code="2"), out)) == [TO_RUN, TO_RUN]  # other code makes other results
 
 
-def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path) -> None:
+def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path):
     (tmp_path / "given").write_text("x")
     out, ran, lines = tmp_path / "out", [], []
     found = run_tasks(chain(tmp_path), out, writing(ran, fails=("b",)), lines.append)
@@ -70,7 +68,7 @@ def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path
     found = run_tasks(chain(tmp_path), out, writing(ran, fails=("a",)), lines.append)
     assert words(found) == [FAILED, NOT_RUN]
 
-    def killed(task: Task) -> None:
+    def killed(task):
         if task.name == "b":
             raise KeyboardInterrupt
         writing(ran)(task)
@@ -80,7 +78,7 @@ def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path
     assert words(states(chain(tmp_path), out)) == [UP_TO_DATE, TO_RUN]
 
 
-def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said(tmp_path):
     tasks = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", pairs=("builtin", "wide")))}
     assert "wide in --models" in tasks["wide:collect"].needs
     assert not tasks["builtin:collect"].needs
@@ -93,7 +91,7 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
 
 
-def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path, monkeypatch):
     for name in steps.CHAT_SETS:
         (tmp_path / name).mkdir()
         rows = [{"id": f"{name}-{i}", "prompt": f"{i}?", "split": "train" if i == 0 else "test"} for i in range(3)]
@@ -110,9 +108,7 @@ def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path: Path, monk
     assert (first.needs, first.argv[-2:]) == ("", ("--data", str(tmp_path)))
 
 
-def test_a_tiny_run_goes_from_the_models_to_the_figures(
-    tmp_path: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiny_run_goes_from_the_models_to_the_figures(tmp_path, folders, monkeypatch):
     """Quick, with two tiny models in the place of the built-in pair, and each step in this process."""
     from validation.models import pair as pairs
     from validation.plots import EXHIBITS
@@ -138,7 +134,7 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
         commit="c",
     )
     tasks = tasks_of(setting)
-    lines: list[str] = []
+    lines = []
     found = run_tasks(tasks, setting.out, lambda task: steps.main(task.argv[2:]), lines.append)
     assert words(found) == [DONE] * 5, lines
     run = setting.out / "builtin"

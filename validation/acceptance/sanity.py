@@ -76,7 +76,7 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
     names, place = np.unique(labels, return_inverse=True)
     table = np.array(firsts, dtype=np.float64).reshape(-1, 2)
     share = table[:, 0].sum() / max(table[:, 1].sum(), 1.0)
-    if len(names) < 2 or not 0.0 < share < 1.0 or len(names) == len(records):
+    if len(names) in (1, len(records)) or not 0.0 < share < 1.0:
         return differing(what, firsts) if len(names) > 1 else []
 
     def rates(place: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -77,10 +77,10 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
     rates = None if law is None else [round(float(sum(law[depth:])), 4) for depth in range(1, length + 1)]
     base = {"num_speculative_tokens": length, "rejection_sample_method": "synthetic"}
     kinds = {"synthetic_acceptance_rates": rates}, {"synthetic_acceptance_length": mean}
-    synthetic_rates, longest = ",".join(map(str, rates or ())), f"--spec-draft-n-max {length}"
+    listed, longest = ",".join(map(str, rates or ())), f"--spec-draft-n-max {length}"
     written: dict[str, tuple[str | None, ...]] = {
         "vllm": tuple(f"--speculative-config '{json.dumps(base | kind)}'" for kind in kinds),
-        "llama.cpp": (f"{longest} --spec-synth-rates {synthetic_rates}", f"{longest} --spec-synth-len {mean:g}"),
+        "llama.cpp": (f"{longest} --spec-synth-rates {listed}", f"{longest} --spec-synth-len {mean:g}"),
         "sglang": (
             None,
             f"SGLANG_SIMULATE_ACC_LEN={mean:g} SGLANG_SIMULATE_ACC_METHOD=match-expected "

@@ -25,8 +25,7 @@ _COUNT = re.compile(r"""["'](\w+)["']\s*:\s*(-?\d[\d.]*(?:[eE][+-]?\d+)?)""")
 _EVALUATED = re.compile(r"stats: AL \([^)]*\) ([\d.]+).*(?:\n.*stats: AR \([^)]*\) (\d+)/(\d+))?")
 NAMES = ("numRequestsWithDraftTokens", "numDraftTokens", "numAcceptedTokens")
 NO_COUNTS = (
-    "of TensorRT-LLM has no accepted drafts: give what trtllm-bench --iteration_log writes, or /metrics with "
-    "enable_iter_perf_stats, or /prometheus/metrics; for an evaluation, set return_perf_metrics"
+    "of TensorRT-LLM has no accepted drafts: give what trtllm-bench --iteration_log writes, or /prometheus/metrics"
 )
 
 

@@ -18,7 +18,6 @@ from validation.acceptance.counts import (
     read_histogram,
     read_length,
     read_optional,
-    read_optional_counts,
     read_seconds,
     read_word,
 )
@@ -177,7 +176,8 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
     fields: dict[str, Any] = {
         name: read_optional(where, found, name) for name in ("num_draft_tokens", "num_spec_tokens")
     }
-    fields |= {part: read_optional_counts(where, found, part) for part in ("per_step_accepted", "per_step_drafted")}
+    listed = [part for part in ("per_step_accepted", "per_step_drafted") if found.get(part) is not None]
+    fields |= {part: read_counts(where, part, found[part]) for part in listed}
     fields |= {mark: read_word(where, found, mark) for mark in ("draft_sampling", "verification")}
     if by_length is not None:
         keys = ((read_length(where, f"{name}_by_draft_length", k), k) for k in by_length)

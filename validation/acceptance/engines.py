@@ -164,7 +164,6 @@ _COPYING = ("ngram", "ngram_gpu", "suffix")
 
 
 def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the way of drafting, the acceptance rule and the category that an answer states."""
     marks: dict[str, Any] = {}
     config, about = content.get("speculative_config"), content.get("metadata")
     kinds = content.get("category"), about.get("source_kind") if isinstance(about, Mapping) else None

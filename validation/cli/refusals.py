@@ -34,8 +34,6 @@ REMEDIES = {
 
 
 class Refusal(click.ClickException):
-    """An error that the user can fix."""
-
     exit_code = REFUSED
 
 

@@ -252,7 +252,8 @@ class Audit:
 
     def report(self) -> AuditReport:
         share, tests = self._share, TokenTests.count
-        names = "draws depth level epsilon at_least at_most at_most_on_cells found_after excluded".split()
+        names = ["draws", "depth", "level", "epsilon", "found_after", "excluded"]
+        names += ["at_least", "at_most", "at_most_on_cells"]
         event = 0.5 if self.epsilon < 0.5 else 0.5 * (1.0 - self.epsilon)  # it leaves room for a distance of ε
         bounds = []
         for t in range(self.depth):

@@ -49,7 +49,7 @@ class LengthsUnknownError(UserError):
 
 Counts = dict[int, tuple[int, ...]]
 """Steps by draft length k and accepted drafts i: ``counts[k][i]``, with k + 1 entries for each k."""
-COUNTS = ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens")
+COUNTS: tuple[str, ...] = ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens")
 COUNTS += ("accepted_per_position", "per_step_accepted", "per_step_drafted")
 
 

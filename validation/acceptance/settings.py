@@ -89,7 +89,7 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
         "tensorrt-llm": (None, f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={accepted:.4g}"),
     }
     by_rate, by_mean = written[engine]
-    forms = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
+    forms: list[tuple[Any, str, Sequence[float]]] = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
     forms.append((by_mean, BY_MEAN[engine], law_of_mean(engine, accepted, length)))
     own = {} if law is None else {"measured_variance": variance(law), "measured_slowest": slowest(law)}
     return [

@@ -185,11 +185,17 @@ def summarise(
     histogram = most.sum(axis=(0, 1))
     same_text = [float(split_tokens(histogram, k + 1)) for k in range(known)] if split else [None] * known
     in_use = np.array(same_text if records[0].copied else tokens, dtype=np.float64)
-    speeds: list[Any] = [None] * known if times is None else _rates(in_use, times)[1:].tolist()
-    columns = zip(range(1, known + 1), tokens, low, high, same_text, speeds, strict=False)
-    names = ("draft_length", "tokens", "low", "high", "same_text", "tokens_per_second")
-    rows = ([one if one is None or type(one) is int else float(one) for one in row] for row in columns)
-    lengths = tuple(Length(**dict(zip(names, row, strict=True))) for row in rows)
+    lengths = tuple(
+        Length(
+            draft_length=k + 1,
+            tokens=float(tokens[k]),
+            low=float(low[k]),
+            high=float(high[k]),
+            same_text=same_text[k],
+            tokens_per_second=None if times is None else float(_rates(in_use, times)[k + 1]),
+        )
+        for k in range(known)
+    )
     chosen: dict[str, Any] = {}
     if times is not None:
         both_ends = None if records[0].copied else (low[:known], high[:known])

@@ -129,12 +129,12 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
 def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) -> None:
     pairs = [(name, value, after.totals.get(name)) for name, value in before.totals.items()]
     pairs += [(f"accepted_tokens_per_pos {i}", value, after.places.get(i)) for i, value in before.places.items()]
-    for name, earlier, later in ((f"{prefix}{name}", *values) for name, *values in pairs):
+    for name, earlier, later in pairs:
         if later is None:
-            raise UserError(f"{where}: the later scrape has no {name}, so it is cut off, or of another server.")
+            raise UserError(f"{where}: the later scrape has no {prefix}{name}, so it is cut off, or of another server.")
         if later < earlier:
             raise UserError(
-                f"{where}: a counter falls, {name} from {earlier:,} to {later:,}. Give the earlier scrape first, and "
+                f"{where}: a counter falls, {prefix}{name} from {earlier:,} to {later:,}. Give the earlier scrape first, and "
                 "no restart of the server between the two."
             )
     if any(after.began.get(name, value) != value for name, value in before.began.items()):

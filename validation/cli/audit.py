@@ -187,8 +187,8 @@ def _compare(options: dict[str, Any], console: Console) -> None:
         )
     rows: list[list[Any]] = []
     for one in found:
-        pairs = "{}, {}".format(*one.tokens), f"{one.gap:.4f}", "{:.4f}, {:.4f}".format(*one.below)
-        rows.append([one.prompt, one.place, *pairs, f"{one.needed:.2g}"])
+        cells = "{}, {}".format(*one.tokens), f"{one.gap:.4f}", "{:.4f}, {:.4f}".format(*one.below)
+        rows.append([one.prompt, one.place, *cells, f"{one.needed:.2g}"])
     heads = ["prompt", "tokens before", "tokens", "gap of the two largest logits", "below the largest", "needs"]
     print_table(console, "Where they part", heads, rows)
     if options["as_json"]:

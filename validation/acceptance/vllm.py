@@ -134,8 +134,8 @@ def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) ->
             raise UserError(f"{where}: the later scrape has no {prefix}{name}, so it is cut off, or of another server.")
         if later < earlier:
             raise UserError(
-                f"{where}: a counter falls, {prefix}{name} from {earlier:,} to {later:,}. Give the earlier scrape first, and "
-                "no restart of the server between the two."
+                f"{where}: a counter falls, {prefix}{name} from {earlier:,} to {later:,}. Give the earlier scrape "
+                "first, and no restart of the server between the two."
             )
     if any(after.began.get(name, value) != value for name, value in before.began.items()):
         raise UserError(

@@ -38,11 +38,6 @@ def read_counts(where: str, name: str, value: Any) -> tuple[int, ...]:
     return tuple(read_count(where, f"{name}[{i}]", one) for i, one in enumerate(value))
 
 
-def read_optional_counts(where: str, table: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
-    """Return the list of counts under a name, or None."""
-    return None if table.get(name) is None else read_counts(where, name, table[name])
-
-
 def read_word(where: str, table: Mapping[str, Any], name: str) -> str | None:
     value = table.get(name)
     if value is not None and (not isinstance(value, str) or not value or len(value) > 40):

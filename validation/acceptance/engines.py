@@ -44,6 +44,7 @@ _TEXTS: tuple[tuple[re.Pattern[str], Callable[[str, str], Sequence[Read]]], ...]
     (logs.VLLM_LOG, logs.vllm_log),
     (logs.LLAMA_STATISTICS, logs.llama_statistics),
     (logs.LLAMA_LOG, logs.llama_log),
+    (logs.LLAMA_EXAMPLE, logs.llama_example),
     (tensorrt.TENSORRT_LOG, tensorrt.tensorrt_log),
 )
 """What a line of a log has, and the reader for logs that have such a line."""

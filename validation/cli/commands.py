@@ -29,7 +29,7 @@ from validation.cli.run import finish_run, open_stored, print_json, run_folder, 
 from validation.cli.serve import serve
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
-from validation.installed import is_clone
+from validation.installed import GROUPS, is_clone
 from validation.trace.remote import Place
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,13 @@ SIMULATED = Path("runs/simulated")
 
 
 class Commands(click.Group):
-    """A command group that reports a UserError or an interrupt as one sentence."""
+    """A command group that reports a UserError or an interrupt as one sentence, and whose help has groups."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under the headings of the launcher."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in names])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and report errors."""

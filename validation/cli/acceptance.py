@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
-_ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 
 
 @click.command("acceptance")
@@ -55,13 +54,13 @@ _ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
     multiple=True,
 )
 @option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
-@option("--verify-ms", "Time of one pass of the target model.", AT_LEAST_0)
-@option("--draft-ms", "Time of one pass of the draft model.", AT_LEAST_0)
-@option("--verify-us-per-token", "Time that each token adds to the target's pass.", AT_LEAST_0, **_ZERO)
-@option("--draft-us-per-token", "Time that each sequence adds to the draft's pass.", AT_LEAST_0, **_ZERO)
+@option("--verify-time", "Time of one pass of the target model, such as 30ms.")
+@option("--draft-time", "Time of one pass of the draft model; 0ms for n-grams.")
+@option("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.")
+@option("--draft-token-time", "Time that each sequence adds to the draft's pass.")
 @option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
-@option("--rtt", "Round trip of the link, paid once per round.  [default: none]", default="0ms", show_default=False)
+@option("--rtt", "Round trip of the link, paid once per round.  [default: none]")
 @option(
     "--batch",
     "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
@@ -72,8 +71,8 @@ _ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 @option("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
 @option("--laws", "A trace of both models: what each way of drafting and verifying would accept, beside these.", PLACE)
 @option("--sweep", "Rank the files by the time of a token; LABEL=FILE names a run, one name its repeats.", is_flag=True)
-@option("--step-ms", "With --sweep: the time of a step of each file, with commas.", metavar="MS,MS,...")
-@option("--tokens-per-s", "With --sweep: the measured tokens per second of each file, with commas.", metavar="N,N,...")
+@option("--step-time", "With --sweep: the time of a step of each file, with commas.", metavar="40ms,44ms,...")
+@option("--speed", "With --sweep: the measured tokens per second of each file, with commas.", metavar="50/s,60/s,...")
 @option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
 @option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
 @json_option
@@ -83,24 +82,20 @@ def acceptance(
     drafts: tuple[str, ...],
     verification: tuple[str, ...],
     draft_length: int | None,
-    verify_ms: float | None,
-    draft_ms: float | None,
-    verify_us_per_token: float,
-    draft_us_per_token: float,
     passes: Path | None,
     context: float | None,
-    rtt: str,
     batch: int | None,
     confidence: float,
     records: Path | None,
     others: tuple[str, ...],
     laws: Place | None,
     sweep: bool,
-    step_ms: str | None,
-    tokens_per_s: str | None,
+    step_time: str | None,
+    speed: str | None,
     settings: str | None,
     synthetic: str | None,
     as_json: bool,
+    **times_given: str | None,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
@@ -109,10 +104,10 @@ def acceptance(
     llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's JSONL; or mean lengths
     without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from the content.
 
-    The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
-    rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
-    engines accept differently, or only count differently; --laws whether an engine accepts what a trace of its two
-    models gives.
+    The best draft length needs --passes, or --verify-time and --draft-time. Files with other drafts or another
+    acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says
+    whether two engines accept differently, or only count differently; --laws whether an engine accepts what a trace of
+    its two models gives.
     """
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
@@ -126,9 +121,7 @@ def acceptance(
     fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
-    times = _times(
-        fitted, context, read_time("--rtt", rtt), verify_ms, draft_ms, verify_us_per_token, draft_us_per_token
-    )
+    times = _times(fitted, context, times_given)
     if batch is None:
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
@@ -136,9 +129,9 @@ def acceptance(
     console = open_console(stderr=as_json)
     if sweep:
         marks = _of_side(drafts, 0), _of_side(verification, 0)
-        return show_sweep(console, files, (step_ms, tokens_per_s), marks, draft_length, times, confidence, as_json)
-    if step_ms is not None or tokens_per_s is not None:
-        raise UserError("--step-ms and --tokens-per-s are the times of the files of a sweep; give --sweep with them.")
+        return show_sweep(console, files, (step_time, speed), marks, draft_length, times, confidence, as_json)
+    if step_time is not None or speed is not None:
+        raise UserError("--step-time and --speed are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
     if means:
         if len(means) < len(files):
@@ -177,7 +170,7 @@ def acceptance(
     written: dict[str, Any] = {}
     if settings is not None:
         if summary.best is None:
-            raise UserError("The best draft length needs times; give --passes, or --verify-ms and --draft-ms.")
+            raise UserError("The best draft length needs times; give --passes, or --verify-time and --draft-time.")
         written["settings"] = flags(settings, summary.best, summary.schedule)
         say(console, f"For {settings}: {written['settings']}", style="bold")
     if synthetic is not None:
@@ -244,26 +237,21 @@ def _reconciled(
     return found, lengths_by_law(open_trace(laws), length, confidence)
 
 
-def _times(
-    fitted: Passes | None,
-    context: float | None,
-    rtt_s: float,
-    verify_ms: float | None,
-    draft_ms: float | None,
-    verify_us_per_token: float,
-    draft_us_per_token: float,
-) -> RoundTimes | None:
+def _times(fitted: Passes | None, context: float | None, given: dict[str, str | None]) -> RoundTimes | None:
     """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
-    draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
+    read = {name: read_time(f"--{name.replace('_', '-')}", text) for name, text in given.items() if text is not None}
+    verify_s, verify_token_s = read.get("verify_time"), read.get("verify_token_time", 0.0)
+    draft = (read["draft_time"], read.get("draft_token_time", 0.0)) if "draft_time" in read else None
+    rtt_s = read.get("rtt", 0.0)
     rests: dict[str, Any] = {}
     if fitted is not None:
-        if verify_ms is not None or verify_us_per_token:
-            raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
+        if verify_s is not None or verify_token_s:
+            raise UserError("--passes has the times of the target model; leave out --verify-time and its tokens'.")
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
-            wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
+            wanted = "give --draft-time (0ms for n-grams)" if fitted.draft is None else "leave out --draft-time"
             raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
         base, token, cached = fitted.target.plane
         known = fitted.target.context if context is None else context
@@ -273,14 +261,14 @@ def _times(
             draft = (first, each + kept * known)
             rests["draft_rest"] = fitted.draft.beyond_plane
         target = base, token, cached * known
-    elif (verify_ms is None) != (draft_ms is None):
-        raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
-    elif verify_ms is None:
+    elif (verify_s is None) != (draft is None):
+        raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")
+    elif verify_s is None:
         return None
     else:
-        target = verify_ms / 1e3, verify_us_per_token / 1e6, 0.0
+        target = verify_s, verify_token_s, 0.0
     if draft is None or sum(target) + rtt_s == 0:
-        raise UserError("A round takes no time; give --verify-ms above 0.")
+        raise UserError("A round takes no time; give --verify-time above 0ms.")
     names = ("verify", "verify_token", "cache", "draft", "draft_token")
     rests |= dict(zip(names, (*target, *draft), strict=True))
     return RoundTimes(round_trip=rtt_s, **rests)

@@ -36,7 +36,7 @@ from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 K = 4
 LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
-LEFT_OUT = {"--draft-ms", "--server-draft-ms", "--between-ms", "--verify-ms", "--verify-us-per-token"}
+LEFT_OUT = {"--draft-time", "--server-draft-time", "--between-time", "--verify-time", "--verify-token-time"}
 """Options for which the plan takes measured times."""
 SETTINGS = ("1M,50ms,0ms", "10M,5ms,0ms", "200k,50ms,0ms", "10M,50ms,50ms")
 """Rate, round trip, and what each pass takes longer; about five minutes each on two idle cores."""

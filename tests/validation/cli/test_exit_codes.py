@@ -70,7 +70,7 @@ LINES: dict[str, str] = {
     "collect": "--draft models --target models --out collected",
     "merge": "shards --out merged",
     "import": "--draft logits.npz:draft --target logits.npz:target --out imported",
-    "acceptance": "counts.json --verify-ms 30 --draft-ms 5",
+    "acceptance": "counts.json --verify-time 30ms --draft-time 5ms",
     "top-k": "counts.json",
     "plan": "--trace trace --rate 10M --rtt 20ms",
     "audit": "--draws-from draws.jsonl --table table.json --depth 1 --draws 200",

@@ -102,8 +102,8 @@ def test_hostile_names_are_text(plan, tmp_path):
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
     stored(tmp_path / "trace")
     words = ["--latency", "p90=300ms", "--energy", "400mJ", "--objective", "cost", "--time-price", "0.5"]
-    words += ["--bias", "0.1", "--down-rate", "2M", "--verify-us-per-token", "50", "--k-factor", "5x"]
-    words += ["--between-ms", "1.5", "--no-shared-seed"]
+    words += ["--bias", "0.1", "--down-rate", "2M", "--verify-token-time", "50us", "--k-factor", "5x"]
+    words += ["--between-time", "1.5ms", "--no-shared-seed"]
     result = run("plan", "--trace", tmp_path / "trace", "--page", tmp_path / "plan.html", *words)
     assert result.exit_code == 0, result.output
     data = json.loads(Elements((tmp_path / "plan.html").read_text(encoding="utf-8")).inside[1])

@@ -11,16 +11,7 @@ import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
-from validation.cli.options import (
-    AT_LEAST_1,
-    FILE,
-    SEED,
-    chat_option,
-    json_option,
-    option,
-    quiet_option,
-    together,
-)
+from validation.cli.options import AT_LEAST_1, FILE, SEED, chat_option, json_option, option, quiet_option, together
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError

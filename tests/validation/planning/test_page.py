@@ -6,11 +6,11 @@ import base64
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
 from tests.validation.command_line import run
+from tests.validation.html_elements import Elements
 from tests.validation.stored_traces import stored
 from validation.planning.page import TEMPLATES, write_page
 
@@ -25,28 +25,6 @@ def plan(tmp_path_factory):
     assert result.exit_code == 0, result.output
     assert "Page: " in result.stderr
     return json.loads(result.stdout), (folder / "sub" / "plan.html").read_text(encoding="utf-8")
-
-
-class Elements(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.inside: list[str] = []
-        self.open = False
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-        self.open = tag in ("script", "style")
-        if self.open:
-            self.inside.append("")
-
-    def handle_endtag(self, tag):
-        self.open = False
-
-    def handle_data(self, data):
-        if self.open:
-            self.inside[-1] += data
 
 
 def test_nothing_comes_from_outside(plan):

@@ -1,11 +1,14 @@
-"""The scripts of examples/ run without a change."""
+"""The scripts and notebooks of examples/ run without a change."""
 
 from __future__ import annotations
 
+import copy
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,3 +32,21 @@ def test_an_example_runs_without_a_warning(name: str, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [words for words in SAID[name] if words not in done.stdout] == []
+
+
+def lines_of(notebook: Any) -> list[set[str]]:
+    """Return the printed lines of each cell, without their numbers."""
+    outputs = [[one.get("text", "") for one in cell.get("outputs", [])] for cell in notebook.cells]
+    return [set(re.sub(r"\d[\d.,]*", "#", "\n".join(texts)).splitlines()) for texts in outputs]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.ipynb")))
+def test_a_notebook_prints_what_it_holds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="pip install '.[notebooks]'")
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    stored = nbformat.read(ROOT / "examples" / name, as_version=4)
+    client = nbclient.NotebookClient(copy.deepcopy(stored), timeout=600, resources={"metadata": {"path": tmp_path}})
+    assert [old - new for old, new in zip(lines_of(stored), lines_of(client.execute()), strict=True) if old - new] == []

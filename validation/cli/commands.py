@@ -226,9 +226,10 @@ def figure(
 @main.command("publish")
 @option("--check", "Change nothing; fail if a generated table is stale.", is_flag=True)
 @option("--tables", "Only regenerate the tables, from figures/ as it is; needs no run.", is_flag=True)
+@option("--verdicts", "Only add verdicts on claims that the published run of this trace lacks.", is_flag=True)
 @option("--run", None, FILE, default=Path("runs/builtin"))
 @option("--pair name", "Name of the pair in figures/.", default="builtin")
-def publish_run(check: bool, tables: bool, run: Path, name: str) -> None:
+def publish_run(check: bool, tables: bool, verdicts: bool, run: Path, name: str) -> None:
     """Update paper_repro.md from a run.
 
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
@@ -236,7 +237,7 @@ def publish_run(check: bool, tables: bool, run: Path, name: str) -> None:
     """
     if not is_clone():
         raise UserError("What is published lies in a clone of the repository; this is an installed package.")
-    from validation.report.publish import publish, regenerate, stale_tables
+    from validation.report.publish import add_verdicts, publish, regenerate, stale_tables
 
     if check:
         names = stale_tables(ROOT)
@@ -249,7 +250,10 @@ def publish_run(check: bool, tables: bool, run: Path, name: str) -> None:
             raise Verdict
         click.echo("paper_repro.md agrees with figures/.")
         return
-    files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
+    if verdicts:
+        files = add_verdicts(run, ROOT)
+    else:
+        files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
     for written in files:
         click.echo(str(written.relative_to(ROOT)))
 

@@ -21,7 +21,6 @@ import click
 import numpy as np
 import pytest
 
-from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
 from validation.cli import start
 from validation.cli.commands import main
@@ -188,21 +187,6 @@ def test_a_malformed_input_is_no_verdict(
         print(*unexpected, sep="\n")
     assert not wrong
     assert not unexpected, unexpected
-
-
-SAID = {
-    "claims": ("truncation", ("claims",)),
-    "acceptance": (LINES["acceptance"], ("steps", "lengths", "best", "crossover")),
-    "plan": (LINES["plan"], ("rows", "menu", "prompts", "split", "request", "evidence", "notes")),
-    "audit": (LINES["audit"], ("verdict", "draws", "at_least", "at_most", "mechanisms", "interrupted")),
-}
-
-
-@pytest.mark.parametrize("name", SAID)
-def test_json_is_one_object_with_its_fields(name: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(files)
-    line, fields = SAID[name]
-    assert set(fields) <= json.loads(run(name, *line.split(), "--json").stdout).keys()
 
 
 @pytest.mark.parametrize(

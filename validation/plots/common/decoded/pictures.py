@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.common.decoded.numbers import METRICS, RIGHT
+from validation.plots.common.decoded.numbers import METRICS
 from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
@@ -22,6 +22,7 @@ from validation.plots.common.style import (
     SMALLEST,
     Axes,
     Canvas,
+    axis,
     canvas,
     draw_band,
     name_axes,
@@ -35,12 +36,6 @@ _WORDS = {"median": "median over texts", "total": "ratio of totals"}
 
 def _look(method: str) -> dict[str, Any]:
     return info_of(method).style.options()
-
-
-def _hold_zeros(axes: Axes, names: Sequence[str], values: Sequence[float | None], below: float = 0.02) -> None:
-    """Give an axis of shares that are all 0 the range of shares, and room below 0 for what is written there."""
-    if set(names) == {RIGHT} and not any(values):
-        axes.set(ylim=(-below, 1.02), yticks=np.linspace(0.0, 1.0, 6))
 
 
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
@@ -61,9 +56,12 @@ def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    names, shown = numbers["statistics"]["accuracies"], _drawn(numbers, SHOWN)
-    figure, panels = canvas((PAGE[0], 3.4), panels=max(1, len(names)))
-    for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
+    shown, told = _drawn(numbers, SHOWN), dict(zip(numbers["statistics"]["accuracies"], numbers["axes"], strict=False))
+    for name in [name for name in told if not any(one["accuracy"][name]["value"] for one in numbers["series"])]:
+        del told[name]  # nothing is right, which shows nothing
+    told = told or {None: {"x": numbers["axes"][0]["x"], "y": axis("perplexity under the target model")}}
+    figure, panels = canvas((PAGE[0], 3.4), panels=len(told))
+    for axes, (name, both) in zip(panels, told.items(), strict=True):
         points = []
         for one in (one for one in numbers["series"] if one["name"] in shown):
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
@@ -74,8 +72,6 @@ def paint_both(numbers: Numbers) -> Canvas:
         if name is not None:
             axes.set_title(METRICS[name])
         axes.margins(0.12)
-        if name is not None:
-            _hold_zeros(axes, [name], [one["accuracy"][name]["high"] for one in numbers["series"]], below=0.3)
         name_points(axes, points)
     return figure
 
@@ -108,15 +104,14 @@ _ENDS = {
 def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
-        there = [one for one in numbers["series"] if one["kind"] in kinds]
+        there = [one for one in numbers["series"] if one["kind"] in kinds and any(one["mean"])]
         for one in there:
             draw_band(axes, one, marker=".", **_RATES[one["kind"]])
         if not there:
-            axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
+            axes.text(0.5, 0.5, "no text was scored, or none is right", ha="center", transform=axes.transAxes)
         name_axes(axes, both)
         if all(mean is None for one in there for mean in one["mean"]):  # a logarithm needs data
             axes.set(xscale="linear", yscale="linear")
-        _hold_zeros(axes, [one["kind"] for one in there], [high for one in there for high in one["high"]])
     return figure, panels
 
 

@@ -69,7 +69,9 @@ def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None) -> Sim
 def _sweep(number: str) -> Simulation:
     shown = edge_sd.IN_FIG_7 if number[0] == "7" else edge_sd.IN_FIG_8
     return _simulated(
-        f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), edge_sd_pictures.paint_schemes
+        f"edge-sd {number}",
+        partial(edge_sd.simulate_sweep, number[1], shown),
+        partial(edge_sd_pictures.paint_schemes, plans=number[0] == "7"),
     )
 
 

@@ -46,23 +46,22 @@ def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
         axes.annotate("printed", (one["x"][0], one["mean"][0]), (0, -12), textcoords="offset points", ha="center")
 
 
-def paint_schemes(numbers: Numbers) -> Canvas:
-    figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
+def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
+    """Paint plans beside the baselines, or in one panel ours and Algorithm 1 in waves among them."""
+    figure, panels = canvas((PAGE[0] if plans else 4.6, 3.2), panels=1 + plans)
+    ours, baselines = panels[0], panels[-1]
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
     broken = [gigabytes > limit for gigabytes in memory]
     curves = {one["scheme"]: one for one in numbers["series"] if one["scheme"] != "printed"}
     for scheme, one in curves.items():
-        if scheme == "paper":
-            _draw_over_memory(ours, one, broken, **LOOKS[scheme])
-        else:
+        if scheme != "paper":
             draw_band(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
-    draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
-    highest = max(ours.get_ylim()[1], baselines.get_ylim()[1])
-    for axes in (ours, baselines):
-        name_axes(axes, numbers["axes"][0])
-        axes.set_ylim(0, highest)
-    baselines.set_ylabel("")
-    for axes in (ours, baselines):
+        elif plans:
+            _draw_over_memory(ours, one, broken, **LOOKS[scheme])
+    if plans:
+        draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
+    _share_height(panels, numbers)
+    for axes in panels:
         label_ends(axes, _told(any(broken)))
     printed = [one for one in numbers["series"] if one["scheme"] == "printed"]
     _mark_printed(ours, printed)

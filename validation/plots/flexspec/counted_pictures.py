@@ -12,7 +12,7 @@ from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, GREY, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
 from validation.plots.flexspec.counted_tables import basis
@@ -66,7 +66,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
             axes.barh(-place, middle, 0.7, color=_role(line["name"]))
-            axes.plot([low, high], [-place] * 2, "|-", color="0.6", linewidth=0.8, markersize=4)
+            axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, **PRINTED)
         name_axes(axes, names)
@@ -78,14 +78,17 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         if axes is not panels[0]:
             axes.tick_params(axis="y", labelleft=False)
     panels[-1].plot([], [], label="printed", **PRINTED)
-    for role in (GREY, MIDDLE, DARK):
-        panels[-1].barh(0, 0, color=role, label={GREY: "baseline", MIDDLE: "FlexSpec", DARK: "ours"}[role])
+    for role in (BASELINE, MIDDLE, DARK):
+        panels[-1].barh(0, 0, color=role, label={BASELINE: "baseline", MIDDLE: "FlexSpec", DARK: "ours"}[role])
     panels[-1].legend(loc="lower right")
     return figure
 
 
+BASELINE = "0.7"
+
+
 def _role(name: str) -> str:
-    return MIDDLE if name in (c.FLEXSPEC, c.RULE_ALONE) else DARK if name == c.EXACT else GREY
+    return MIDDLE if name in (c.FLEXSPEC, c.RULE_ALONE) else DARK if name == c.EXACT else BASELINE
 
 
 def simulate_sweep(seed: int) -> Numbers:

@@ -218,7 +218,7 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
     panels[1].set_ylabel("")
     for axes, (_, rules) in zip(panels, PANELS, strict=True):
-        label_ends(axes, ENDS, order=rules)
+        label_ends(axes, ENDS, order=rules, wrap=26)
     return figure
 
 

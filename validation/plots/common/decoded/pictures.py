@@ -59,7 +59,7 @@ def paint_both(numbers: Numbers) -> Canvas:
     shown, told = _drawn(numbers, SHOWN), dict(zip(numbers["statistics"]["accuracies"], numbers["axes"], strict=False))
     for name in [name for name in told if not any(one["accuracy"][name]["value"] for one in numbers["series"])]:
         del told[name]  # nothing is right, which shows nothing
-    told = told or {None: {"x": numbers["axes"][0]["x"], "y": axis("perplexity under the target model")}}
+    told = told or {None: {"x": numbers["axes"][0]["x"], "y": axis("perplexity under the target model", scale="log")}}
     figure, panels = canvas((PAGE[0], 3.4), panels=len(told))
     for axes, (name, both) in zip(panels, told.items(), strict=True):
         points = []
@@ -217,9 +217,9 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
     for one in hlm:
         at = int(np.argmin(np.abs(np.array(one["x"]) - snr_db)))
         speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
-        axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, **PRINTED)
+        (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
-        axes.annotate("printed", (one["x"][at], speeds[-1]), (6, 0), textcoords="offset points", va="center")
+        axes.legend([marks], ["printed"], loc="lower right")
 
 
 def paint_methods(numbers: Numbers) -> Canvas:

@@ -77,7 +77,7 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
         draw_band(axes, series | {"name": told}, marker=".", markersize=3, **look)
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
-    figure.legend(loc="outside upper center")
+    figure.legend(loc="outside lower center")
     return figure
 
 
@@ -137,7 +137,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
     mark_printed(axes, CU)
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    figure.legend(loc="outside upper center", ncols=1)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

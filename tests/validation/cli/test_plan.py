@@ -57,7 +57,6 @@ def test_every_number_names_what_it_rests_on(plan):
         (("--verify-time", "0ms"), "--verify-time is 0: a model"),
         (("--between-time", "nan"), "--between-time is 'nan'"),
         (("--draft-ms", "12"), "write --draft-time 12ms"),
-        (("--draft-time", "12"), "--draft-time 12 has no unit"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),

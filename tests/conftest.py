@@ -1,7 +1,5 @@
 """Hypothesis profiles: HYPOTHESIS_PROFILE=few|dev|ci|deep, by default dev. Long tests run where DEEP=1."""
 
-from __future__ import annotations
-
 import os
 from fnmatch import fnmatch
 
@@ -29,8 +27,7 @@ DEEP = (
     "tests/theory/test_batching_facilities.py::test_hundred_*",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
     "tests/validation/claims/test_cluster.py*",
-    "tests/validation/trace/test_faults.py::test_five_rounds_of_kill_9*",
-    "tests/validation/training/test_smollm2_training.py*",
+    "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
 )
 """Tests of more than about 10 s of a processor that no law rests on alone; others have the marker ``deep``."""
 

@@ -9,8 +9,6 @@ training, simulations of coverage, solvers), measures the branch coverage of hlm
 arguments (a file, -k NAME, -x): they go to pytest, on one core, without coverage.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Claims that must fail: the right side of one, times a factor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps

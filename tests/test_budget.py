@@ -1,7 +1,5 @@
 """The house does not grow: folders and pages have at most the lines and words of ``budget.toml``."""
 
-from __future__ import annotations
-
 import subprocess
 import tomllib
 from pathlib import Path
@@ -22,10 +20,10 @@ def tracked(*patterns: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("folder", BUDGET)
-def test_a_folder_keeps_its_budget(folder: str) -> None:
+def test_a_folder_keeps_its_budget(folder):
     texts = tracked(*(["*.py", "hlm"] if folder == "all" else [f"{folder}/*.py"]))
     assert 0 < sum(len(text.splitlines()) for text in texts) <= BUDGET[folder]
 
 
-def test_the_pages_keep_their_words() -> None:
+def test_the_pages_keep_their_words():
     assert 0 < sum(len(text.split()) for text in tracked("*.md")) <= WORDS

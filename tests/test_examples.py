@@ -1,7 +1,5 @@
 """The scripts and notebooks of examples/ run without a change."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re
@@ -26,7 +24,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("name", list(SAID))
-def test_an_example_runs_without_a_warning(name: str, tmp_path: Path) -> None:
+def test_an_example_runs_without_a_warning(name, tmp_path):
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

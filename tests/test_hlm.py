@@ -1,7 +1,5 @@
 """The launcher: it needs only the standard library, and reports each failure in one clear sentence."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import importlib.util

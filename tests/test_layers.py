@@ -3,8 +3,6 @@
 Every import counts: of a file, inside a function, for type checkers alone, and ``import_module`` of a name.
 """
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -101,12 +99,12 @@ def folder(name: str) -> str:
     return first if first == "hlmtheory" else second
 
 
-def test_every_folder_has_its_place() -> None:
+def test_every_folder_has_its_place():
     assert {folder(name) for name in modules()} == set(LAYERS)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_no_import_runs_up(layer: str) -> None:
+def test_no_import_runs_up(layer):
     allowed = LAYERS[: LAYERS.index(layer) + 1]
     up = [
         f"{name} imports {other}"
@@ -118,7 +116,7 @@ def test_no_import_runs_up(layer: str) -> None:
     assert up == []
 
 
-def test_no_import_runs_in_a_circle() -> None:
+def test_no_import_runs_in_a_circle():
     try:
         tuple(TopologicalSorter(graph()).static_order())
     except CycleError as error:

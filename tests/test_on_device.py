@@ -1,7 +1,5 @@
 """Nothing mixes host and device arrays: tested on a stand-in accelerator, since the tests have no real one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -13,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("part", sorted(path.name for path in (ROOT / "tests/device").glob("test_*.py")))
-def test_a_part_works_on_the_stand_in(part: str) -> None:
+def test_a_part_works_on_the_stand_in(part):
     """In a separate process, because torch's key for such a device cannot be released."""
     registration = pytest.importorskip("torch.utils.backend_registration")
     if not hasattr(registration, "_setup_privateuseone_for_python_backend"):

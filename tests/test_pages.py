@@ -1,7 +1,5 @@
 """The pages: commands and options are known, links lead somewhere, code runs, every file has a licence."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -64,16 +62,16 @@ def parsed(line: str) -> click.Command | None:
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if commands(file)])
-def test_every_command_is_known_with_its_options(file: str) -> None:
+def test_every_command_is_known_with_its_options(file):
     for line in commands(file):
         parsed(line)
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file not in RUN_ELSEWHERE])
-def test_the_python_of_a_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_a_page_runs(file, tmp_path, monkeypatch):
     """The blocks of a page run in order, as one program."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "page"}
+    names = {"__name__": "page"}
     for kind, text in blocks(file):
         if kind == "python":
             code = compile(text, file, "exec")
@@ -82,12 +80,12 @@ def test_the_python_of_a_page_runs(file: str, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("file", sorted({*FILES, *OTHERS}))
-def test_no_link_of_a_page_is_dead(file: str) -> None:
+def test_no_link_of_a_page_is_dead(file):
     names = pages() | {file: pages().get(file, "readme")}
     relinked((ROOT / file).read_text(encoding="utf-8"), file, names)
 
 
-def test_the_list_of_commands_is_complete() -> None:
+def test_the_list_of_commands_is_complete():
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \|", text.split("## Models")[0], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
@@ -103,7 +101,7 @@ def licences() -> list[list[str]]:
     return rows[1:]
 
 
-def test_every_file_that_is_no_text_has_a_licence_of_its_own() -> None:
+def test_every_file_that_is_no_text_has_a_licence_of_its_own():
     """Texts of ours are in the first row; weights, tokenizers, prompts, logits and figures have rows of their own."""
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True)
     if listed.returncode:
@@ -122,7 +120,7 @@ def test_every_file_that_is_no_text_has_a_licence_of_its_own() -> None:
     assert "Apache-2.0" in first[3]
 
 
-def test_every_prompt_that_is_shipped_has_the_licence_of_the_list() -> None:
+def test_every_prompt_that_is_shipped_has_the_licence_of_the_list():
     text = (ROOT / "validation" / "pairs" / "builtin" / "prompts.jsonl").read_text(encoding="utf-8")
     told = {(row["source"], row["licence"]) for row in map(json.loads, text.splitlines())}
     listed = {(found[1], row[3]) for row in licences() if (found := re.search(r"source `([^`]+)`", row[0]))}

@@ -1,7 +1,5 @@
 """Properties of the repository as a whole."""
 
-from __future__ import annotations
-
 import doctest
 import hashlib
 import re
@@ -114,7 +112,7 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(readme())
     assert blocks, "README.md has no python block"
-    namespace: dict[str, object] = {}
+    namespace = {}
     for number, block in enumerate(blocks, 1):
         if ">>>" in block:
             example = doctest.DocTestParser().get_doctest(block, namespace, f"README block {number}", "README.md", 0)
@@ -130,7 +128,7 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
 def test_the_template_for_a_theorem_works():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block = next(block for block in python_blocks(text) if "@theorem(" in block)
-    namespace: dict[str, object] = {}
+    namespace = {}
     exec(compile(block, str(ROOT / "hlmtheory/theorems/cu_hlm.py"), "exec"), namespace)
     claim = namespace["one_token"]
 

@@ -3,8 +3,6 @@
 It is built once for all processes of a run, in a process of its own. Links to other places are checked in form alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -32,7 +30,7 @@ LINKED = ("link", "script", "img", "source", "iframe", "object", "video", "audio
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     pytest.importorskip("sphinx", reason="Sphinx is not installed: python3 hlm setup validation test docs")
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
@@ -73,7 +71,7 @@ def built(site: Path) -> list[Path]:
     return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_every_page_is_there(site):
     known = {path.relative_to(site).with_suffix("").as_posix() for path in built(site)}
     wanted = {*pages().values(), "theory/index", "theory/sources", "api/index", "examples/index"}
     wanted |= {page.removesuffix(".md") for page in site_pages(ROOT)}
@@ -83,7 +81,7 @@ def test_every_page_is_there(site: Path) -> None:
     assert wanted <= known
 
 
-def test_every_link_inside_leads_to_a_page_and_an_anchor(site: Path) -> None:
+def test_every_link_inside_leads_to_a_page_and_an_anchor(site):
     dead = []
     for path in built(site):
         for link in page(path).links:
@@ -98,14 +96,14 @@ def test_every_link_inside_leads_to_a_page_and_an_anchor(site: Path) -> None:
     assert dead == []
 
 
-def test_a_browser_fetches_nothing_from_outside(site: Path) -> None:
+def test_a_browser_fetches_nothing_from_outside(site):
     fetched = {address for path in built(site) for address in page(path).fetched}
     assert [address for address in fetched if urlsplit(address).netloc] == []
     for path in site.rglob("*.css"):
         assert re.findall(r"""(?:@import|url\()\s*["']?(?:https?:)?//""", path.read_text(encoding="utf-8")) == []
 
 
-def test_every_claim_has_its_entry_and_every_public_name_its_place(site: Path) -> None:
+def test_every_claim_has_its_entry_and_every_public_name_its_place(site):
     for name, claim in hlmtheory.all_claims().items():
         assert anchor(name) in page(site / "theory" / f"{name.split('.')[0]}.html").anchors, name
         text = claim_entry(claim)
@@ -116,7 +114,7 @@ def test_every_claim_has_its_entry_and_every_public_name_its_place(site: Path) -
         assert names <= page(site / "api" / f"{module}.html").anchors, module
 
 
-def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_others_is_left_alone(tmp_path):
     pytest.importorskip("sphinx", reason="Sphinx is not installed: python3 hlm setup validation test docs")
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="holds other files"):

@@ -1,7 +1,5 @@
 """Type checkers and editors see every public name."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -17,12 +15,12 @@ from validation.stub import FILE, stub_text
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_stub_is_what_the_modules_make() -> None:
+def test_the_stub_is_what_the_modules_make():
     assert FILE.read_text(encoding="utf-8") == stub_text(), "run: python -m validation.stub"
 
 
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy comes with the extra dev")
-def test_mypy_knows_the_names_and_their_types(tmp_path: Path) -> None:
+def test_mypy_knows_the_names_and_their_types(tmp_path):
     doors = {module: import_module(f"hlmtheory.{module}").__all__ for module in hlmtheory.MODULES}
     names = [f"{module}.{name}" for module, door in doors.items() for name in door]
     asks = ["hlm.certified_siz", "hlm.channel.db_to_linea", *(f"reveal_type(hlm.{name})" for name in names)]

@@ -1,7 +1,5 @@
 """The studies: results have their recorded checksum, a README its command, and each main script starts."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import re
@@ -19,7 +17,7 @@ SUMS = dict(reversed(line.split("  ")) for line in (SHELF / "SHA256SUMS").read_t
 COMMAND = re.compile(r"^    (?:\S+ )*?(?:bash|python3|python) (?:-m )?(\S+)", re.MULTILINE)
 
 
-def test_every_result_of_a_study_has_its_recorded_checksum() -> None:
+def test_every_result_of_a_study_has_its_recorded_checksum():
     """``bash figures/studies/freeze.sh`` records the files after a study was run again."""
     inside = [path for path in SHELF.glob("*/**/*") if path.is_file() and "__pycache__" not in path.parts]
     beside = (ROOT / "validation" / "plots").glob("*/*.json")
@@ -29,7 +27,7 @@ def test_every_result_of_a_study_has_its_recorded_checksum() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SHELF.iterdir() if path.is_dir() and path.name[0] != "_"))
-def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(name: str) -> None:
+def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(name):
     text = (SHELF / name / "README.md").read_text(encoding="utf-8")
     assert ("This study is archived" in text) == (name not in kit.MAIN) == (not list((SHELF / name).rglob("*.py")))
     commands = COMMAND.findall(text) if name in kit.MAIN else []
@@ -40,7 +38,7 @@ def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(na
 
 
 @pytest.mark.parametrize("name", kit.MAIN)
-def test_hlm_study_starts_the_main_script(name: str) -> None:
+def test_hlm_study_starts_the_main_script(name):
     script = importlib.import_module(f"figures.studies.{name}.{kit.MAIN[name]}")
     assert callable(script.main)
     if name != "downlink":  # it takes no arguments
@@ -49,7 +47,7 @@ def test_hlm_study_starts_the_main_script(name: str) -> None:
         assert "usage: " in done.output
 
 
-def test_a_study_that_is_archived_or_unknown_is_refused() -> None:
+def test_a_study_that_is_archived_or_unknown_is_refused():
     for name in ("leak", "nothing"):
         done = CliRunner().invoke(study, [name])
         assert done.exit_code == 2

@@ -71,7 +71,6 @@ def resident(name: str) -> int:
 
 
 def stored(trace: SyntheticTrace, path: Path) -> Trace:
-    """Store a synthetic trace and open it."""
     with TraceWriter(path, trace.vocabulary) as writer:
         for chunk in trace.chunks(256):
             writer.append(**chunk.arrays)

@@ -22,7 +22,6 @@ UNREADABLE = (OSError, EOFError, UnicodeDecodeError, zlib.error)
 
 
 def parse(where: str, text: str) -> Any:
-    """Return the value of a JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

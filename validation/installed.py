@@ -28,7 +28,6 @@ def is_clone() -> bool:
 
 
 def extras_of(command: str | None) -> str:
-    """Return the extras that a command needs, as pip takes them."""
     return ",".join(("validation", *EXTRAS.get(command or "", ())))
 
 

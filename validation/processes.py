@@ -75,7 +75,6 @@ class Processes:
         self._pool = None
 
     def in_order(self, calls: Iterable[Call], *, ahead: int, tick: Callable[[], None] | None = None) -> Iterator[Any]:
-        """Yield the results of calls in their order."""
         waiting: deque[tuple[Call, Future[Any]]] = deque()
         self._lost = 0
         for call in calls:

@@ -10,6 +10,8 @@ POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", sides.all_
 HALVES = {"draft": [0.5, 0.5], "k": 2, "resolution": 1}
 HALF_UNITS = {"target": [0.505, 0.495], "draft": [0.505, 0.495], "k": 2}
 ONE_PREFIX = {"drafts": [[0.5, 0.5]], "targets": [[0.5, 0.5]], "k": 2, "resolution": 1, "draft_length": 4}
+THREE_TOKENS = {"drafts": [[1 / 3] * 3], "targets": [[1 / 3] * 3], "k": 3, "resolution": 1, "draft_length": 4}
+"""An odd number of tokens, at which D is below K/(4ℓ)."""
 POSITIVE_TREE = Assumption("1 ≤ K ≤ number of non-zero probabilities of every row", sides.positive_on_tree)
 FIRST = Assumption("τ₁ ≥ −η(1 − ε)", conformal_sides.high_enough)
 TWO_BATCHES = {
@@ -162,7 +164,7 @@ def rejections():
     return le(sides.tree_rejections, sides.tree_bound_published)
 
 
-@theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=ONE_PREFIX)
+@theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=THREE_TOKENS)
 def rejections_sharp():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n].
 

@@ -3,8 +3,6 @@
 ``tests/test_on_device.py`` starts it. By hand: ``STAND_IN=1 python -m pytest tests/device``.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def stand_in() -> Any:
+def stand_in():
     from tests.device.stand_in import install
 
     return install()

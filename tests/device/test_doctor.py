@@ -1,7 +1,5 @@
 """``hlm doctor`` on the stand-in accelerator: it works, or is broken and the command says how in one sentence."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,7 +13,7 @@ from validation.models import pair
 
 
 @pytest.fixture(autouse=True)
-def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def loaded_once(monkeypatch):
     monkeypatch.setattr(module, "DRIVERS", {})
 
 
@@ -24,7 +22,7 @@ def said() -> tuple[Result, list[str]]:
     return found, found.output.strip().splitlines()
 
 
-def test_a_device_that_works() -> None:
+def test_a_device_that_works():
     found = CliRunner().invoke(doctor, ["--json"])
     assert found.exit_code == 0, found.output
     answer = json.loads(found.stdout)
@@ -37,7 +35,7 @@ def test_a_device_that_works() -> None:
     assert there["reason"] == ""
 
 
-def test_a_host_tensor_in_the_decoding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_tensor_in_the_decoding_is_found(monkeypatch):
     """A mutant of our own code: one weight stays on the host."""
     kept = pair.load_pair
     monkeypatch.setattr(pair, "load_pair", lambda *args, **kwargs: _with_target_on_host(kept(*args, **kwargs)))

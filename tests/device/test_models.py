@@ -1,12 +1,9 @@
 """Models on the stand-in accelerator give what the host gives: collection, every decoding method, and the audit."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +24,8 @@ from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.single_draft import Hlm, UHlm
 from validation.models.heads import EAGLE, MEDUSA
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import load_pair
 from validation.models.versions import CACHES, VersionedTarget
-from validation.trace.reader import Trace
 
 MENU = CodecMenu(kinds=("top-k", "lattice", "mixture"), widths=(6, 12), sizes=(1, 4, 16), resolutions=(4, 16, 64))
 SETUP = Setup(Fitted(0.8, -0.05, 0.5, 0.5, 0.7, 0.5, 30))
@@ -44,7 +40,7 @@ BY_HAND: dict[str, Callable[[Path], Method]] = {
 
 
 @pytest.fixture(scope="session")
-def pairs(folders: tuple[Path, Path]) -> tuple[Pair, Pair]:
+def pairs(folders):
     draft, target = folders
     there = load_pair(draft=draft, target=target, device="far")
     assert there.dtype == "bfloat16"
@@ -53,7 +49,7 @@ def pairs(folders: tuple[Path, Path]) -> tuple[Pair, Pair]:
 
 
 @pytest.fixture(scope="session")
-def heads(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def heads(pairs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
     for kind in (MEDUSA, EAGLE):
         write(folder / kind, kind, pairs[0].target)
@@ -61,7 +57,7 @@ def heads(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def traces(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
+def traces(pairs, tmp_path_factory):
     place = tmp_path_factory.mktemp("traces")
     here, there = (
         collect(pair, PROMPTS, place / str(pair.device), positions=36, new_tokens=12, batch=3) for pair in pairs
@@ -69,7 +65,7 @@ def traces(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -
     return here, there
 
 
-def test_a_trace_of_the_device_is_that_of_the_host(traces: tuple[Trace, Trace]) -> None:
+def test_a_trace_of_the_device_is_that_of_the_host(traces):
     here, there = (trace.arrays for trace in traces)
     for name in ("draft_logits", "target_logits", "tokens"):
         np.testing.assert_array_equal(np.asarray(here[name]), np.asarray(there[name]))
@@ -82,14 +78,12 @@ GREEDY = ("HLM", "CU-HLM online", "K-SQS", "fixed K", "draft tree", "Planned")
 @pytest.mark.parametrize(
     ("name", "temperature"), [(name, one) for name in METHODS for one in (1.0, 0.0) if one or name in GREEDY]
 )
-def test_a_method_writes_the_tokens_of_the_host(
-    pairs: tuple[Pair, Pair], heads: Path, name: str, temperature: float
-) -> None:
+def test_a_method_writes_the_tokens_of_the_host(pairs, heads, name, temperature):
     made = METHODS[name].default
     method = made(SETUP) if made else BY_HAND[name](heads)
     if name == "Planned" and not temperature:
         method = Planned(replace(PLANNED, temperature=0.0, line=None, rule=threshold_rule(2, None)))
-    options: dict[str, Any] = {"temperature": temperature, "new_tokens": 4, "batch": 2, "times": (1.0, 2.0)}
+    options = {"temperature": temperature, "new_tokens": 4, "batch": 2, "times": (1.0, 2.0)}
     here, there = (
         decode(pair, PROMPTS[:3], method, risk=temperature > 0 and not method.tree_nodes, **options) for pair in pairs
     )
@@ -100,13 +94,13 @@ def test_a_method_writes_the_tokens_of_the_host(
 
 
 @pytest.mark.parametrize("caches", CACHES)
-def test_a_target_with_versions_writes_the_tokens_of_the_host(pairs: tuple[Pair, Pair], caches: str) -> None:
+def test_a_target_with_versions_writes_the_tokens_of_the_host(pairs, caches):
     found = []
     for pair in pairs:
         newer = copy.deepcopy(pair.target)
         newer.get_output_embeddings().weight.data.neg_()
         switches = [(0, "base"), (2, "new"), (4, "base")]
-        target: Any = VersionedTarget({"base": pair.target, "new": newer}, switches, pin="position", caches=caches)
+        target = VersionedTarget({"base": pair.target, "new": newer}, switches, pin="position", caches=caches)
         found.append([decode(one, PROMPTS[:2], Hlm(), new_tokens=6) for one in (replace(pair, target=target), pair)])
     for served, plain in zip(*(zip(*both, strict=True) for both in found), strict=True):
         ours, base = served
@@ -115,7 +109,7 @@ def test_a_target_with_versions_writes_the_tokens_of_the_host(pairs: tuple[Pair,
         assert ours.tokens != base.tokens, "the other version has no say"
 
 
-def test_the_audit_has_the_law_of_the_host_and_acquits_our_method(pairs: tuple[Pair, Pair]) -> None:
+def test_the_audit_has_the_law_of_the_host_and_acquits_our_method(pairs):
     prompts = [pairs[0].tokenizer(one.text)["input_ids"] for one in PROMPTS[:2]]
     laws = [ModelLaw(pair.target, prompts, vocabulary=pair.vocabulary) for pair in pairs]
     tokens = np.arange(6).reshape(3, 2)

@@ -5,8 +5,6 @@ their own, on the built-in pair. Every other kill is the server's. It prints how
 of the server, and fails if a text differs from the in-process loop's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -93,7 +91,7 @@ def main(kills: int) -> None:
                 for process in (client, server):
                     process.kill()
                     process.wait(LONGEST_S)
-                    process.stdout.close()  # type: ignore[union-attr]
+                    process.stdout.close()
     print(f"{done} kills, {len(back)} of the server: every text as before; goes on after {max(back):.1f} s at most")
 
 

@@ -5,8 +5,6 @@ processes of their own, on the built-in pair; a device that ends is started agai
 memory grew by more than 5% after the first fifth of the run, or if a text differs from the in-process loop's.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import sys
@@ -55,7 +53,7 @@ def main(seconds: float) -> None:
         for process in (*clients, server):
             process.kill()
             process.wait(LONGEST_S)
-            process.stdout.close()  # type: ignore[union-attr]
+            process.stdout.close()
     fifths = [max(size for spent, size in sizes if i <= 5 * spent / seconds < i + 1) for i in range(5)]
     print(f"{seconds:.0f} s, {texts} texts, {verified:.0f} rounds; MB at most, by fifths of the time: {fifths}")
     assert texts

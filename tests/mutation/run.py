@@ -6,8 +6,8 @@
 
 A sample of cosmic-ray's mutants, spread over all modules, one for each place; no claims, type annotations, or mutants
 that nearly always crash. The tests that reach a mutant's line run on it, the quickest of each kind first; it is caught
-if one fails that passes on the unchanged code within the same limits. ``--survivors`` runs all files of these tests on
-the others. Mutants exist in forked processes alone. The same command continues an interrupted run. See README.md.
+if one fails that passes on the unchanged code within the same limits. ``--survivors`` runs the slow ones too on the
+others. Mutants exist in forked processes alone. The same command continues an interrupted run. See README.md.
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ def outcome_of(mutant: dict[str, Any], reach: Reach, again: bool = False) -> dic
     """Return whether a mutant survives, the test that catches it, and whether that test passes without the mutant."""
     path, tests = mutant["path"], reach.tests(mutant["path"], lines_of(mutant))
     if again:
-        files = sorted({test.partition("::")[0] for test in tests} | {*own_tests(path)})
-        return _judged(mutant, files, LIMIT)
+        slow = [file for file in own_tests(path) if file.endswith(tuple(f"{name}.py" for name in UNTRACED))]
+        return _judged(mutant, [*slow, *tests], LIMIT)
     own = {path, *own_tests(path)}  # collecting all files takes longer than most tests
     for mine in (True, False):
         chosen, left = [], BUDGET

@@ -5,8 +5,6 @@ a set of tasks that may become a batch; its times are draft, verification, draft
 writes, for each instance, the smallest makespan with a barrier at every step and without.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from itertools import pairwise

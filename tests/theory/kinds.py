@@ -1,7 +1,5 @@
 """The array libraries with which the public functions are tested."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

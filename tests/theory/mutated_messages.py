@@ -4,8 +4,6 @@ The witness q of an accepted message is found by linear programming from the def
 device's own code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Simple second implementations: one row at a time, in exact rational arithmetic, directly from the definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product

@@ -4,8 +4,6 @@ A mode is a draft length and a set of skipped rows. Its variables are how often 
 often each row is sent with each message at each place. All candidates are given, not the corners of hulls.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -30,7 +28,7 @@ class Case:
     skipping: bool
     bonus: bool
 
-    def over(self, share: float) -> Case:
+    def over(self, share: float):
         slow = self.costs.seconds_per_bit / share
         return replace(self, costs=replace(self.costs, seconds_per_bit=slow))
 

@@ -1,7 +1,5 @@
 """Random worlds of a few positions, the plans of their rows, and the exact total variation of these plans."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every name of the theory that refuses bad input, with its object: those of the doors, and those of files alone."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from types import SimpleNamespace

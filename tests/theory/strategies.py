@@ -1,7 +1,5 @@
 """Strategies for property tests: rows and batches of rows with ties, zeros, one-hot rows and subnormal entries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

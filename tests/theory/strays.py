@@ -1,7 +1,5 @@
 """Wrong values that a caller may give for an argument, made from the kind of its valid value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The audit of skipping: exact on every outcome of a run, against fractions, token by token, and refused input."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The bound by prices of tasks, against the exact optimum of small cases, whatever the prices and the solver."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Free schedules and shared memory, against every partition, wave, order and schedule of small cases, and CP-SAT."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -12,6 +12,7 @@ from hypothesis import given
 import hlmtheory
 from hlmtheory.skipping import one_step_risk
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill
+from hlmtheory.skipping.rounds import replacements
 from hlmtheory.verification import total_variation
 
 from . import oracles
@@ -216,3 +217,8 @@ def test_the_bonus_costs_nothing():
     )
     assert float(verdict.rhs) == 1.0
     assert float(verdict.lhs) == 0.75  # the text's first two tokens are 0, and the third is a fair coin
+
+
+def test_where_no_residual_is_left_the_token_that_q_exceeds_p_most_at_replaces():
+    p, q = np.array([0.25, 0.25, 0.5]), np.array([0.5, 0.25, 0.25])
+    assert replacements(np, p, q, p[None]).tolist() == [[1.0, 0.0, 0.0]]

@@ -1,7 +1,5 @@
 """Block verification: the law by enumeration in fractions, the paper's example, and what another q or a skip breaks."""
 
-from __future__ import annotations
-
 import pytest
 
 import hlmtheory

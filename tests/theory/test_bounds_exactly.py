@@ -4,8 +4,6 @@ Each bound has its own arithmetic here. The inputs are adversarial: subnormal nu
 dyadic numbers, one-hot rows with a tiny entry, rows whose sums miss 1 by rounding.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every public bound is rounded up to the caller's type: in float32 it is never below the float64 answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,7 +56,7 @@ BOUNDS = {
     "allocate": lambda p, q, u: theory.allocate(q, 40.0).distortion,
     "partial_distance": lambda p, q, u: theory.partial_distance(*_lists(p, q)).total_variation.upper,
     "partial_deviation": lambda p, q, u: theory.partial_deviation(_lists(p, q)[3], 1, 6).upper,
-    "partial_bias": lambda p, q, u: theory.partial_bias(*_lists(p, q), k=1).upper,
+    "partial_bias": lambda p, q, u: theory.partial_bias(*_lists(p, q), top_k=1).upper,
     "box_distance": lambda p, q, u: theory.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,
     "box_deviation": lambda p, q, u: theory.box_deviation(q / 2, _wider(q), 1).upper,
     "box_bias": lambda p, q, u: theory.box_bias(p / 2, _wider(p), q / 2, _wider(q), 1).upper,

@@ -227,6 +227,7 @@ def test_a_trace_against_a_loop(instance):
     """The time jumps if a payload ends just as the rate falls to 0, so the loop gives a lower and an upper value."""
     trace = TraceLink(instance["time_s"], instance["throughput_bps"])
     period = float(trace.mean_rate() * trace.period_s())
+    assert slowly(trace, period * (1 - 1e-9), 0.0) <= trace.period_s() < slowly(trace, period * (1 + 1e-9), 0.0)
     bits, start = min(float(instance["bits"]), 40 * period), float(instance["start_s"])
     found = float(trace.transfer_time(bits, start))
     slack = 1e-9 + 1e-9 * found

@@ -1,7 +1,5 @@
 """The record of a claim: its standing, its proof, its scope, and statuses that are honest about rounding."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

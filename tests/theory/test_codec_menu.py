@@ -98,7 +98,7 @@ def test_no_entry_of_the_menu_is_cheaper(row, epsilon, data):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_bytes_are_as_many_as_promised_and_hold_the_certificate(data):
     count, size = data.draw(st.integers(1, 4)), data.draw(st.sampled_from((2, 3, 7, 40, 300)))
     rows = data.draw(any_rows((count,), size))

@@ -1,7 +1,5 @@
 """Thresholds with confidence: the claim on drawn prompts, many calibrations, and refused input."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

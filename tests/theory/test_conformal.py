@@ -1,7 +1,5 @@
 """The adaptive threshold and the budget, against a plain recursion, fractions and brute force; paper errors."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Draft length by delay: the thresholds in fractions, the logarithmic law, the printed critical delay."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The draft length, against brute force and high precision; the trackers, against simulation."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -3,8 +3,6 @@
 The instances and the wrong values come from ``hlmtheory/arguments.py``.
 """
 
-from __future__ import annotations
-
 import os
 import zlib
 from dataclasses import replace

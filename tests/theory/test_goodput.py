@@ -1,7 +1,5 @@
 """Goodput of speculation under load: the fit against least squares, the crossover against a scan over batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -79,3 +77,6 @@ def test_a_round_is_its_passes():
     target = 4.0 + 0.5 * 3 * 3 + 0.25 * 3 * 100
     draft = 1.0 + 0.25 * 3 + 0.125 * 3 * 100
     assert float(fixed + 3 * slope) == target + 2 * draft + 0.5
+    for wrong in (0.5, [4.0, 0.5]):
+        with pytest.raises(ValueError, match=r"must be \(a, b, c\) on its last axis"):
+            round_line([4.0, 0.5, 0.25], wrong, 2, 100.0, 0.5)

@@ -1,7 +1,5 @@
 """Intervals of the acceptance rate: by definition, over whole runs, round by round, and refused input."""
 
-from __future__ import annotations
-
 import itertools
 
 import mpmath

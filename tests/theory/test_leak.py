@@ -70,6 +70,9 @@ def test_a_padded_message_is_the_message(message, sizes):
         return
     sent = padded(message, known)
     assert unpadded(sent, known) == message
+    for longer in (size for size in known if size > len(sent)):
+        with pytest.raises(CodecError, match="longer pad"):
+            unpadded(sent.ljust(longer, b"\0"), known)
     assert not known or len(sent) == min(size for size in known if size > len(message))
 
 

@@ -1,7 +1,5 @@
 """Every public function answers in the library and the floating type of its arrays, and a batch as one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 

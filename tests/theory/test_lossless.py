@@ -85,7 +85,7 @@ def test_chunks_give_the_same_numbers(library, dtype):
     assert lossless.LawTest(3, 0.05).bound == lossless.LawTest(3, 0.05).log_wealth == 0.0
 
 
-@pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (2000, 0.1), (2000, 0.001)])
+@pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (800, 0.1), (2000, 0.001)])
 def test_the_power_is_reached(draws, event):
     distance = smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
     rng = np.random.default_rng(4)
@@ -192,6 +192,12 @@ def test_cells_of_probability_0_are_one_cell(cells):
         np.testing.assert_allclose(np.abs(after - merged[2]).sum(axis=-1), np.abs(before - p).sum(axis=-1))
         assert (after.sum(axis=-1) == before.sum(axis=-1)).all()
     assert merged[2].shape[-1] == max(1, int((p > 0).sum(axis=-1).max())) + 1
+
+
+def test_halves_of_other_mixtures_of_the_prompts_bound_nothing():
+    law, even = np.full((2, 2), 0.5), np.full((2, 2), 500.0)
+    assert _of_halves(np.array([[900.0, 900.0], [100.0, 100.0]]), even, law, 0.05) == 1.0
+    assert _of_halves(even, even, law, 0.05) < 0.5
 
 
 def test_no_draws_bound_nothing():

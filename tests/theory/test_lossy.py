@@ -1,7 +1,5 @@
 """Lossy rules at one position and in a round, against linear programs and enumeration in fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several drafts of one position: the best acceptance, against all sets in fractions and a linear program."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

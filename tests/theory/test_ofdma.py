@@ -1,7 +1,5 @@
 """Bandwidth shares, against a linear program, against competing shares, and in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

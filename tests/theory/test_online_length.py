@@ -1,7 +1,5 @@
 """A draft length that is learnt on line: the bound, the rule by hand, and rounds that are played."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Printed results of papers beyond the five: against enumeration, and against the tables that they print."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

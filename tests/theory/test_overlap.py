@@ -1,7 +1,5 @@
 """The risk of a whole text by overlap: by enumeration in fractions, along thresholds, with calibration."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The claims notice a broken public function: each function is broken on purpose, and its claim then fails."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Bounds of plans, codecs, queues and draws keep their direction, against feasible plans in fractions, and mpmath."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The best policy: against solvers, against enumeration, and in closed form; the claims on drawn instances."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -132,7 +130,7 @@ def test_the_mean_time_over_a_fading_link_is_that_of_its_quantiles(mean, factor,
         assert sent == taken == 0.0
         return
 
-    def seconds(p: float) -> float:
+    def seconds(p):
         return 0.02 + 0.05 / math.log2(1.0 + float(link.quantile(p)))
 
     start = float(link.distribution(cut))

@@ -3,14 +3,9 @@
 The enumeration is the study ``figures/studies/policy_bound``.
 """
 
-from __future__ import annotations
-
 import importlib
-from pathlib import Path
 
 import numpy as np
-
-EXPERIMENT = Path(__file__).resolve().parents[2] / "figures" / "studies" / "policy_bound"
 
 brute_force = importlib.import_module("figures.studies.policy_bound.brute_force")
 served_gaps = importlib.import_module("figures.studies.policy_bound.served_gaps")

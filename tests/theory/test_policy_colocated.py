@@ -1,7 +1,5 @@
 """A server with its own draft model: the claims on draws, a queue in steps of time, and where a device does win."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

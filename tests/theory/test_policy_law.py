@@ -1,7 +1,5 @@
 """What plans promise, against the exact law of what they do and against a linear program over all plans."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

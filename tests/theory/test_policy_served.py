@@ -1,7 +1,5 @@
 """Users of one server: against enumeration, linear programs and a simulation in steps of time; the claims on draws."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a server accepts: every message that the policy's device sends, and of all others none, at a bounded cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

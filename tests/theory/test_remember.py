@@ -1,13 +1,10 @@
 """Remembered results are the same arrays, and an array that can change is never taken for its former self."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import hlmtheory
 from hlmtheory._remember import HELD, SMALL, freeze, recall, remembered, remembering
-from hlmtheory.claims import Claim
 
 WIDE = SMALL // 8 + 1  # float64 entries of an array that is not small
 
@@ -98,7 +95,7 @@ def test_every_claim_has_the_same_verdict_to_the_last_bit():
     }
     frozen = {name: freeze(value.copy()) for name, value in instance.items()}
 
-    def of(claim: Claim, values: dict) -> dict:
+    def of(claim, values):
         return {name: values[name] for name in claim.takes}
 
     with remembering():

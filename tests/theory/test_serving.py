@@ -80,6 +80,7 @@ def test_ten_drafts_fill_the_cache_that_the_paper_counts_two_tokens_for():
     model = ModelShape(1, 1, 1)
     assert float(serving.peak_memory(model, 1, 1, 1, 10)) == 12 + 4 * 10
     assert float(serving.peak_memory(model, 5, 0, 1, 10)) == 12 + 4 * 5  # no answer, no drafts
+    assert float(serving.peak_memory(model, 1, 2, 1)) == float(serving.peak_memory(model, 1, 2, 1, 1))
 
 
 @given(st.integers(1, 12), acceptances(), st.integers(0, 4))

@@ -1,7 +1,5 @@
 """The cost of skipping: the exact risk, the papers' surrogate and its bounds, whole texts, and calibration."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

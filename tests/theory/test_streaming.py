@@ -15,7 +15,6 @@ from hlmtheory.codec.frame import varint
 from hlmtheory.codec.messages import TokenDraft
 from hlmtheory.policy.answers import answer_bytes
 from hlmtheory.policy.device_parts import ServerAnswer
-from hlmtheory.policy.streaming import LONGEST_BATCH
 from hlmtheory.shared_seed import race_winner
 from hlmtheory.wire import (
     DevicePolicy,
@@ -186,15 +185,16 @@ def test_rows_that_do_not_fit_the_drafts_are_refused():
     assert len(server.verify(targets(server, 1))) > 0
 
 
-def test_so_many_drafts_may_wait_and_no_more():
+def test_so_many_drafts_may_wait_and_no_more(monkeypatch):
+    monkeypatch.setattr("hlmtheory.policy.streaming.LONGEST_BATCH", 50)
     device, server = sides(None)
     logits = np.zeros(V)
-    messages = [device.draft(logits)[1] for _ in range(LONGEST_BATCH)]
-    with pytest.raises(ValueError, match="at most 4096 drafts may wait"):
+    messages = [device.draft(logits)[1] for _ in range(50)]
+    with pytest.raises(ValueError, match="at most 50 drafts may wait"):
         device.draft(logits)
     assert all(map(server.receive, messages))
-    with pytest.raises(ValueError, match="at most 4096 drafts may wait"):
-        server.receive(sealed(device, varint(0) + codec.encode(wire.TokenMessage(V, (TokenDraft(0),))), UP, 4096))
+    with pytest.raises(ValueError, match="at most 50 drafts may wait"):
+        server.receive(sealed(device, varint(0) + codec.encode(wire.TokenMessage(V, (TokenDraft(0),))), UP, 50))
 
 
 def test_a_streamed_policy_has_one_draft_a_message_and_no_skips():

@@ -1,7 +1,5 @@
 """Trees of drafts: the law by enumeration in fractions, the acceptance of siblings, and what a pruned tree breaks."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

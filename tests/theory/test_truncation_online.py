@@ -1,7 +1,5 @@
 """The softplus, the online bound, its safe sharpness and the rounded message, against their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The search for k, against the plain rules in fractions, on distributions with ties, zeros and tiny entries."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from hypothesis import given
@@ -55,13 +53,6 @@ def test_the_offline_size_is_that_of_the_plain_rule(case, tolerance):
         is_smallest(int(truncation.offline_size(targets, drafts, tolerance)), bounds, tolerance)
 
 
-@given(grid_pairs(), st.sampled_from((0.0, 0.1, 0.5, 0.75, 1.0)))
-def test_the_size_of_top_p_is_that_of_the_plain_rule(case, p):
-    _, draft, _, q = first_pair(case)
-    k = int(theory.size_from_top_p(draft, p))
-    is_smallest(k, top_p(q), 1 - Fraction(p))
-
-
 Row = list[Fraction]
 Bounds = list[Fraction | float]
 
@@ -85,9 +76,3 @@ def offline(pairs: list[tuple[Row, Row]]) -> Bounds:
     """mean_t 2 Δ_k / TV(q, p) of cu-hlm (21)."""
     each = [[2 * d / oracles.total_variation(p, q) for d in deviations(q)] for p, q in pairs]
     return [sum(column) / len(pairs) for column in zip(*each, strict=True)]
-
-
-def top_p(q: Row) -> Row:
-    """The mass outside the k largest entries, which must be at most 1 - p."""
-    ordered = sorted(q, reverse=True)
-    return [sum(ordered[k:], Fraction(0)) for k in range(len(q) + 1)]

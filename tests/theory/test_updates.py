@@ -1,7 +1,5 @@
 """Acceptance after an update of the target: bounds against enumeration in fractions, and the largest distance."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

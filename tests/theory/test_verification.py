@@ -1,7 +1,5 @@
 """Accept, reject, resample: against loops over the vocabulary and enumeration of all outcomes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import mpmath

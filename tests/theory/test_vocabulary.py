@@ -1,7 +1,5 @@
 """Drafts on a part of the vocabulary: rates and laws by enumeration in fractions, and bounds that fail."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """Run one command line in this process, and recognise a refusal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner, Result

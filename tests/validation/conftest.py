@@ -1,16 +1,12 @@
 """Tiny random models in transformers folders, created once for each run of the tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import load_pair
 
 END = "<|endoftext|>"
 TEXTS = ["two and two make four", "what is the sum of three apples and four apples?", "it was the best of times"] * 4
@@ -69,14 +65,14 @@ def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300
 
 
 @pytest.fixture(autouse=True, scope="session")
-def few_batches() -> Iterator[None]:
+def few_batches():
     """Check one batch of every simulated claim, and each batch once: no trace changes it, and claims have own tests."""
     from validation.claims import check
 
     real = check._check_scenario
-    known: dict[tuple[int, int, str], tuple[Any, ...]] = {}  # with the claim and the scenario, so that ids stay theirs
+    known = {}  # with the claim and the scenario, so that ids stay theirs
 
-    def once(claim: Any, scenario: Any, rng: Any) -> check.Part:
+    def once(claim, scenario, rng):
         key = (id(claim), id(scenario), repr(rng.bit_generator.state))
         if key not in known:
             known[key] = (claim, scenario, real(claim, scenario, rng))
@@ -89,10 +85,10 @@ def few_batches() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def save_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def save_model(tmp_path_factory):
     """Return a function that writes a model folder: ``save_model(family, seed=, hidden=, vocabulary=, ...)``."""
 
-    def save(family: str = "llama", *, seed: int = 1, tokenizer: Any = None, **shape: int) -> Path:
+    def save(family="llama", *, seed=1, tokenizer=None, **shape):
         import torch
         from transformers.utils import logging
 
@@ -108,22 +104,22 @@ def save_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def folders(save_model: Callable[..., Path]) -> tuple[Path, Path]:
+def folders(save_model):
     return save_model(seed=1, hidden=8), save_model(seed=2, hidden=16)
 
 
 @pytest.fixture(scope="session")
-def pair(folders: tuple[Path, Path]) -> Pair:
+def pair(folders):
     return load_pair(draft=folders[0], target=folders[1])
 
 
 @pytest.fixture(scope="session")
-def extended_tokenizer() -> Callable[..., Any]:
+def extended_tokenizer():
     return make_tokenizer
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -135,11 +131,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def show(browser: Any) -> Iterator[Callable[..., Any]]:
+def show(browser):
     """Open files in a browser; in the end nothing was asked of a network and no error was printed."""
     contexts, wrong = [], list[str]()
 
-    def of(file: Path, **view: Any) -> Any:
+    def of(file, **view):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **view})
         contexts.append(context)
         page = context.new_page()

@@ -4,8 +4,6 @@ A decision is a choice between events of known probabilities. A run is repeated 
 its weight is the product of their probabilities. So the law is that of the loop's own code, for any tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

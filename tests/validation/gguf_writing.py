@@ -1,7 +1,5 @@
 """Write a transformers folder as a GGUF file, entry by entry as llama.cpp's converter does for Llama."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Stop a command in the middle and run it again, and damage a file: what must hold then for any command or reader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

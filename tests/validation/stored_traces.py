@@ -1,7 +1,5 @@
 """Traces of random logits, written and opened."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

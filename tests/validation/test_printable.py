@@ -1,7 +1,5 @@
 """Control and direction characters of files reach neither the terminal nor a page: planted in names of all kinds."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -27,7 +25,7 @@ def obeyed(text: str) -> set[str]:
     return {one for one in OBEYED if not one.isprintable()} & set(text)
 
 
-def test_what_is_obeyed_is_escaped_and_words_are_not() -> None:
+def test_what_is_obeyed_is_escaped_and_words_are_not():
     assert printable(OBEYED) == r"\x00\x07\x1b[31m\x7f\x9b\u061c\u200b\u202e\u2066\u2028\ufeff"
     assert printable("\ud800") == r"\ud800"
     for word in ("naïve – ok\tα\n", "می\u200cخواهم", "👩\u200d🔬", "a b"):
@@ -38,7 +36,7 @@ def test_what_is_obeyed_is_escaped_and_words_are_not() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_screen_escapes_what_it_prints(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_escapes_what_it_prints(terminal, monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
     monkeypatch.setattr("sys.stdout", stream)
@@ -53,7 +51,7 @@ def test_the_screen_escapes_what_it_prints(terminal: bool, monkeypatch: pytest.M
     assert not obeyed(stream.getvalue())
 
 
-def test_errors_and_json_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_and_json_are_escaped(capsys):
     assert not obeyed(str(UserError(f"There is no model {OBEYED}.")))
     print_json({"user": OBEYED, "plain": "α"})
     out = capsys.readouterr().out
@@ -61,7 +59,7 @@ def test_errors_and_json_are_escaped(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(out) == {"user": OBEYED, "plain": "α"}
 
 
-def test_names_of_users_are_escaped_where_they_are_read(tmp_path: Path) -> None:
+def test_names_of_users_are_escaped_where_they_are_read(tmp_path):
     with (tmp_path / "users.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["name", "rate"], [f"a{OBEYED}\nKept: b".replace("\x00", ""), "1M"]])
     (user,) = read_users(tmp_path / "users.csv", Setting(PlanLink("mine", np.array([1e6]), 0.02, 1e6), 0.01, 0.03))
@@ -69,7 +67,7 @@ def test_names_of_users_are_escaped_where_they_are_read(tmp_path: Path) -> None:
     assert "\n" not in user.name
 
 
-def test_the_name_of_a_sampler_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_sampler_is_escaped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("toy.npz", target=np.array([[0.5, 0.5]]))
     name = "bad\x1b[31m\u202e.py"

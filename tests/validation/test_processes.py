@@ -1,14 +1,12 @@
 """Worker processes: order, losses, Ctrl-C, and the same verdicts and figures as in one process."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,13 +29,13 @@ ONCE = "test -e {0} || {{ touch {0}; kill -9 $PPID; }}; echo done"
 
 
 @pytest.fixture(scope="module")
-def two() -> Iterator[Processes]:
+def two():
     with Processes(2) as processes:
         yield processes
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+def trace(tmp_path, monkeypatch):
     """320 positions, checked and drawn in processes."""
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(order, "LEAST_PARTS", 0)
@@ -62,30 +60,30 @@ def until(fact: Callable[[], bool]) -> None:
     raise AssertionError("waited in vain")
 
 
-def test_the_first_call_that_fails_is_told(two: Processes) -> None:
-    calls: list[Any] = [(int, ("1",)), (int, ("two",)), (int, ("three",))]
+def test_the_first_call_that_fails_is_told(two):
+    calls = [(int, ("1",)), (int, ("two",)), (int, ("three",))]
     found = two.in_order(calls, ahead=3)
     assert next(found) == 1
     with pytest.raises(ValueError, match="'two'"):
         next(found)
 
 
-def test_a_lost_process_is_replaced_and_its_call_made_again(tmp_path: Path) -> None:
+def test_a_lost_process_is_replaced_and_its_call_made_again(tmp_path):
     shell = ["sh", "-c", ONCE.format(tmp_path / "killed")]
-    calls: list[Any] = [(divmod, (n, 7)) for n in range(6)]
+    calls = [(divmod, (n, 7)) for n in range(6)]
     calls[3] = (subprocess.check_output, (shell,))
     with Processes(2) as processes:
         found = list(processes.in_order(calls, ahead=3))
     assert found == [divmod(0, 7), divmod(1, 7), divmod(2, 7), b"done\n", divmod(4, 7), divmod(5, 7)]
 
 
-def test_ctrl_c_ends_the_processes_at_once() -> None:
-    seen: list[int] = []
+def test_ctrl_c_ends_the_processes_at_once():
+    seen = []
 
-    def press() -> None:
+    def press():
         raise KeyboardInterrupt
 
-    def interrupted() -> None:
+    def interrupted():
         with Processes(2) as processes:
             seen.extend(processes.in_order([(os.getpid, ())] * 4, ahead=4))
             list(processes.in_order([(signal.pause, ())] * 2, ahead=2, tick=press))  # they wait without end
@@ -96,7 +94,7 @@ def test_ctrl_c_ends_the_processes_at_once() -> None:
     until(lambda: all(map(ended, seen)))
 
 
-def test_processes_end_with_a_parent_that_is_killed() -> None:
+def test_processes_end_with_a_parent_that_is_killed():
     code = (
         "import os, signal\n"
         "from validation.processes import Processes\n"
@@ -115,12 +113,12 @@ def checked(trace: Trace, **more: Any) -> dict[str, Any]:
     return asdict(results) | {"seconds": 0}
 
 
-def test_the_check_finds_the_same_in_processes(trace: Trace, two: Processes, tmp_path: Path) -> None:
+def test_the_check_finds_the_same_in_processes(trace, two, tmp_path):
     whole = checked(trace)
     assert checked(trace, parts=order.in_processes(two)) == whole
     seen = [0]
 
-    def press(done: int, total: int, text: str) -> None:
+    def press(done, total, text):
         seen[0] += 1
         if seen[0] == 4:
             raise KeyboardInterrupt
@@ -147,7 +145,7 @@ def drawn(trace: Trace, folder: Path, processes: Processes) -> tuple[dict[str, b
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}, said
 
 
-def test_figures_are_the_same_from_processes(trace: Trace, two: Processes, tmp_path: Path) -> None:
+def test_figures_are_the_same_from_processes(trace, two, tmp_path):
     here, _ = drawn(trace, tmp_path / "here", Processes(1))
     there, said = drawn(trace, tmp_path / "there", two)
     assert there == here
@@ -169,7 +167,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the processes in /proc")
-def test_ctrl_c_ends_the_command_and_its_processes(trace: Trace, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_command_and_its_processes(trace, tmp_path):
     script = tmp_path / "pressed.py"
     script.write_text(PRESSED)
     command = [sys.executable, str(script), "validate", "--trace", str(trace.path), "--all-claims"]

@@ -5,10 +5,8 @@ decides between events whose probabilities are multiples of 1/G, then G numbers,
 represent all numbers. The mean over all combinations is then the exact law of the loop's texts.
 """
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -187,5 +185,3 @@ SAMPLED = {DRAFT: 2, ACCEPT: 2, REPLACE: 4}
 """Cells where q is of halves and p of quarters over three tokens."""
 CERTAIN = {ACCEPT: 4, REPLACE: 12}
 """Cells where drafts are certain and p is of quarters."""
-
-MakeMethod = Callable[[], Method]

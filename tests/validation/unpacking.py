@@ -1,7 +1,5 @@
 """Read the integers and numbers of a message that :mod:`validation.decoding.wire` packed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A decoding method that records its rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +29,7 @@ class Watched:
             self.outcomes.append(outcome)
             return learn(outcome)
 
-        method.message, method.learn = kept, noted  # type: ignore[method-assign]
+        method.message, method.learn = kept, noted
         self.method = method
 
 

@@ -7,8 +7,6 @@ this file. With ``--whole`` the built-in pair is collected, checked, decoded and
 minutes on two cores. The exit code is the number of commands that did something else than expected.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -35,7 +35,6 @@ def read_optional(where: str, table: Mapping[str, Any], *names: str) -> int | No
 
 
 def read_counts(where: str, name: str, value: Any) -> tuple[int, ...]:
-    """Return a list of counts."""
     if not isinstance(value, list | tuple):
         raise UserError(f"{where}: {name} is {type(value).__name__}; a list of counts is needed.")
     return tuple(read_count(where, f"{name}[{i}]", one) for i, one in enumerate(value))
@@ -47,7 +46,6 @@ def read_optional_counts(where: str, table: Mapping[str, Any], name: str) -> tup
 
 
 def read_word(where: str, table: Mapping[str, Any], name: str) -> str | None:
-    """Return the short word under a name, or None."""
     value = table.get(name)
     if value is not None and (not isinstance(value, str) or not value or len(value) > 40):
         raise UserError(f"{where}: {name} is {str(value)[:40]!r}; a short word is needed.")

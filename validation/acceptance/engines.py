@@ -174,7 +174,6 @@ _COPYING = ("ngram", "ngram_gpu", "suffix")
 
 
 def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the way of drafting and the acceptance rule that an answer states."""
     marks: dict[str, Any] = {}
     config = content.get("speculative_config")
     if isinstance(config, Mapping):

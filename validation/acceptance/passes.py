@@ -25,8 +25,6 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Passes of one model."""
-
     plane: tuple[float, float, float]
     """In s, s a token and s a cached token, which is 0 if the context did not vary; else the mean time alone."""
     rest: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -62,7 +60,6 @@ class Passes:
 
     @property
     def largest_batch(self) -> int:
-        """Return the largest batch of the target's passes."""
         return max(self.target.rest)
 
     def sentences(self) -> list[str]:
@@ -78,7 +75,6 @@ def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:
 
 
 def read_passes(path: str | Path) -> Passes:
-    """Return the passes of a table."""
     path = Path(path)
     found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path).items()}
     if "target" not in found:

@@ -37,7 +37,6 @@ def mean_over(above: Values, below: Values, confidence: float, counts: Values | 
 
 
 def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, confidence: float) -> Estimate:
-    """Return the mean tokens of a recorded step, with its interval."""
     mean = summary.mean_acceptance_length
     histograms = [record.histogram for record in records]
     if summary.counts is None and len(records) < FEWEST_CLUSTERS and None not in histograms:

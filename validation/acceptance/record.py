@@ -276,7 +276,6 @@ class AcceptanceRecord:
         return tables[0], tables[1]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record with AIPerf's names, for a JSON file."""
         histogram, by_length = self.histogram, self.by_draft_length
         found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         derived: dict[str, Any] = {
@@ -314,7 +313,6 @@ def tally(steps: Iterable[tuple[int, int]]) -> Counts:
 
 
 def add(tables: Iterable[Counts]) -> Counts:
-    """Return the sum of several tables of counts."""
     total: Counter[tuple[int, int]] = Counter()
     for table in tables:
         total.update({(k, i): count for k, row in table.items() for i, count in enumerate(row)})

@@ -23,8 +23,6 @@ Text = list[int]
 
 @dataclass(frozen=True)
 class Parting:
-    """The first difference of two texts of a prompt."""
-
     prompt: int
     place: int  # tokens before the difference
     tokens: tuple[int, int]  # the token of each text

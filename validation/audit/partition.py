@@ -63,7 +63,6 @@ class Partition:
         self._table = np.stack(self._children)
 
     def walk(self, tokens: Array) -> Array:
-        """Return the cells (m, D) of continuations (m, D) at every depth."""
         node = np.zeros(len(tokens), dtype=np.int64)
         found = np.empty(tokens.shape, dtype=np.int64)
         for t in range(tokens.shape[1]):

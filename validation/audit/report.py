@@ -36,8 +36,6 @@ class Witness:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit knows."""
-
     verdict: str
     draws: int
     depth: int
@@ -149,5 +147,4 @@ class AuditReport:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)

@@ -43,8 +43,6 @@ VALUES = 2**23  # probabilities in memory at a time
 
 @dataclass
 class Audit:
-    """An audit of one sampler against one law."""
-
     law: Law
     depth: int = 4  # D, tokens of each continuation
     level: float = 0.001  # probability of a wrong accusation, over all depths and whenever one looks
@@ -226,7 +224,6 @@ class Audit:
         return 0
 
     def line(self) -> str:
-        """Return what is known now in one line."""
         where = " on the cells" if self.at_most_on_cells < self.at_most else ""
         most = f"at most {self.at_most_on_cells:.4f}{where}"
         return f"{self.draws:,} draws: TV at least {self.at_least:.4f}, {most} ({self.verdict()})"
@@ -237,7 +234,6 @@ class Audit:
         return self.found_after is not None
 
     def verdict(self) -> str:
-        """Return the verdict now."""
         if self.found:
             return NOT_KEPT
         if self.at_most <= self.epsilon:
@@ -255,7 +251,6 @@ class Audit:
         return self._naming is None or len(self._naming.fits()) <= 1
 
     def report(self) -> AuditReport:
-        """Return what is known now."""
         at_least, found, verdict = self.at_least, self.found, self.verdict()
         share, tests = self._share, TokenTests.count
         event = 0.5 if self.epsilon < 0.5 else 0.5 * (1.0 - self.epsilon)  # it leaves room for a distance of ε

@@ -77,7 +77,6 @@ def _plain(value: Any) -> Any:
 
 
 def raised(name: str, error: BaseException) -> str:
-    """Return a sentence for what a sampler raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     try:
         said = str(error)

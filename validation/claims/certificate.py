@@ -69,7 +69,6 @@ def certificate() -> Certificate:
 
 
 def certificate_text(run: Mapping[str, Any], results: Results, former: str = "") -> str:
-    """Return the content of the certificate, with one claim on a line."""
     tallies = {name: tally for name, tally in results.tallies.items() if tally.kind == "simulated"}
     before = json.loads(former or "{}")
     added = {name: record for name, record in before.get("added", {}).items() if name not in tallies}
@@ -90,7 +89,6 @@ def entry(tally: Tally) -> dict[str, Any]:
 
 
 def written(about: Mapping[str, Any], claims: Mapping[str, Any], added: Mapping[str, Any]) -> str:
-    """Return the text of a certificate."""
     parts = [f'"about": {json.dumps(about)}']
     for part, records in (("claims", claims), ("added", added)):
         lines = [f"{json.dumps(name)}: {json.dumps(record, ensure_ascii=False)}" for name, record in records.items()]

@@ -253,7 +253,6 @@ class Work:
 
     @property
     def scenes(self) -> int:
-        """Return the number of scenario batches."""
         return len(self.drawn)
 
     def __len__(self) -> int:

@@ -29,8 +29,6 @@ EVERY_S = 2.0
 
 @dataclass(slots=True)
 class CheckSums:
-    """Sums over the finished parts of a check."""
-
     tallies: dict[str, Tally]  # by claim id
     sums: dict[str, float] = field(default_factory=dict)  # sums of the quantities that the summary averages
     parts: int = 0  # numbers of finished parts, of positions of the trace, and of batches of simulated instances

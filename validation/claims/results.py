@@ -63,7 +63,6 @@ class Tally:
         return "holds" if self.holds > self.inconclusive else "inconclusive"
 
     def add(self, verdict: Verdict) -> None:
-        """Add the counts of one batch."""
         self.instances += verdict.instances
         self.holds += verdict.count(Status.HOLDS)
         self.violated += verdict.count(Status.VIOLATED)
@@ -122,7 +121,6 @@ class Results:
 
 
 def load_results(path: Path) -> Results:
-    """Return the results of an earlier run."""
     try:
         return Results.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

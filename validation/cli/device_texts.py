@@ -87,7 +87,6 @@ def write_text(
 
 
 def told(line: dict[str, Any]) -> str:
-    """Return one line about a text."""
     from validation.link.device_records import ALONE
 
     count, seconds, said = len(line["tokens"]), line["seconds"], ""
@@ -112,7 +111,6 @@ def _ranges(parts: list[tuple[int, int]]) -> str:
 
 
 def mark_of(ids: list[int]) -> str:
-    """Return a hash of a prompt's tokens."""
     return hashlib.sha256(json.dumps(ids).encode()).hexdigest()[:16]
 
 

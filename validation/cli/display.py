@@ -217,7 +217,6 @@ def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
 
 
 def shortened(value: object, limit: int = 300) -> str:
-    """Return a value as text of limited length."""
     text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -42,8 +42,6 @@ RENAMED = {
 
 
 class Refusal(click.ClickException):
-    """An error that the user can fix."""
-
     exit_code = REFUSED
 
 

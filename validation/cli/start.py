@@ -17,7 +17,6 @@ TRACEBACK = "HLM_TRACEBACK"
 
 
 def main() -> None:
-    """Run ``hlm``, the script that pip makes."""
     start(_commands)
 
 

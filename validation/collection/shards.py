@@ -51,8 +51,6 @@ class ShardNumber:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard on disk."""
-
     folder: Path
     place: ShardNumber
     settings: dict[str, Any]  # those of :func:`validation.collection.collect.settings_of`

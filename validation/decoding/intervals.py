@@ -66,7 +66,6 @@ def counts_of(chosen: Array, texts: int) -> Array:
 
 
 def divide(above: Array, below: Array) -> Array:
-    """Return the quotient; NaN where the denominator is 0."""
     return np.asarray(np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0))
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 @dataclass(slots=True)
 class Round:
-    """One exchange with the server."""
-
     position: int = 0  # new tokens before it
     drafted: int = 0  # drafts sent, or proposed on the server
     accepted: int = 0

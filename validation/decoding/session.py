@@ -43,8 +43,6 @@ class Draft:
 
 @dataclass(slots=True)
 class Step:
-    """One drafting step of n sequences."""
-
     sequences: Array  # (n,), their indices in the batch
     positions: Array  # (n,), of the token to draw; 0 for the first new one
     parts: torch.Tensor | list[torch.Tensor]  # the draft model's logits (n, V), whole or in consecutive parts
@@ -74,16 +72,12 @@ class Proposal:
 
 @dataclass(slots=True)
 class Message:
-    """The uplink message of a round."""
-
     bits: float  # by the paper's formula
     payload: bytes  # as it is sent
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one sequence's round."""
-
     sequence: int
     drafts: list[Draft]
     accepted: int

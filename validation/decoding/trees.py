@@ -101,8 +101,6 @@ class TreeRequest:
 
 @dataclass(slots=True)
 class TreeOutcome:
-    """The result of one sequence's round."""
-
     sequence: int
     tree: DraftTree
     path: list[int]  # accepted nodes

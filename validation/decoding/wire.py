@@ -12,7 +12,6 @@ Array = NDArray[Any]
 
 
 def index_bits(vocabulary: int) -> int:
-    """Return ⌈log₂ V⌉, the bits of a token's index."""
     return (vocabulary - 1).bit_length()
 
 

@@ -121,8 +121,6 @@ class SwitchedError(Exception):
 
 
 class Connection:
-    """A device that is connected to a server."""
-
     pipe: Pipe
 
     def __init__(self, server: Shared, socket: ServerConnection) -> None:

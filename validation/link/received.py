@@ -102,7 +102,6 @@ class Received:
                     return
 
     def once(self) -> None:
-        """Receive the rest of the text over one connection."""
         raise NotImplementedError
 
     @property
@@ -126,10 +125,7 @@ class Received:
 
 
 class Written(Received):
-    """A text that the server writes."""
-
     def once(self) -> None:
-        """Receive tokens until the text is complete."""
         while self.left:
             self.take(self.remote.tokens(self.session.vocabulary, self.left), self.remote.version)
 

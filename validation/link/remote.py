@@ -81,7 +81,6 @@ class Remote:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
         self._socket, self.opened, self._proved = None, False, False
         with contextlib.suppress(Exception):
             self._stack.close()
@@ -188,7 +187,6 @@ class Remote:
         return float(self._patiently(once))
 
     def send(self, data: bytes) -> None:
-        """Send a frame."""
         self._socket.send(data)
         self.sent_bytes += len(data)
 

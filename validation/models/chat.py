@@ -15,7 +15,6 @@ PLAIN = (
 
 
 def has_template(tokenizer: Any) -> bool:
-    """Return whether a tokenizer has a chat template."""
     return bool(getattr(tokenizer, "chat_template", None))
 
 

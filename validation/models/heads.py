@@ -24,7 +24,6 @@ MEDUSA, EAGLE = "medusa", "eagle"
 
 @cache
 def classes() -> SimpleNamespace:
-    """Return the modules; torch and transformers are imported here."""
     import torch
     from torch import nn
     from transformers.models.llama.modeling_llama import LlamaModel
@@ -133,7 +132,6 @@ def save_heads(part: Any, folder: Path, kind: str, base: Any, **more: Any) -> in
 
 
 def read_settings(folder: Path, kind: str) -> dict[str, Any]:
-    """Return the settings of a folder."""
     found = json_object(folder / SETTINGS)
     if found is None:
         raise UserError(f"{folder} holds no {SETTINGS} of drafting heads; check the path, or train them.")

@@ -110,7 +110,6 @@ class ModelSource:
         return ModelSource(str(aligned.base_folder(self.name, self._json("config.json", {}).get("base"))))
 
     def load(self, factory: str, **options: Any) -> Any:
-        """Call ``transformers.<factory>.from_pretrained`` on the model."""
         import transformers
 
         if base := self.adapted:
@@ -133,7 +132,6 @@ class ModelSource:
             self._explain(error)
 
     def load_tokenizer(self) -> Any:
-        """Return the tokenizer."""
         if base := self.adapted or self.leaned_on or self._anchor:
             return base.load_tokenizer()
         load = partial(self.load, "AutoTokenizer")

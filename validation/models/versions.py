@@ -64,7 +64,6 @@ class VersionedTarget:
 
     @property
     def config(self) -> Any:
-        """Return the configuration of the first version."""
         return getattr(next(iter(self.versions.values())), "config", None)
 
     def at(self, time: int) -> str:

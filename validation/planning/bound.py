@@ -18,8 +18,8 @@ from hlmtheory.policy.columns import solve
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Prices, Rounds
 from hlmtheory.policy.user import Given
-from validation.planning.menu import Line, Option
 from validation.planning.message_length import token_bytes
+from validation.planning.option import Line, Option
 from validation.planning.profile import DRAFT_LENGTHS, SEEDED, Profile, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting

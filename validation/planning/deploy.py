@@ -17,7 +17,7 @@ from hlmtheory.wire import (
 )
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, STREAMED
 from validation.planning.aims import PROVED, aim_of
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES
 from validation.planning.profile import SEEDED

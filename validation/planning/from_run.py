@@ -19,7 +19,7 @@ from validation.acceptance.record import AcceptanceRecord, tally
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.engine_counts import options_of_counts, square_of
-from validation.planning.menu import Option, sealed
+from validation.planning.option import Option, sealed
 from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
 from validation.planning.setting import Setting

@@ -23,7 +23,6 @@ _ROUNDING = 1e-7  # of a sum of logarithms
 
 
 def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Array:
-    """Return the bits of the message of a round that begins at each position."""
     steps = len(sizes)
     drafts = np.clip(length - np.arange(steps)[:, None], 0, most)
     found = np.zeros(sizes.shape)

@@ -31,8 +31,8 @@ from validation.decoding.methods.rows import (
     U_HLM,
 )
 from validation.decoding.wire import index_bits
-from validation.planning.menu import Option
 from validation.planning.message_length import longest_bytes, message_bits, most_counts
+from validation.planning.option import Option
 from validation.planning.positions import LATTICES
 from validation.planning.profile import Profile, rejection_bits, reply_bits
 from validation.planning.rounds import COUNTS, Wire, expected_counts

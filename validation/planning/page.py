@@ -50,7 +50,6 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
 
 
 def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page's script needs of a plan."""
     asked, link = plan["request"], plan["link"]
     exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}

@@ -37,34 +37,28 @@ def _quantity(option: str, text: str, units: dict[str, float], example: str, lea
 
 
 def read_rate(option: str, text: str) -> float:
-    """Return a rate in bit/s."""
     if text.endswith("B/s"):
         raise UserError(f"{option} is {text}; rates are in bit/s, not bytes: write 8 times as much, such as 80M.")
     return _quantity(option, text, RATES, "10M for 10 Mbit/s")
 
 
 def read_time(option: str, text: str, least: float = 0.0) -> float:
-    """Return a time in seconds."""
     return _quantity(option, text, TIMES, "20ms", least)
 
 
 def read_power(option: str, text: str) -> float:
-    """Return a power in watts."""
     return _quantity(option, text, WATTS, "5W")
 
 
 def read_speed(option: str, text: str) -> float:
-    """Return tokens per second."""
     return _quantity(option, text, SPEEDS, "50/s for 50 tokens a second")
 
 
 def read_energy(option: str, text: str) -> float:
-    """Return an energy in joules."""
     return _quantity(option, text, JOULES, "50mJ")
 
 
 def read_snr(option: str, text: str) -> float:
-    """Return a signal-to-noise ratio, from dB or from a ratio."""
     value, unit = _parts(option, text, "10dB")
     if unit == "dB":
         return float(10.0 ** (value / 10.0))

@@ -167,7 +167,6 @@ class Setting:
         return np.asarray((shared + (passes - exchanges) * self.between_s) / batch)
 
     def joules(self, counts: Array, rate_bps: float) -> Array:
-        """Return the device's energy."""
         drafts, bits = counts[..., COUNTS.index("drafts")], counts[..., COUNTS.index("up_bits")]
         return np.asarray(drafts * self.draft_s * self.device_w + bits / max(rate_bps, 1e-9) * self.transmit_w)
 

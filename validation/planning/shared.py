@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
 from validation.decoding.seconds import Times, seconds
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting
@@ -75,7 +75,6 @@ class Shared:
 
     @property
     def name(self) -> str:
-        """Return the name of the aim."""
         return f"{len(self.users)} users"
 
     def estimates(self, pool: Pool) -> Array:

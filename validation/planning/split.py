@@ -27,7 +27,6 @@ class Split:
 
     @property
     def prompts(self) -> dict[str, int]:
-        """Return the number of prompts of each part."""
         return {part: len(np.unique(self.prompt[getattr(self, part)])) for part in PARTS}
 
     def sums(self, values: Array, texts: Array) -> Array:

@@ -72,8 +72,6 @@ class RoundTiming:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was measured, and on what."""
-
     draft: Timing
     passes: tuple[PassTiming, ...]
     serialisation: tuple[Serialisation, ...]
@@ -88,7 +86,6 @@ class Times:
 
     @property
     def table(self) -> Passes:
-        """Return the passes as measured."""
         return table_of([(one.batch, one.width, one.time.median_s) for one in self.passes])
 
     def pass_s(self, width: int) -> float:
@@ -114,7 +111,6 @@ class Times:
         return found[0]
 
     def plain(self) -> dict[str, Any]:
-        """Return the times as plain values."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod

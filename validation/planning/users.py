@@ -19,7 +19,7 @@ from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
 from validation.planning.bound import Model
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate, read_time
@@ -35,7 +35,6 @@ MOST_USERS = 1000
 
 
 def equal_users(count: int, setting: Setting) -> list[User]:
-    """Return users that are all alike."""
     rate = setting.link.quantile(0.5)
     return [User(str(n + 1), rate, setting.link.round_trip_s, setting.draft_s) for n in range(count)]
 

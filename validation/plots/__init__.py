@@ -63,7 +63,6 @@ def draw(
     formats: Sequence[str] = ("svg",),
     pair: str | None = None,
 ) -> list[Path]:
-    """Draw one figure, or make one table."""
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
         basis = _measured_basis(exhibit, trace, numbers, pair)

@@ -21,7 +21,6 @@ PAPERS = {
 
 
 def cite(source: Source) -> str:
-    """Return a source as text: first author, year, place."""
     return f"{bibliography().get(source.key, {}).get('short', source.key)}, {source.place}"
 
 

@@ -101,7 +101,6 @@ def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
 
 
 def best(figures: Path) -> str:
-    """Return the figures that carry the main messages, with their captions."""
     shown = []
     for key in BEST:
         one = EXHIBITS[key]

@@ -26,7 +26,7 @@ from validation.models.machine import machine
 from validation.planning.aims import Listed, aim_of, described
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time
@@ -38,7 +38,7 @@ K = 4
 LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
 LEFT_OUT = {"--draft-time", "--server-draft-time", "--between-time", "--verify-time", "--verify-token-time"}
 """Options for which the plan takes measured times."""
-SETTINGS = ("1M,50ms,0ms", "10M,5ms,0ms", "200k,50ms,0ms", "10M,50ms,50ms")
+SETTINGS = ("2M,20ms,0ms", "500k,30ms,0ms", "10M,10ms,30ms")
 """Rate, round trip, and what each pass takes longer; about five minutes each on two idle cores."""
 HERE = [sys.executable, "-c"]
 PINNED = "import os; os.sched_setaffinity(0, {core}); from validation.cli.commands import main; main()"
@@ -64,7 +64,7 @@ def main() -> None:
         trace=Path("runs/running_link/trace"),
         times=Path("runs/running_link/times.json"),
         positions=4000,
-        texts=8,
+        texts=12,
         new_tokens=64,
     )
     cores = sorted(os.sched_getaffinity(0))

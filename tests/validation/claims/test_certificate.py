@@ -1,11 +1,7 @@
 """The certificate of the claims that do not depend on the models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-
-import pytest
 
 import hlmtheory
 from hlmtheory.claims import FALSE
@@ -18,7 +14,7 @@ from validation.report.publish import _read_records, _results
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_every_simulated_claim_of_the_published_record_is_certified() -> None:
+def test_every_simulated_claim_of_the_published_record_is_certified():
     """With the same verdict; the limits survive, infinite ones too."""
     record = _read_records(ROOT)[0]
     published = {name: tally for name, tally in _results(record).tallies.items() if name in scenarios()}
@@ -30,12 +26,12 @@ def test_every_simulated_claim_of_the_published_record_is_certified() -> None:
     assert FILE == ROOT / PLACE
 
 
-def test_every_claim_is_certified_or_decided_by_a_trace() -> None:
+def test_every_claim_is_certified_or_decided_by_a_trace():
     """If one is missing, commit and run ``python -m validation.report.certify``."""
     assert sorted(certificate().tallies) == sorted(scenarios())
 
 
-def test_an_added_claim_counts_until_its_statement_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_added_claim_counts_until_its_statement_changes(tmp_path, monkeypatch):
     results = Results(
         {name: Tally(name, instances=5, holds=5, kind="simulated") for name in ("ofdma.sum",)}, 1, 1, 1, {}
     )
@@ -56,7 +52,7 @@ def test_an_added_claim_counts_until_its_statement_changes(tmp_path: Path, monke
     assert "added" not in json.loads(certificate_text(run, results, json.dumps(stored)))
 
 
-def test_a_certified_verdict_completes_a_run_but_replaces_none() -> None:
+def test_a_certified_verdict_completes_a_run_but_replaces_none():
     found = certificate()
     first, second = list(found.tallies)[:2]
     mine = Tally(first, instances=3, holds=3, kind="simulated")
@@ -65,7 +61,7 @@ def test_a_certified_verdict_completes_a_run_but_replaces_none() -> None:
     assert tallies[second] == found.tallies[second]
 
 
-def test_a_verdict_that_the_registry_contradicts_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_that_the_registry_contradicts_is_not_used(tmp_path, monkeypatch):
     names = ("channel.markov", "ofdma.sum")
     results = Results({name: Tally(name, instances=5, holds=5, kind="simulated") for name in names}, 1, 1, 1.0, {})
     text = certificate_text({"commits": {}, "created": "2026-01-02T03:04"}, results)

@@ -1,7 +1,5 @@
 """The check of a trace: its instances, counts, refusals and reproducibility."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -10,24 +8,23 @@ import tomllib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory.claims import Instance, le
+from hlmtheory.claims import le
 from tests.scaled import scaled
 from validation.claims import check
 from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenarios
 from validation.errors import UserError
-from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
+from validation.trace.reader import SyntheticTrace, TraceWriter, open_trace
 
 VOCABULARY = 50
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(tmp_path_factory):
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("check") / "trace"
     with TraceWriter(path, VOCABULARY) as writer:
@@ -39,7 +36,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def results(trace: Trace) -> check.Results:
+def results(trace):
     return check.check_trace(trace)
 
 
@@ -60,7 +57,7 @@ ROUNDED = {
 """Claims that divide by probabilities as small as 1e-300: rounding decides at most one drawn instance in 20."""
 
 
-def test_what_is_true_holds_and_what_is_refuted_fails(results: check.Results) -> None:
+def test_what_is_true_holds_and_what_is_refuted_fails(results):
     for name, claim in hlmtheory.all_claims().items():
         tally = results.tallies[name]
         if claim.refuted is None:
@@ -72,7 +69,7 @@ def test_what_is_true_holds_and_what_is_refuted_fails(results: check.Results) ->
             assert tally.violated or tally.kind == "simulated", f"{name} never fails on this trace"
 
 
-def test_a_false_claim_is_found(trace: Trace) -> None:
+def test_a_false_claim_is_found(trace):
     claim = hlmtheory.all_claims()["truncation.certificate"]
     false = scaled(claim, 0.5)
     tally = check.check_trace(trace, claims={claim.id: false}).tallies[claim.id]
@@ -80,7 +77,7 @@ def test_a_false_claim_is_found(trace: Trace) -> None:
     assert tally.worst_slack < 0
 
 
-def test_instances_are_what_they_say(trace: Trace) -> None:
+def test_instances_are_what_they_say(trace):
     chunk = next(trace.chunks(100))
     arrays = check.instance_arrays(chunk, np.random.default_rng(1))
     assert arrays["k"].min() >= 0
@@ -94,7 +91,7 @@ def test_instances_are_what_they_say(trace: Trace) -> None:
     np.testing.assert_array_equal(arrays["acceptances"], expected)
 
 
-def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_others(tmp_path: Path) -> None:
+def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_others(tmp_path):
     with TraceWriter(tmp_path / "short", VOCABULARY) as writer:
         logits = np.zeros((3, VOCABULARY))
         writer.append(logits, logits, np.zeros(3), np.zeros(3), np.arange(3))
@@ -106,14 +103,14 @@ def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_ot
     assert tallies["verification.overlap"].never == ""
 
 
-def test_a_claim_no_trace_can_serve_is_named(trace: Trace) -> None:
+def test_a_claim_no_trace_can_serve_is_named(trace):
     claim = hlmtheory.all_claims()["truncation.certificate"]
     strange = replace(claim, sides=lambda target, draft, k, bandwidth: le(bandwidth, k))
     with pytest.raises(UserError, match=r"offers no bandwidth for truncation\.certificate"):
         check.check_trace(trace, claims={claim.id: strange})
 
 
-def test_results_survive_writing_and_reading(results: check.Results, tmp_path: Path) -> None:
+def test_results_survive_writing_and_reading(results, tmp_path):
     results.tallies["none"] = check.Tally("none")
     try:
         (tmp_path / "claims.json").write_text(results.to_json())
@@ -122,12 +119,12 @@ def test_results_survive_writing_and_reading(results: check.Results, tmp_path: P
         del results.tallies["none"]
 
 
-def test_rows_and_workers_change_nothing(trace: Trace, results: check.Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_workers_change_nothing(trace, results, monkeypatch):
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
     monkeypatch.setattr(check, "CACHED_VALUES", 7 * VOCABULARY)
     slow = check._check_block
 
-    def delayed(chunk: Any, *rest: Any) -> Any:
+    def delayed(chunk, *rest):
         time.sleep(0.05 if chunk.prompt_index[0] == 0 else 0)  # the first block is ready last
         return slow(chunk, *rest)
 
@@ -135,20 +132,20 @@ def test_rows_and_workers_change_nothing(trace: Trace, results: check.Results, m
     same(check.check_trace(trace, claims=SOME), results)
 
 
-def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:
+def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows():
     assert [check.block_rows(size) for size in (50, 4096, 32_000, 152_000, 10**6)] == [256, 256, 128, 16, 16]
     assert check.workers_in_memory(10**6) <= check.workers_in_memory(4096)
     name = "verification.tokens"
-    found = check.check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})  # type: ignore[arg-type]
+    found = check.check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})
     assert found.tallies[name].in_scope == 9 + 9 + 1
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> str:
+def simulated(monkeypatch):
     """A claim with a scenario: batches of three instances with acceptance 1 and random draft lengths."""
     name = "verification.tokens_iid"
 
-    def make(rng: np.random.Generator) -> Instance:
+    def make(rng):
         return {"acceptance": np.ones(3), "draft_length": rng.integers(0, 1000, 3)}
 
     monkeypatch.setattr(check, "scenarios", lambda: {name: make})
@@ -156,7 +153,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_scenario_comes_before_the_trace(trace: Trace, simulated: str) -> None:
+def test_a_scenario_comes_before_the_trace(trace, simulated):
     names = (simulated, "verification.tokens")
     chosen = {name: hlmtheory.all_claims()[name] for name in names}
     found = check.check_trace(trace, claims=chosen)
@@ -167,21 +164,21 @@ def test_a_scenario_comes_before_the_trace(trace: Trace, simulated: str) -> None
     assert check.check_trace(trace, claims=chosen).tallies == found.tallies
 
 
-def test_a_scenario_out_of_scope_is_named(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scenario_out_of_scope_is_named(trace, monkeypatch):
     claim = hlmtheory.all_claims()["truncation.monotone"]
     monkeypatch.setattr(check, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
     with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; draw"):
         check.check_trace(trace, claims={claim.id: claim})
 
 
-def test_every_claim_is_served_by_a_trace_or_drawn() -> None:
+def test_every_claim_is_served_by_a_trace_or_drawn():
     tables = scenarios()
     served = {name for name, claim in hlmtheory.all_claims().items() if {*ROW_ARRAYS, *WINDOW_ARRAYS} >= {*claim.takes}}
     assert set(hlmtheory.all_claims()) == set(tables) | served
     assert set(tables) & served == SIMULATED
 
 
-def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
+def test_the_check_needs_no_package_that_validate_does_not_install():
     """All claims are checked although the packages of all other extras are missing."""
     root = Path(__file__).resolve().parents[3]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
@@ -202,11 +199,11 @@ def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 
 
-def test_dear_claims_have_fewer_batches_and_every_other_claim_all() -> None:
+def test_dear_claims_have_fewer_batches_and_every_other_claim_all():
     tables = scenarios()
     assert set(tables) >= set(check.DEAR)
     trace = SyntheticTrace(4, 64)
-    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, stored_rows=False, batches=10)  # type: ignore[arg-type]
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, stored_rows=False, batches=10)
     counts = Counter(name for name, _ in work.drawn)
     assert set(counts) == set(work.simulated)
     assert {name: count for name, count in counts.items() if count < 10} == check.DEAR

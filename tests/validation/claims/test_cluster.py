@@ -1,7 +1,5 @@
 """A check on dask's workers gives the results of one process, or one sentence. Every process here is a real one."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -113,7 +111,7 @@ def killing(folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def patient() -> Iterator[None]:
+def patient():
     """Wait long for schedulers and workers, which a busy machine starts slowly."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "WAIT_S", LIMIT_S)
@@ -121,12 +119,12 @@ def patient() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("dask")
 
 
 @pytest.fixture(scope="module")
-def address(folder: Path, patient: None) -> Iterator[str]:
+def address(folder, patient):
     with socket.socket() as one:
         one.bind(("127.0.0.1", port := random.SystemRandom().randrange(15_000, 32_000)))
     where = f"tcp://127.0.0.1:{port}"
@@ -140,7 +138,7 @@ def address(folder: Path, patient: None) -> Iterator[str]:
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+def trace(tmp_path, monkeypatch):
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(progress, "EVERY_S", 0.0)
     return stored(tmp_path / "trace")
@@ -148,44 +146,42 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
 
 def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
     claims = {name: hlmtheory.all_claims()[name] for name in CLAIMS}
-    return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)  # type: ignore[arg-type]
+    return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)
 
 
 def same(one: Results, other: Results) -> bool:
     return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
 
 
-def test_workers_find_what_one_process_finds(trace: Trace, address: str) -> None:
-    seen: list[tuple[int, int, str]] = []
+def test_workers_find_what_one_process_finds(trace, address):
+    seen = []
     assert same(found(trace, scheduler=address, progress=lambda *at: seen.append(at)), found(trace))
     assert seen[0] == (1, 3, "checking the simulated claims")
     assert seen[-1] == (320, 320, "checking the claims")
 
 
-def test_a_stopped_check_goes_on_with_or_without_workers(trace: Trace, address: str, tmp_path: Path) -> None:
-    def press(done: int, total: int, text: str) -> None:
+def test_a_stopped_check_goes_on_with_or_without_workers(trace, address, tmp_path):
+    def press(done, total, text):
         if done == 96:
             raise KeyboardInterrupt
 
     kept = tmp_path / "kept"
     with pytest.raises(KeyboardInterrupt):
         found(trace, kept=kept, scheduler=address, progress=press)
-    seen: list[int] = []
+    seen = []
     assert same(found(trace, kept=kept, progress=lambda done, *_: seen.append(done)), found(trace))
     assert seen[0] == 128
     assert same(found(trace, kept=kept, scheduler="tcp://127.0.0.1:1"), found(trace))  # nothing is left to ask
 
 
-def test_a_worker_killed_while_it_computes_changes_nothing(trace: Trace, address: str, folder: Path) -> None:
+def test_a_worker_killed_while_it_computes_changes_nothing(trace, address, folder):
     with worker(folder, address), killing(folder):
         assert same(found(trace, scheduler=address), found(trace))
     assert not [*folder.glob("stall*")]  # a worker was killed
 
 
 @pytest.mark.parametrize("what", ["numpy", "processor"])
-def test_a_worker_that_differs_is_refused_before_work_is_sent(
-    trace: Trace, address: str, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+def test_a_worker_that_differs_is_refused_before_work_is_sent(trace, address, monkeypatch, what):
     if what == "numpy":
         monkeypatch.setattr(provenance, "version", lambda name: "1.0")
     else:
@@ -196,7 +192,7 @@ def test_a_worker_that_differs_is_refused_before_work_is_sent(
     assert (what == "processor") == ("NPY_DISABLE_CPU_FEATURES" in str(refused.value))
 
 
-def test_workers_collect_what_one_process_collects(folders: tuple[Path, Path], address: str, tmp_path: Path) -> None:
+def test_workers_collect_what_one_process_collects(folders, address, tmp_path):
     draft, target = map(str, folders)
     words = ["collect", "--draft", draft, "--target", target, "--positions", "90", "--new-tokens", "6", "-q"]
     (tmp_path / "prompts.txt").write_text("two and\nwhat is the sum of three\nit\nfour apples\n" * 20)

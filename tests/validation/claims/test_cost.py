@@ -1,7 +1,5 @@
 """What a run of a pair costs: counts, origins, limits; no time is asserted but that it is one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 from tests.validation.command_line import run
 from validation.claims.cost import ASSUMED, MEASURED, Asked, Cost, cost_of_pair
 from validation.collection.collect import Text
-from validation.models.pair import Pair
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13]]
@@ -18,7 +15,7 @@ ASKED = Asked(positions=100, new_tokens=20, prompts=3)
 
 
 @pytest.fixture(scope="module")
-def cost(pair: Pair) -> Cost:
+def cost(pair):
     return cost_of_pair(pair, PROMPTS, ASKED, 1, 2.5, lambda text: None)
 
 
@@ -26,14 +23,14 @@ def steps_of(cost: Cost) -> dict[str, float]:
     return {step.name: step.count for step in cost.steps}
 
 
-def test_the_positions_are_those_of_whole_batches() -> None:
+def test_the_positions_are_those_of_whole_batches():
     assert (ASKED.batch, ASKED.batches, ASKED.texts) == (3, 2, 6)
     assert Asked(positions=20_000, new_tokens=160, prompts=500).batches == 4
     assert Asked(positions=100, new_tokens=20, prompts=3).expected == 120
     assert Asked(positions=1, new_tokens=160, prompts=500).texts == 32
 
 
-def test_each_step_is_counted_and_timed(cost: Cost, pair: Pair) -> None:
+def test_each_step_is_counted_and_timed(cost, pair):
     texts = 3 * cost.batches
     assert cost.vocabulary == pair.vocabulary
     assert 100 <= cost.positions <= 20 * texts
@@ -54,7 +51,7 @@ def test_each_step_is_counted_and_timed(cost: Cost, pair: Pair) -> None:
     assert cost.wall_s <= cost.cpu_s
 
 
-def test_texts_that_end_take_more_batches() -> None:
+def test_texts_that_end_take_more_batches():
     """Half of ten texts ended within ten tokens: a token ends a text with 5.5/76."""
     texts = [Text(0, "a", [1, 5, *([7] * 4), 9], 2)] * 5 + [Text(0, "b", [1, 5, *([7] * 10)], 2)] * 5
     found = ASKED.ending(texts, (9,))
@@ -67,7 +64,7 @@ def test_texts_that_end_take_more_batches() -> None:
 
 
 @pytest.fixture
-def words(folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def words(folders, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("two and two\nthe sum of three\n")
@@ -77,7 +74,7 @@ def words(folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.Monkey
     ]
 
 
-def test_the_command_prints_the_cost_and_starts_nothing(words: list[str], tmp_path: Path) -> None:
+def test_the_command_prints_the_cost_and_starts_nothing(words, tmp_path):
     result = run(*words)
     assert result.exit_code == 0, result.output
     assert "V = 300. Disk: " in result.output

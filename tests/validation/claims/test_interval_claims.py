@@ -1,7 +1,5 @@
 """What intervals decide about a claim is what the claim says on the true distributions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -85,7 +83,7 @@ def test_a_claim_that_is_false_is_not_confirmed(name, monkeypatch):
     known = known_lists(listed(p, q, V), np.random.default_rng(3))
     sides = SIDES[name]
 
-    def shrunk(found: Shared) -> Any:
+    def shrunk(found):
         lhs, rhs, inside = sides(found)
         return lhs, type(rhs)(0.01 * rhs.lower, 0.01 * rhs.upper), inside
 

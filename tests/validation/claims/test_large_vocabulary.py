@@ -1,7 +1,5 @@
 """The measured claims on rows like a language model's: a few large entries and 10⁵ tiny ones."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -103,7 +101,7 @@ def outcomes(given: Iterator[Instance]) -> tuple[dict[str, Counter[str]], dict[s
 
 
 @pytest.mark.parametrize(("size", "kind", "temperature"), CASES)
-def test_rounding_violates_nothing_and_hides_no_millionth(size: int, kind: str, temperature: float) -> None:
+def test_rounding_violates_nothing_and_hides_no_millionth(size, kind, temperature):
     statuses, caught, violated = outcomes(instances(size, kind, temperature))
     print(size, kind, temperature, dict(sum(statuses.values(), Counter())), sum(caught.values()), "mutants caught")
     assert not violated

@@ -1,10 +1,6 @@
 """The check's memory does not grow with the trace, measured on a trace that is generated while it is read."""
 
-from __future__ import annotations
-
 import tracemalloc
-
-import pytest
 
 import hlmtheory
 from validation.claims import check
@@ -19,13 +15,13 @@ def peak(positions: int) -> int:
     claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name in FIRST}
     tracemalloc.start()
     try:
-        check_trace(SyntheticTrace(positions, NARROW), claims=claims)  # type: ignore[arg-type]
+        check_trace(SyntheticTrace(positions, NARROW), claims=claims)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_times_the_positions_take_no_more(monkeypatch):
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 2)
     short = 4 * check.block_rows(NARROW)  # the largest number of blocks in flight
     peak(short)  # what is made once, such as imports

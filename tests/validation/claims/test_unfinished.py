@@ -1,7 +1,5 @@
 """A stopped check continues where it stopped, and Ctrl-C does not wait for workers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +18,7 @@ CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "dra
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+def trace(tmp_path, monkeypatch):
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(progress, "EVERY_S", 0.0)
     return stored(tmp_path / "trace")
@@ -56,9 +54,7 @@ def same(one: Results, other: Results) -> bool:
 
 
 @pytest.mark.parametrize("after", [1, 4, 9])
-def test_a_stopped_check_goes_on_and_finds_the_same(
-    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
+def test_a_stopped_check_goes_on_and_finds_the_same(trace, tmp_path, monkeypatch, after):
     whole = found(trace)
     stopped(trace, tmp_path / "kept", after)
     done = counted(monkeypatch)
@@ -72,10 +68,10 @@ def test_a_stopped_check_goes_on_and_finds_the_same(
     assert done == []
 
 
-def test_ctrl_c_in_the_middle_of_a_part_counts_nothing_twice(trace: Trace, tmp_path: Path) -> None:
+def test_ctrl_c_in_the_middle_of_a_part_counts_nothing_twice(trace, tmp_path):
     seen, real = [0], check.Tally.add
 
-    def press(self: check.Tally, verdict: Any) -> None:
+    def press(self, verdict):
         seen[0] += 1
         if seen[0] == 8:
             raise KeyboardInterrupt
@@ -88,9 +84,7 @@ def test_ctrl_c_in_the_middle_of_a_part_counts_nothing_twice(trace: Trace, tmp_p
     assert same(found(trace, kept=tmp_path / "kept"), found(trace))
 
 
-def test_another_seed_trace_or_code_starts_from_the_beginning(
-    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_seed_trace_or_code_starts_from_the_beginning(trace, tmp_path, monkeypatch):
     kept = tmp_path / "kept"
     assert same(found(trace, kept=kept, seed=2), found(trace, seed=2))
     assert same(found(trace, kept=kept), found(trace))
@@ -110,7 +104,7 @@ def test_another_seed_trace_or_code_starts_from_the_beginning(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"mark": 1}', "[" * 100_000])
-def test_a_file_that_cannot_be_read_is_none(trace: Trace, tmp_path: Path, content: str) -> None:
+def test_a_file_that_cannot_be_read_is_none(trace, tmp_path, content):
     (tmp_path / "kept").write_text(content)
     assert same(found(trace, kept=tmp_path / "kept"), found(trace))
     assert json.loads((tmp_path / "kept").read_text())["parts"] > 0

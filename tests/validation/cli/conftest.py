@@ -1,7 +1,5 @@
 """A short check for the tests of the commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from validation.claims import check
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def trace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "trace")
     rng = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """The command ``hlm acceptance``."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The command ``hlm audit`` on a toy law: verdicts, exit codes, JSON, files of draws, refusals, Ctrl-C, help."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -41,7 +39,7 @@ def endless(prompts, n, seed):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     target, draft = rng.dirichlet(np.ones(V), (2, 1 + V))
     np.savez(tmp_path / "toy.npz", target=target, draft=draft)

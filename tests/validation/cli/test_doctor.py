@@ -1,7 +1,5 @@
 """``hlm doctor`` where torch finds no GPU; ``tests/device/test_doctor.py`` has the stand-in accelerator."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -13,7 +11,7 @@ from validation.cli import doctor
 pytestmark = pytest.mark.skipif(torch.accelerator.is_available(), reason="here is an accelerator")
 
 
-def test_the_cpu_works_and_the_json_says_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_works_and_the_json_says_what_is_here(monkeypatch):
     monkeypatch.setattr(doctor, "DRIVERS", {})
     found = run("doctor", "--json")
     assert found.exit_code == 0, found.output
@@ -27,8 +25,8 @@ def test_the_cpu_works_and_the_json_says_what_is_here(monkeypatch: pytest.Monkey
     assert (cpu["tokens"], cpu["distance"], cpu["reason"]) == (10, 0.0, "")
 
 
-def test_a_cpu_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: str) -> None:
+def test_a_cpu_that_fails_is_named(monkeypatch):
+    def fail(_):
         raise MemoryError
 
     monkeypatch.setattr(doctor, "DRIVERS", {})

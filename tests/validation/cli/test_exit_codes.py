@@ -4,8 +4,6 @@ Each case is a command line that works, with one option replaced by a malformed 
 malformed one. By default some cases of each command are drawn; SWEEP=200 runs so many of each command.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -92,13 +90,13 @@ MORE = {  # lines that read a further file
 
 
 @pytest.fixture(autouse=True)
-def no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_other_threads(monkeypatch):
     """With other threads running, an interrupted command ends the process at once, and with it the tests."""
     monkeypatch.setattr(start.threading, "active_count", lambda: 1)
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     stored(folder / "trace")
     rows = np.random.default_rng(0).normal(size=(2, 20, 8)).astype(np.float32)
@@ -162,9 +160,7 @@ def code_of(words: list[str]) -> Any:
 
 @pytest.mark.filterwarnings("ignore:(?s).*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning")  # of at_most
 @pytest.mark.parametrize("name", LINES)
-def test_a_malformed_input_is_no_verdict(
-    name: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_malformed_input_is_no_verdict(name, files, monkeypatch, capsys):
     monkeypatch.chdir(files)
     cases = cases_of(name)
     random.Random(zlib.crc32(name.encode())).shuffle(cases)
@@ -205,10 +201,8 @@ def test_a_malformed_input_is_no_verdict(
         (Verdict(), VIOLATED),
     ],
 )
-def test_the_one_place_that_decides_the_code(
-    raised: BaseException, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def commands(**_: Any) -> None:
+def test_the_one_place_that_decides_the_code(raised, code, capsys):
+    def commands(**_):
         raise raised
 
     with pytest.raises(SystemExit) as end:
@@ -223,9 +217,7 @@ def test_the_one_place_that_decides_the_code(
 @pytest.mark.parametrize(
     "manifest", [b"[]", b"5", b'{"format": "hlm-trace", "version": 2, "vocabulary": "x"}', b"[" * 10**5]
 )
-def test_a_manifest_of_another_form_is_refused(
-    manifest: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_of_another_form_is_refused(manifest, tmp_path, monkeypatch, capsys):
     """The checksum of a manifest can be right although its content is not."""
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "trace")

@@ -1,7 +1,5 @@
 """``hlm figure`` draws what it can, in the requested formats, and lists the rest with the missing commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ def painted(numbers: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def three(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = [
         Simulation(number="1", paint=painted, simulate=lambda seed: dict(NUMBERS), **ABOUT),
@@ -42,7 +40,7 @@ def figure(*words: str) -> Result:
     return CliRunner().invoke(main, ["figure", *words])
 
 
-def test_what_can_be_drawn_is_and_the_rest_is_listed() -> None:
+def test_what_can_be_drawn_is_and_the_rest_is_listed():
     done = figure("cu-hlm")
     assert done.exit_code == 3, done.output
     assert Path("runs/simulated/figures/cu-hlm-fig1.svg").exists()
@@ -54,7 +52,7 @@ def test_what_can_be_drawn_is_and_the_rest_is_listed() -> None:
     assert "Drawn: 2 of 4." in done.stderr
 
 
-def test_every_format_is_written_and_the_same_each_time() -> None:
+def test_every_format_is_written_and_the_same_each_time():
     first, second = (figure("cu-hlm", "1", "--format", "pdf,png", "--format", "CSV", "--out", out) for out in "ab")
     assert (first.exit_code, second.exit_code) == (0, 0)
     names = [f"cu-hlm-fig1.{suffix}" for suffix in ("json", "svg", "pdf", "png", "csv")]

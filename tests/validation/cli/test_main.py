@@ -1,9 +1,6 @@
 """The command line, end to end on tiny models, and its messages on bad input."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +10,7 @@ from validation.claims.instances import scenarios
 
 
 @pytest.fixture(scope="module")
-def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, ...]]:
+def finished(folders, tmp_path_factory):
     base = tmp_path_factory.mktemp("run")
     (base / "prompts.txt").write_text("two and two\nwhat is <b>bold</b>\nthe best of times\n")
     words = ("validate", "--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "150")
@@ -23,7 +20,7 @@ def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     return base / "out", words
 
 
-def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple[str, ...]]) -> None:
+def test_validate_writes_verdicts_figures_and_report(finished):
     folder, _ = finished
     tallies = json.loads((folder / "claims.json").read_text())["tallies"]
     assert set(tallies) == set(hlmtheory.all_claims()) - set(scenarios())
@@ -35,9 +32,7 @@ def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_only_all_claims_checks_what_does_not_depend_on_the_models(
-    finished: tuple[Path, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: bool
-) -> None:
+def test_only_all_claims_checks_what_does_not_depend_on_the_models(finished, tmp_path, monkeypatch, everything):
     known = hlmtheory.all_claims()
     some = {name: known[name] for name in ("verification.overlap", "channel.markov")}
     monkeypatch.setattr(hlmtheory, "all_claims", lambda: some)
@@ -49,7 +44,7 @@ def test_only_all_claims_checks_what_does_not_depend_on_the_models(
     assert said["certificate"]["claims"] == 1 - everything
 
 
-def test_other_settings_are_refused_until_asked_to_begin_anew(finished: tuple[Path, tuple[str, ...]]) -> None:
+def test_other_settings_are_refused_until_asked_to_begin_anew(finished):
     folder, words = finished
     before = (folder / "trace" / "journal.jsonl").read_bytes()
     result = run(*words, "--seed", "2")
@@ -60,9 +55,7 @@ def test_other_settings_are_refused_until_asked_to_begin_anew(finished: tuple[Pa
     assert json.loads((folder / "trace" / "manifest.json").read_text())["seed"] == 2
 
 
-def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
-    finished: tuple[Path, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(finished, tmp_path, monkeypatch):
     _, words = finished
     words = (*words[:-1], str(tmp_path), "--positions", "600")
     moments = {
@@ -100,7 +93,7 @@ def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
     patch.setattr(place, interrupted)
 
 
-def test_a_folder_that_is_no_trace_is_not_removed(finished: tuple[Path, tuple[str, ...]], tmp_path: Path) -> None:
+def test_a_folder_that_is_no_trace_is_not_removed(finished, tmp_path):
     _, words = finished
     (tmp_path / "trace").mkdir()
     (tmp_path / "trace" / "diary.txt").write_text("mine")

@@ -1,7 +1,5 @@
 """Claims are printed whole; a user's theorem is checked on drawn instances and on a trace, or refused by name."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -33,7 +31,7 @@ REFUSED = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "trace")
     few = {name: theorems.THEOREMS[name] for name in ("verification.tokens", "truncation.certificate")}
@@ -46,7 +44,7 @@ def validated(text: str) -> Result:
     return run("validate", "--trace", "trace", "--claims", "mine.py", "--out", "run", "--no-figures", "--json")
 
 
-def test_the_theorem_of_the_page_is_checked_beside_the_others(folder: None) -> None:
+def test_the_theorem_of_the_page_is_checked_beside_the_others(folder):
     said = json.loads(validated(MINE).stdout)
     assert said["outcomes"] == dict.fromkeys((*theorems.THEOREMS, NAME), "holds")
     assert (said["tallies"][NAME]["kind"], said["tallies"][NAME]["holds"]) == ("measured", 320)
@@ -56,7 +54,7 @@ def test_the_theorem_of_the_page_is_checked_beside_the_others(folder: None) -> N
     assert NAME not in all_claims()
 
 
-def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder: None) -> None:
+def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder):
     result = validated(MINE.replace("/ 2", "/ 4"))
     assert (result.exit_code, json.loads(result.stdout)["violated"], Path("run").exists()) == (1, [NAME], False)
     (shown,) = json.loads(run("claims", "--claims", "mine.py", NAME, "--json").stdout)["claims"]
@@ -65,11 +63,11 @@ def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder: None) -> Non
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_cannot_be_checked_is_refused(folder: None, name: str) -> None:
+def test_a_file_that_cannot_be_checked_is_refused(folder, name):
     one_sentence(validated(REFUSED[name][0]), *REFUSED[name][1:])
 
 
-def test_every_claim_is_in_the_json_whole() -> None:
+def test_every_claim_is_in_the_json_whole():
     for plain in json.loads(run("claims", "--json").stdout)["claims"]:
         claim, recorded = all_claims()[plain["id"]], plain["tight_case"] or plain["counterexample"]
         instance = {name: np.inf if value == "inf" else value for name, value in recorded.items()}

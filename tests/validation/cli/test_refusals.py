@@ -1,7 +1,5 @@
 """Errors of the system and of unusual files, under real conditions: one sentence with path and remedy, code 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -39,19 +37,19 @@ COMMANDS = {
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("command", list(COMMANDS))
-def test_a_place_that_cannot_be_is_one_sentence(trace: Path, command: str, place: str) -> None:
+def test_a_place_that_cannot_be_is_one_sentence(trace, command, place):
     one_sentence(run(*(word.format(place) for word in COMMANDS[command])))
 
 
 @pytest.mark.parametrize("command", ["validate", "figure", "simulation", "import"])
-def test_a_file_where_the_folder_goes_is_named_and_kept(trace: Path, command: str) -> None:
+def test_a_file_where_the_folder_goes_is_named_and_kept(trace, command):
     np.save("logits.npy", np.zeros((2, 3)))
     one_sentence(run(*(word.format("file") for word in COMMANDS[command])), "file")
     assert Path("file").read_text() == "mine"
 
 
 @needs_full
-def test_a_disk_that_fills_up_while_drawing_loses_no_verdict(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_while_drawing_loses_no_verdict(trace, monkeypatch):
     real = plots.save
     monkeypatch.setattr(plots, "save", lambda figure, path: FULL.write_bytes(b"a picture"))
     one_sentence(run("validate", "--trace", trace, "--out", "run"), "the disk is full", "run")
@@ -67,13 +65,13 @@ def test_a_disk_that_fills_up_while_drawing_loses_no_verdict(trace: Path, monkey
 
 @needs_full
 @pytest.mark.parametrize("suffix", ["svg", "json"])
-def test_a_full_disk_is_told_with_the_file(trace: Path, suffix: str) -> None:
+def test_a_full_disk_is_told_with_the_file(trace, suffix):
     Path("out").mkdir()
     Path(f"out/cu-hlm-fig6.{suffix}").symlink_to(FULL)
     one_sentence(run("figure", "cu-hlm", "6", "--trace", trace, "--out", "out"), "cu-hlm-fig6", "free some space")
 
 
-def test_bytes_that_are_no_text_in_a_path(trace: Path) -> None:
+def test_bytes_that_are_no_text_in_a_path(trace):
     command = [sys.executable, "-m", "validation", "figure", "cu-hlm", "6", "--trace", "trace", "--out", b"o\xffut"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
     assert done.returncode == 0, done.stderr
@@ -82,7 +80,7 @@ def test_bytes_that_are_no_text_in_a_path(trace: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"positions": ' + "9" * 5000 + "}", "", "[1]"], ids=range(4))
-def test_json_of_ours_that_is_damaged_is_refused(tmp_path: Path, content: str) -> None:
+def test_json_of_ours_that_is_damaged_is_refused(tmp_path, content):
     run_folder = tmp_path / "run"
     (run_folder / "trace").mkdir(parents=True)
     (run_folder / "trace" / "manifest.json").write_text(content)

@@ -1,7 +1,5 @@
 """Start and end of a command line: versions, exit codes, quiet and JSON output, and missing packages."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -35,7 +33,7 @@ def run(*words: str, code: str | None = None) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("module", ["click", "rich"])
-def test_a_core_only_install_is_told_which_extra(module: str) -> None:
+def test_a_core_only_install_is_told_which_extra(module):
     done = run("claims", code=WITHOUT.format(module=module))
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
@@ -43,7 +41,7 @@ def test_a_core_only_install_is_told_which_extra(module: str) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
-def test_the_help_of_a_core_install_says_what_each_command_needs(words: tuple[str, ...]) -> None:
+def test_the_help_of_a_core_install_says_what_each_command_needs(words):
     done = run(*words, code=WITHOUT.format(module="click"))
     assert done.returncode == 0, done.stderr
     assert all(name in done.stdout for name in installed.COMMANDS)
@@ -51,7 +49,7 @@ def test_the_help_of_a_core_install_says_what_each_command_needs(words: tuple[st
 
 
 @pytest.mark.parametrize("words", [["claims"], ["claims", "--json"]])
-def test_a_reader_that_leaves_is_no_violated_claim(words: list[str]) -> None:
+def test_a_reader_that_leaves_is_no_violated_claim(words):
     command, environment = [sys.executable, "-m", "validation", *words], {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as done:
         done.stdout.close()
@@ -59,10 +57,7 @@ def test_a_reader_that_leaves_is_no_violated_claim(words: list[str]) -> None:
     assert done.returncode == 141
 
 
-def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(
-    trace: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(trace, monkeypatch):
     done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
     assert (done.exit_code, done.output) == (0, "")
     monkeypatch.setattr("validation.claims.results.Tally.outcome", property(lambda self: "violated"))

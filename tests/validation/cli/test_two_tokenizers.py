@@ -1,11 +1,7 @@
 """``hlm decode common`` with two tiny models whose tokenizers differ, and what other commands say of them."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,12 +10,12 @@ from validation.models.two_tokenizers import common_share, load_two
 
 
 @pytest.fixture(scope="module")
-def models(save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]) -> tuple[Path, Path]:
+def models(save_model, extended_tokenizer):
     own = extended_tokenizer(vocabulary=280)
     return save_model(seed=1, hidden=8, vocabulary=280, tokenizer=own), save_model(seed=2, hidden=16)
 
 
-def test_it_decodes_without_a_trace_and_says_what_is_common(models: tuple[Path, Path], tmp_path: Path) -> None:
+def test_it_decodes_without_a_trace_and_says_what_is_common(models, tmp_path):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"id": str(n), "prompt": "two and two"}) + "\n" for n in range(3)))
     given = ("--prompts", prompts, "--new-tokens", "6", "--run", tmp_path / "run", "--device", "cpu")
@@ -39,7 +35,7 @@ def test_it_decodes_without_a_trace_and_says_what_is_common(models: tuple[Path, 
     assert {one["method"] for one in texts} == set(names)
 
 
-def test_the_share_of_common_tokens_of_texts(models: tuple[Path, Path]) -> None:
+def test_the_share_of_common_tokens_of_texts(models):
     pair = load_two(*map(str, models))
     common = pair.draft.common.tolist()
     other = next(token for token in range(300) if token not in common)

@@ -1,7 +1,5 @@
 """A wait is told where the output is no terminal: late enough that a quick step prints nothing, once it lasts."""
 
-from __future__ import annotations
-
 import io
 import time
 
@@ -23,16 +21,16 @@ def written(monkeypatch: pytest.MonkeyPatch, patience_s: float, steps: tuple[str
     return output.getvalue()
 
 
-def test_a_long_wait_names_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_names_each_step(monkeypatch):
     lines = written(monkeypatch, 0.05, ("reading a", "reading b"), 0.3).splitlines()
     assert lines == ["Loading the two models ...", "Reading a ...", "Reading b ..."]
 
 
-def test_a_quick_wait_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_wait_prints_nothing(monkeypatch):
     assert written(monkeypatch, 30.0, ("reading a",), 0.0) == ""
 
 
-def test_progress_is_told_within_five_seconds_and_then_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told_within_five_seconds_and_then_now_and_then(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(display, "monotonic", lambda: now[0])
     output = io.StringIO()

@@ -1,7 +1,5 @@
 """Collection on tiny random models: the stored logits belong to the texts that were drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from pathlib import Path
@@ -44,17 +42,17 @@ def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.
 
 
 @pytest.fixture(scope="module")
-def ending(pair: Pair) -> Pair:
+def ending(pair):
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
 @pytest.fixture(scope="module")
-def trace(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(ending, tmp_path_factory):
     path = tmp_path_factory.mktemp("traces") / "t"
     return collect(ending, PROMPTS, path, positions=120, new_tokens=20, batch=4, command="hlm validate")
 
 
-def test_logits_are_those_of_single_steps(trace: Trace, ending: Pair) -> None:
+def test_logits_are_those_of_single_steps(trace, ending):
     used = trace.manifest["prompts"]
     for index, rows in texts_of(trace):
         for which, name in (("draft", "draft_logits"), ("target", "target_logits")):
@@ -62,7 +60,7 @@ def test_logits_are_those_of_single_steps(trace: Trace, ending: Pair) -> None:
             np.testing.assert_allclose(trace.arrays[name][rows], expected, **HALF)
 
 
-def test_texts_end_at_the_end_token_and_not_later(trace: Trace, ending: Pair) -> None:
+def test_texts_end_at_the_end_token_and_not_later(trace, ending):
     lengths = set()
     for _, rows in texts_of(trace):
         tokens = trace.arrays["tokens"][rows].tolist()
@@ -82,7 +80,7 @@ def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
     return float((found - mean).sum() / np.sqrt(variance.sum()))
 
 
-def test_tokens_are_samples_of_the_target_model(pair: Pair, tmp_path: Path) -> None:
+def test_tokens_are_samples_of_the_target_model(pair, tmp_path):
     free = dataclasses.replace(pair, end_tokens=())
     trace = collect(free, PROMPTS, tmp_path / "t", positions=1500, new_tokens=30, batch=25)
     tokens, target = trace.arrays["tokens"][:], trace.arrays["target_logits"][:]
@@ -91,7 +89,7 @@ def test_tokens_are_samples_of_the_target_model(pair: Pair, tmp_path: Path) -> N
     assert abs(surprise(trace.arrays["draft_logits"][:], tokens)) > 10  # so would the other model
 
 
-def test_padding_changes_nothing(pair: Pair) -> None:
+def test_padding_changes_nothing(pair):
     rng = np.random.default_rng(2)
     texts = [
         Text(0, f"p{i}", [0, *rng.integers(1, 300, n).tolist()], start)
@@ -104,11 +102,11 @@ def test_padding_changes_nothing(pair: Pair) -> None:
         np.testing.assert_allclose(logits, alone, **HALF)
 
 
-def test_same_seed_same_trace(ending: Pair, tmp_path: Path) -> None:
+def test_same_seed_same_trace(ending, tmp_path):
     import torch
 
     before = torch.get_rng_state()
-    settings: dict[str, Any] = {"positions": 40, "new_tokens": 8, "batch": 3}
+    settings = {"positions": 40, "new_tokens": 8, "batch": 3}
     first, second = (collect(ending, PROMPTS, tmp_path / name, **settings) for name in "ab")
     other = collect(ending, PROMPTS, tmp_path / "c", seed=2, **settings)
     assert all(np.array_equal(first.arrays[name], second.arrays[name]) for name in ARRAYS)
@@ -120,21 +118,19 @@ RESUMED: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2}
 
 
 @pytest.mark.parametrize(("positions", "after"), [(RESUMED["positions"], (1, 20, 40)), (None, (2,))])
-def test_a_stopped_collection_goes_on(ending: Pair, tmp_path: Path, positions: int | None, after: Any) -> None:
+def test_a_stopped_collection_goes_on(ending, tmp_path, positions, after):
     make = partial(collect, ending, PROMPTS, **(RESUMED | {"positions": positions}))
     done = stopped_and_resumed(make, tmp_path, *after)
     assert done[0] >= after[-1]
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_other_settings_models_or_prompts_are_refused(
-    ending: Pair, folders: tuple[Path, Path], tmp_path: Path, finished: bool
-) -> None:
+def test_other_settings_models_or_prompts_are_refused(ending, folders, tmp_path, finished):
     if finished:
         collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
     else:
         stopped(partial(collect, ending, PROMPTS, **RESUMED), tmp_path / "t", 30)
-    others: list[tuple[str, Pair, list[Prompt], dict[str, Any]]] = [
+    others = [
         (r"seed: 1 there, 7 now", ending, PROMPTS, {"seed": 7}),
         (r"positions: 60 there, 61 now; batch: 2 there, 3 now", ending, PROMPTS, {"positions": 61, "batch": 3}),
         (r"prompts: \w{16} there, \w{16} now", ending, PROMPTS[:4], {}),
@@ -161,7 +157,7 @@ def refused(message: str, pair: Pair, path: Path, prompts: list[Prompt] = PROMPT
     assert not list(path.iterdir())
 
 
-def test_prompt_too_long(pair: Pair, tmp_path: Path) -> None:
+def test_prompt_too_long(pair, tmp_path):
     prompts = [*PROMPTS, Prompt("long", "x" * 70, "test")]
     message = r"The prompt .long. of test is 71 tokens long, but only 56 fit \(a context of 64 less 8"
     refused(message, pair, tmp_path, prompts)
@@ -185,13 +181,11 @@ def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: fl
         ("draft", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
     ],
 )
-def test_bad_logits(
-    pair: Pair, folders: tuple[Path, Path], tmp_path: Path, which: str, value: float, message: str
-) -> None:
+def test_bad_logits(pair, folders, tmp_path, which, value, message):
     refused(rf"The {which} model \(.*\) {message}", with_last_norm(pair, which, folders, value), tmp_path)
 
 
-def test_a_prompt_begins_as_its_tokenizer_says(pair: Pair) -> None:
+def test_a_prompt_begins_as_its_tokenizer_says(pair):
     prompts = [Prompt("a", "two and two", "test")]
     assert encode_prompts(pair, prompts, 4)[0][0] == pair.tokenizer.bos_token_id
     backend = pair.tokenizer.backend_tokenizer

@@ -1,7 +1,5 @@
 """Folders of DistillKit, written here field by field as its source does."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

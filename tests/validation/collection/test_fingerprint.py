@@ -1,23 +1,19 @@
 """The fingerprint of a model depends on every byte of every weight, wherever the weight is stored."""
 
-from __future__ import annotations
-
 import copy
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from validation.collection.fingerprint import weights_mark
-from validation.models.pair import Pair
 
 
 @pytest.fixture
-def model(pair: Pair) -> Any:
+def model(pair):
     return copy.deepcopy(pair.target)
 
 
-def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_shapes_dtypes_and_every_piece_count(model, monkeypatch):
     import torch
 
     from validation.collection import fingerprint
@@ -35,7 +31,7 @@ def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pyte
     assert len(marks) == 4
 
 
-def test_weights_that_accelerate_keeps_elsewhere_count(model: Any) -> None:
+def test_weights_that_accelerate_keeps_elsewhere_count(model):
     import torch
 
     whole = weights_mark(model)

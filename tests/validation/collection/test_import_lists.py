@@ -1,7 +1,5 @@
 """Top-k lists as a trace: what is stored, what is refused, how much memory it takes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,7 @@ def answers(path: Path, p: np.ndarray, k: int, *, logits: bool = False) -> Path:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
+def files(tmp_path):
     return answers(tmp_path / "q.jsonl", rows(1, noise=0.7), 15), answers(tmp_path / "p.jsonl", rows(1), 12)
 
 

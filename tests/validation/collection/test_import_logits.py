@@ -1,11 +1,8 @@
 """Import of a user's logits: every file type gives the same trace, and every fault is named."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,9 +54,7 @@ KINDS = [as_npy, as_columns, as_safetensors, as_zarr]
 
 @pytest.mark.parametrize("save", KINDS, ids=lambda save: save.__name__)
 @pytest.mark.parametrize("block", [1, V * 7, 2**22])
-def test_every_kind_of_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], tuple[str, str]], block: int
-) -> None:
+def test_every_kind_of_file(tmp_path, monkeypatch, save, block):
     monkeypatch.setattr(module, "BLOCK_VALUES", block)
     draft, target = save(tmp_path)
     trace = import_logits(draft, target, tmp_path / "out")
@@ -72,7 +67,7 @@ def test_every_kind_of_file(
     assert str(tmp_path) not in (tmp_path / "out" / "manifest.json").read_text()
 
 
-def test_bfloat16(tmp_path: Path) -> None:
+def test_bfloat16(tmp_path):
     import torch
     from safetensors.torch import save_file
 
@@ -88,7 +83,7 @@ def imported(tmp_path: Path, draft: Any = DRAFT, target: Any = TARGET, **options
     return import_logits(tmp_path / "d.npy", tmp_path / "t.npy", tmp_path / options.pop("out", "out"), **options)
 
 
-def test_tokens_and_texts(tmp_path: Path) -> None:
+def test_tokens_and_texts(tmp_path):
     tokens = RNG.integers(0, V, N)
     texts = np.repeat([7, 3, 9], [20, 1, 29])
     for name, array in (("tokens", tokens), ("texts", texts)):
@@ -99,7 +94,7 @@ def test_tokens_and_texts(tmp_path: Path) -> None:
     assert trace.arrays["position"][:].tolist() == [*range(20), 0, *range(29)]
 
 
-def test_large_values_are_kept_in_float32(tmp_path: Path) -> None:
+def test_large_values_are_kept_in_float32(tmp_path):
     large = DRAFT.copy()
     large[4, 5], large[9, 1] = 70_000, -1e30
     trace = imported(tmp_path, large)
@@ -137,7 +132,7 @@ def test_large_values_are_kept_in_float32(tmp_path: Path) -> None:
         (np.full((N, V), 1 / V), r"d\.npy looks like probabilities .*, but logits are needed; give their logarithms"),
     ],
 )
-def test_wrong_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draft: Any, message: str) -> None:
+def test_wrong_arrays(tmp_path, monkeypatch, draft, message):
     monkeypatch.setattr(module, "BLOCK_VALUES", 7 * V)
     with pytest.raises(UserError, match=message) as caught:
         imported(tmp_path, draft)
@@ -145,7 +140,7 @@ def test_wrong_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draft: An
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_files(tmp_path: Path) -> None:
+def test_wrong_files(tmp_path):
     target = as_npy(tmp_path)[1]
     both = Path(as_safetensors(tmp_path)[0].rpartition(":")[0])
     (tmp_path / "text.csv").write_text("1,2")
@@ -169,7 +164,7 @@ def test_wrong_files(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_tokens_and_texts(tmp_path: Path) -> None:
+def test_wrong_tokens_and_texts(tmp_path):
     for name, option, array, message in [
         (
             "a",
@@ -187,7 +182,7 @@ def test_wrong_tokens_and_texts(tmp_path: Path) -> None:
             imported(tmp_path / name, **{option: tmp_path / f"{name}.npy"})
 
 
-def test_an_import_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_was_stopped_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_VALUES", 4 * V)
     monkeypatch.setattr(module, "COMMIT_BLOCKS", 2)
     places = as_npy(tmp_path)
@@ -221,7 +216,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platfor
 
 
 @pytest.mark.skipif(os.name != "posix", reason="asks POSIX for the peak of memory")
-def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_length(tmp_path):
     peaks = []
     for rows in (4000, 18_000):
         (tmp_path / str(rows)).mkdir()

@@ -1,7 +1,5 @@
 """Stores of llama-perplexity, written here field by field as its source does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

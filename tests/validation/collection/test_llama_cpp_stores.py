@@ -1,7 +1,5 @@
 """Stores that llama-perplexity itself wrote for the built-in pair, beside the same rows from transformers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 import torch
 
 from validation.collection.llama_cpp import HEADER, open_store
-from validation.models.pair import PAIRS_FOLDER, Pair, load_pair
+from validation.models.pair import PAIRS_FOLDER, load_pair
 
 STORES = Path(__file__).parent / "llama_cpp_stores"
 NAMES = ("draft", "target")
@@ -20,7 +18,7 @@ CONTEXT = 16
 
 
 @pytest.fixture(scope="module")
-def builtin() -> Pair:
+def builtin():
     return load_pair()
 
 
@@ -29,7 +27,7 @@ def tokens_of(path: Path) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def rows(builtin: Pair) -> dict[str, np.ndarray]:
+def rows(builtin):
     ids = torch.from_numpy(tokens_of(STORES / "draft.kld"))[None]
     with torch.inference_mode():
         found = {name: getattr(builtin, name)(ids).logits[0, CONTEXT // 2 : -1] for name in NAMES}

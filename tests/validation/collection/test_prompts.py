@@ -1,11 +1,8 @@
 """Reading prompts, and every refusal with file and line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +10,7 @@ from validation.collection.prompts import Prompt, read_prompts
 from validation.errors import UserError
 
 
-def test_jsonl(tmp_path: Path) -> None:
+def test_jsonl(tmp_path):
     file = tmp_path / "p.jsonl"
     file.write_text('{"id": "a", "prompt": "one", "source": "s"}\n{"prompt": "zwei ü"}\n', encoding="utf-8")
     assert read_prompts(file) == [Prompt("a", "one", "s"), Prompt("line-2", "zwei ü", "p.jsonl")]
@@ -21,7 +18,7 @@ def test_jsonl(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.jsonl.gz"])
-def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path, name: str) -> None:
+def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path, name):
     text = "one\ntwo\n" if name == "p.txt" else '{"prompt": "one"}\n{"prompt": "two"}\n'
     content = text.encode("utf-8-sig")
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
@@ -46,14 +43,14 @@ def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path, name: 
         ("p.csv", b"a\n", r"p\.csv does not end in \.jsonl, \.jsonl\.gz or \.txt"),
     ],
 )
-def test_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_prompts(tmp_path / name)
 
 
 @pytest.mark.parametrize("field", ["prompt", "id", "source", "reference"])
-def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, field: str) -> None:
+def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path, field):
     file = tmp_path / "p.jsonl"
     row = {"prompt": "a", "id": "b", "source": "c", "reference": "d"}
     file.write_text(json.dumps(row) + "\n" + json.dumps(row | {"id": "e"} | {field: "x\ud800y"}) + "\n")
@@ -65,7 +62,7 @@ def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, field: s
 
 
 @pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.jsonl.gz"])
-def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(tmp_path: Path, name: str) -> None:
+def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(tmp_path, name):
     first = "one\n" if name == "p.txt" else '{"prompt": "one"}\n'
     content = first.encode() + b"a" * 10**8
     (tmp_path / name).write_bytes(gzip.compress(content, 1) if name.endswith("gz") else content)
@@ -78,7 +75,7 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(tmp_path: Pa
         tracemalloc.stop()
 
 
-def test_missing_file_and_limit(tmp_path: Path) -> None:
+def test_missing_file_and_limit(tmp_path):
     with pytest.raises(UserError, match=r"There is no file .*gone\.txt; check the path"):
         read_prompts(tmp_path / "gone.txt")
     with pytest.raises(UserError, match="The limit of prompts is 0; it must be at least 1"):

@@ -1,7 +1,5 @@
 """The recorder of assisted generation: nothing changes, and the rows are the models' own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Shards of a trace: merged, they are the trace of one process bit for bit; anything else is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path
@@ -26,7 +24,7 @@ OWN = {"created", "command", "speed", "shards"}
 
 
 @pytest.fixture(scope="module")
-def ending(pair: Pair) -> Pair:
+def ending(pair):
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
@@ -60,9 +58,7 @@ def assert_same(trace: Path, expected: Path) -> None:
 
 @pytest.mark.parametrize("of", [1, 2, 3])
 @pytest.mark.parametrize("positions", [60, None])
-def test_merged_shards_are_the_trace_of_one_process(
-    ending: Pair, tmp_path: Path, of: int, positions: int | None
-) -> None:
+def test_merged_shards_are_the_trace_of_one_process(ending, tmp_path, of, positions):
     one = collect(ending, PROMPTS, tmp_path / "one", **(SETTINGS | {"positions": positions}))
     folders = shards(ending, tmp_path, of, None if positions is None else 12, positions=positions)
     merged = merge_shards(folders[::-1], tmp_path / "merged")
@@ -70,13 +66,13 @@ def test_merged_shards_are_the_trace_of_one_process(
     batches = sum(entry["batches"] for entry in merged.manifest["shards"])
     assert batches == (4 if positions is None else 12)
     assert len(merged.manifest["prompts"]) == 7
-    calls: list[Any] = []
+    calls = []
     again = collect(ending, PROMPTS, merged.path, **(SETTINGS | {"positions": positions}), progress=calls.append)
     assert again.positions == merged.positions
     assert not calls  # one process takes the merged trace for its own
 
 
-def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:
+def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending, tmp_path):
     one = collect(ending, PROMPTS, tmp_path / "one", **SETTINGS)
     folders = [tmp_path / "a", tmp_path / "b"]
     counts = shard(ending, folders[0], ShardNumber(1, 2))
@@ -91,14 +87,12 @@ def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair,
     assert_same(merge_shards(folders, tmp_path / "merged").path, one.path)
 
 
-def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(
-    ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(ending, tmp_path, monkeypatch):
     one = collect(ending, PROMPTS, tmp_path / "one", **SETTINGS)
     folders = shards(ending, tmp_path, 2, 12)
     copy, copied = merging._copy, []
 
-    def stopped(*args: Any) -> None:
+    def stopped(*args):
         copied.append(args[1])
         if len(copied) == 4:
             raise KeyboardInterrupt
@@ -118,7 +112,7 @@ def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(
 
 
 @pytest.fixture(scope="module")
-def two(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def two(ending, tmp_path_factory):
     return shards(ending, tmp_path_factory.mktemp("two"), 2, 12)
 
 
@@ -129,8 +123,8 @@ def refused(message: str, folders: list[Path], out: Path) -> None:
     assert not out.exists()
 
 
-def test_shards_of_other_collections_are_refused(ending: Pair, pair: Pair, two: list[Path], tmp_path: Path) -> None:
-    others: dict[str, dict[str, Any]] = {
+def test_shards_of_other_collections_are_refused(ending, pair, two, tmp_path):
+    others = {
         r"seed: 1 and 2": {"seed": 2},
         r"new_tokens: 8 and 9": {"new_tokens": 9},
         r"batch: 2 and 3": {"batch": 3},
@@ -146,7 +140,7 @@ def test_shards_of_other_collections_are_refused(ending: Pair, pair: Pair, two: 
     refused(r"\(shards: 2 and 3\)", [two[0], tmp_path / "three"], tmp_path / "m")
 
 
-def test_missing_double_and_foreign_shards_are_refused(ending: Pair, two: list[Path], tmp_path: Path) -> None:
+def test_missing_double_and_foreign_shards_are_refused(ending, two, tmp_path):
     refused("Of 2 shards, number 2 is missing; give the folders of all 2", two[:1], tmp_path / "m")
     refused("Shard 2/2 was given twice, at .* and .*; give it once", [*two, two[1]], tmp_path / "m")
     refused("There are no shards", [], tmp_path / "m")
@@ -157,7 +151,7 @@ def test_missing_double_and_foreign_shards_are_refused(ending: Pair, two: list[P
         merge_shards(two, collect(ending, PROMPTS, tmp_path / "third", **(SETTINGS | {"seed": 3})).path)
 
 
-def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
+def test_damage_is_named(ending, tmp_path):
     folders = shards(ending, tmp_path, 2, 12)
     file = folders[1] / "shard.json"
     before = file.read_text()

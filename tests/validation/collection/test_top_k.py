@@ -1,7 +1,5 @@
 """Top-k log-probabilities, in files that are written here field by field as each engine's documentation says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -248,7 +246,7 @@ def test_positions_count_from_the_answer_on(tmp_path, form):
         for name, seed in (("q", 2), ("p", 1)):
             paths[chat, name] = stored(tmp_path / f"{chat}{name}.json", ENGINES[form](rows(seed), 8) | more)
 
-    def asked(chat: str, *words: str) -> Any:
+    def asked(chat, *words):
         files = "--draft", str(paths[chat, "q"]), "--target", str(paths[chat, "p"])
         return run("top-k", *files, "--vocabulary", str(V), "--json", *words)
 

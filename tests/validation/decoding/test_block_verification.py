@@ -1,7 +1,5 @@
 """Block verification in the loop: the exact law of its texts, its random numbers, and its tokens a round."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,18 +81,18 @@ PLANNED = Planned(DevicePolicy(2, 1.0, threshold_rule(2, None), LatticeRows(4, t
 @pytest.mark.parametrize(
     "method", [BlockVerification(2), BlockVerification(3), QuantisedBlocks(budget_bits=8.0), PLANNED]
 )
-def test_the_law_of_the_texts_is_the_targets(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_of_the_texts_is_the_targets(method, monkeypatch):
     law = law_of_all(monkeypatch, method, 3)
     assert sum(law.values()) == pytest.approx(1.0, abs=1e-12)
     assert distance(law, exact_law(tables(2)[1], 3, END)) < 1e-12
 
 
-def test_the_token_rule_in_a_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_rule_in_a_block_is_seen(monkeypatch):
     law = law_of_all(monkeypatch, BlockVerification(2), 3, defect="block_token_rule")
     assert distance(law, exact_law(tables(2)[1], 3, END)) > 0.01
 
 
-def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token() -> None:
+def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token():
     rng = np.random.default_rng(5)
     pair = table_pair(*(rng.dirichlet(np.ones(4), nodes(4, 6)) for _ in range(2)))
     prompts = [Prompt(str(i), "1", "same") for i in range(40)]
@@ -104,7 +102,7 @@ def test_one_draft_or_greedy_drafts_are_verified_as_token_by_token() -> None:
         assert [row.tokens for row in first] == [row.tokens for row in second]
 
 
-def test_every_round_has_numbers_of_its_own() -> None:
+def test_every_round_has_numbers_of_its_own():
     noise, other = (Noise(seed, ["one", "two"], 8) for seed in (1, 2))
     found = [noise.blocks(sequence, position, 4) for sequence in (0, 1) for position in range(8)]
     assert len(np.unique(found)) == 64

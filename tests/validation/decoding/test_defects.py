@@ -1,9 +1,6 @@
 """The defects that are built into the loop: their laws over every random number, which the audit's recursion gives."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,19 +26,19 @@ def read(text: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("defect", ON_GRID)
-def test_the_recursion_gives_the_loops_law_and_the_law_is_not_the_targets(defect: str) -> None:
+def test_the_recursion_gives_the_loops_law_and_the_law_is_not_the_targets(defect):
     rng = np.random.default_rng(41)
     draft, target = halves(rng, nodes(V, 5)), quarters(rng, nodes(V, 5))
     pair = table_pair(draft, target, end_tokens=(0,))
     numbers = grid(D, SAMPLED)
     prompts = [Prompt(str(i), "0", "grid") for i in range(len(numbers))]
-    options: dict[str, Any] = {"noise": lambda seed, names, positions: GridNoise(numbers)}
+    options = {"noise": lambda seed, names, positions: GridNoise(numbers)}
     found = law_of(decode_with(defect, pair, prompts, new_tokens=D, batch=len(numbers), **options))
     assert distance(found, exact_law(target, D, (0,))) > 0.05
     laws = [TableLaw(rows, [[0]], (0,)) for rows in (target, draft)]
     texts = np.array(list(itertools.product(range(V + 1), repeat=D)))
     by_key = dict(local_likelihoods(*laws, 0, texts, D))
-    expected: dict[tuple[int, ...], float] = {}
+    expected = {}
     for text, mass in found.items():
         expected[read(text)] = expected.get(read(text), 0.0) + mass
     likelihood = by_key[defect, "K = 2 "]

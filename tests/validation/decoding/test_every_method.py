@@ -1,7 +1,5 @@
 """Every method of the registry: the law of its texts, counts and edges; a text does not depend on its batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -90,7 +88,7 @@ ELSEWHERE = {
 """Lossless methods whose laws have tests of their own."""
 
 
-def test_every_method_is_lossless_and_its_law_is_tested_or_known_to_be_lossy() -> None:
+def test_every_method_is_lossless_and_its_law_is_tested_or_known_to_be_lossy():
     tested = {name for name, _, _ in EXACT.values()}
     assert tested | ELSEWHERE | LOSSY == set(METHODS)
     assert not (tested & LOSSY) - {"Rand-HLM"}
@@ -99,9 +97,7 @@ def test_every_method_is_lossless_and_its_law_is_tested_or_known_to_be_lossy() -
 @pytest.mark.parametrize("ends", [(), (2,)])
 @pytest.mark.parametrize("top_p", [1.0, 0.9])
 @pytest.mark.parametrize("case", EXACT)
-def test_every_text_has_the_probability_that_the_target_model_gives_it(
-    case: str, top_p: float, ends: tuple[int, ...]
-) -> None:
+def test_every_text_has_the_probability_that_the_target_model_gives_it(case, top_p, ends):
     _, make, (of_draft, of_target, cells, prompt, positions) = EXACT[case]
     rng = np.random.default_rng(6 if positions == 1 else 3 + len(ends))
     draft, target = (kind(rng, tiny_texts.nodes(3, positions)) for kind in (of_draft, of_target))
@@ -116,9 +112,9 @@ def test_every_text_has_the_probability_that_the_target_model_gives_it(
 
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("settings", [{"temperature": 0.0}, {}, {"top_p": 0.9}], ids=["greedy", "sampled", "top-p"])
-def test_texts_are_counted_and_do_not_depend_on_the_batch(pair: Pair, name: str, settings: dict[str, float]) -> None:
+def test_texts_are_counted_and_do_not_depend_on_the_batch(pair, name, settings):
     method, link = LARGE[name](SETUP), FadingLink("radio", 1e6, Rayleigh(10.0))
-    given: dict[str, Any] = {"new_tokens": 8, "seed": 4, "link": link, "times": PAPER_TIMES} | settings
+    given = {"new_tokens": 8, "seed": 4, "link": link, "times": PAPER_TIMES} | settings
     rows, alone = (
         decode(pair, some, method, batch=batch, risk=not method.tree_nodes, **given)
         for some, batch in ((tiny_texts.PROMPTS, 3), (tiny_texts.PROMPTS[::-1], 1))
@@ -144,7 +140,7 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair: Pair, name: str,
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair: Pair, name: str) -> None:
+def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair, name):
     method = LARGE[name](SETUP)
     found = [
         [
@@ -167,7 +163,7 @@ def any_pair(vocabulary: int = 3, **options: Any) -> Pair:
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_every_method_may_write_nothing_end_at_once_and_fill_the_context(name: str) -> None:
+def test_every_method_may_write_nothing_end_at_once_and_fill_the_context(name):
     method, asked = TINY[name](SETUP), [Prompt(each, "1 2 1", "test") for each in "abc"]
     always = np.tile([0.0, 0.0, 1.0], (tiny_texts.nodes(3, 5), 1))
     ended = tiny_texts.table_pair(always, always, end_tokens=(2,), prompt="1 2 1", context=4096)
@@ -184,12 +180,12 @@ def test_every_method_may_write_nothing_end_at_once_and_fill_the_context(name: s
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_no_method_writes_an_id_that_no_token_has_or_that_is_masked(name: str) -> None:
+def test_no_method_writes_an_id_that_no_token_has_or_that_is_masked(name):
     method, prompts = TINY[name](SETUP), [Prompt(str(i), "0", "test") for i in range(20)]
     pair = replace(any_pair(5), vocabulary=3)
     for model in (pair.draft, pair.target):
-        model.table[:, 3:] += 5.0  # type: ignore[index, operator]
-        model.table[:, 1] = -torch.inf  # type: ignore[index, operator]
+        model.table[:, 3:] += 5.0
+        model.table[:, 1] = -torch.inf
     rows = decode(pair, prompts, method, new_tokens=4, risk=not method.tree_nodes)
     assert {token for row in rows for token in row.tokens} == {0, 2}
     assert all(np.isfinite(row.total("risk")) for row in rows)
@@ -197,17 +193,17 @@ def test_no_method_writes_an_id_that_no_token_has_or_that_is_masked(name: str) -
 
 @pytest.mark.parametrize("broken", ["draft", "target"])
 @pytest.mark.parametrize("name", TINY)
-def test_every_method_stops_at_a_nan_and_keeps_what_is_finished(name: str, broken: str) -> None:
+def test_every_method_stops_at_a_nan_and_keeps_what_is_finished(name, broken):
     method = TINY[name](SETUP)
     if not getattr(method, f"runs_{broken}"):
         return
     prompts = [Prompt(each, "0", "test") for each in "abcdefghijkl"]
-    settings: dict[str, Any] = {"new_tokens": 5, "batch": 4}
+    settings = {"new_tokens": 5, "batch": 4}
     whole = decode(any_pair(end_tokens=(2,)), prompts, method, **settings)
     pair, finished = any_pair(end_tokens=(2,)), []
-    model: Any = getattr(pair, broken)
+    model = getattr(pair, broken)
 
-    def call(self: Any, *args: Any, **options: Any) -> Any:
+    def call(self, *args, **options):
         output = type(model).__base__.forward(self, *args, **options)
         if len(finished) >= 5:  # in the second batch or the third
             output.logits[..., 1] = torch.nan

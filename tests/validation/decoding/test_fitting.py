@@ -1,7 +1,5 @@
 """The parameters fitted to a trace; every method can be made from them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,11 +8,10 @@ from hlmtheory.skipping import skip_thresholds
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.fitting import fit, of_other_models
 from validation.errors import UserError
-from validation.models.pair import Pair
 from validation.trace.reader import Trace
 
 
-def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp_path: Path) -> None:
+def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp_path):
     trace = stored(tmp_path / "trace")
     found = fit(trace, risk=0.05)
     averse, prone = skip_thresholds(found.slope, found.intercept, non_acceptance=found.non_acceptance)
@@ -27,17 +24,17 @@ def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp
     assert thresholds[0] < thresholds[2]
 
 
-def test_too_few_prompts_and_a_line_that_falls_are_refused(tmp_path: Path) -> None:
+def test_too_few_prompts_and_a_line_that_falls_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"40 prompts, and a risk of 0.01 takes 99"):
         fit(stored(tmp_path / "few", repeat=3), risk=0.01)  # 120 texts of 40 prompts
     with pytest.raises(UserError, match="does not rise"):
         fit(stored(tmp_path / "falls", flip=True))
 
 
-def test_a_fit_to_the_trace_of_other_models_is_said(pair: Pair) -> None:
+def test_a_fit_to_the_trace_of_other_models_is_said(pair):
     about = pair.describe()
 
-    def told(**changes: object) -> str:
+    def told(**changes):
         return of_other_models(Trace(Path("run/trace"), {"pair": about | changes}, {}, True), pair)
 
     assert told() == ""

@@ -1,7 +1,5 @@
 """Medusa and EAGLE on tiny random models: exact laws, greedy texts, messages, and weights that do not fit."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +42,7 @@ def write(folder: Path, kind: str, base: Any, **more: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Pair:
+def tiny():
     recipe = Recipe(hidden=8, feed_forward=16, layers=1, heads=2, context=24, matrix_rate=0.1, other_rate=0.1)
     models = []
     with torch.random.fork_rng(devices=[]):
@@ -74,9 +72,7 @@ def model_law(
 
 @pytest.mark.parametrize(("kind", "make"), EXACT)
 @pytest.mark.parametrize("end_tokens", [(), (2,)])
-def test_texts_have_the_law_of_the_target(
-    tiny: Pair, tmp_path: Path, kind: str, make: Make, end_tokens: tuple[int, ...]
-) -> None:
+def test_texts_have_the_law_of_the_target(tiny, tmp_path, kind, make, end_tokens):
     pair = replace(tiny, end_tokens=end_tokens)
     folder = write(tmp_path, kind, pair.target)
     for prompt in ([1, 0, 2], [2]):  # after one token there is no hidden state yet
@@ -86,7 +82,7 @@ def test_texts_have_the_law_of_the_target(
 
 
 @pytest.mark.parametrize(("kind", "make"), EXACT)
-def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, tmp_path: Path, kind: str, make: Make) -> None:
+def test_greedy_texts_are_those_of_the_target_alone(pair, tmp_path, kind, make):
     folder = write(tmp_path, kind, pair.target)
     expected = [row.tokens for row in decode(pair, PROMPTS, TargetOnly(), temperature=0.0, new_tokens=12)]
     for batch in (1, 3):
@@ -95,7 +91,7 @@ def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("kind", "make"), EXACT)
-def test_bytes_are_those_of_tokens_and_hidden_states(pair: Pair, tmp_path: Path, kind: str, make: Make) -> None:
+def test_bytes_are_those_of_tokens_and_hidden_states(pair, tmp_path, kind, make):
     method = make(write(tmp_path, kind, pair.target))
     rows = decode(pair, PROMPTS, method, new_tokens=8)
     hidden, width = 2 * pair.target.config.hidden_size, index_bits(pair.vocabulary)
@@ -115,12 +111,12 @@ def test_bytes_are_those_of_tokens_and_hidden_states(pair: Pair, tmp_path: Path,
     assert all(one.down_bytes == -(-(one.accepted + 1) * width // 8) for row in again for one in row.rounds)
 
 
-def test_the_layer_reads_kept_tokens_as_if_all_were_new(pair: Pair, tmp_path: Path) -> None:
+def test_the_layer_reads_kept_tokens_as_if_all_were_new(pair, tmp_path):
     folder = write(tmp_path, EAGLE, pair.target)
-    seen: list[tuple[list[int], Any]] = []
+    seen = []
 
     class Watched(Eagle2):
-        def expand(self, request: Any, tree: Any, nodes: Any, rows: Any, depth: int) -> list[int]:
+        def expand(self, request, tree, nodes, rows, depth):
             if depth == 0 and nodes:
                 seen.append((request.tokens.tolist(), rows[0].clone()))
             return super().expand(request, tree, nodes, rows, depth)
@@ -136,14 +132,14 @@ def test_the_layer_reads_kept_tokens_as_if_all_were_new(pair: Pair, tmp_path: Pa
         torch.testing.assert_close(row, whole, rtol=1e-2, atol=1e-2)
 
 
-def test_the_tree_of_ranks_is_the_best_of_its_size() -> None:
+def test_the_tree_of_ranks_is_the_best_of_its_size():
     chances = {
         ranks: float(np.prod([HITS[k][rank] for k, rank in enumerate(ranks)]))
         for depth in (1, 2)
         for ranks in itertools.product(range(3), repeat=depth)
     }
 
-    def is_tree(nodes: tuple[tuple[int, ...], ...]) -> bool:
+    def is_tree(nodes):
         return all(len(one) == 1 or one[:-1] in nodes for one in nodes)
 
     for size in (1, 3, 5):
@@ -153,7 +149,7 @@ def test_the_tree_of_ranks_is_the_best_of_its_size() -> None:
         assert sum(chances[one] for one in chosen) == pytest.approx(best)
 
 
-def test_weights_of_another_base_are_refused(pair: Pair, tiny: Pair, tmp_path: Path) -> None:
+def test_weights_of_another_base_are_refused(pair, tiny, tmp_path):
     folder = write(tmp_path, MEDUSA, pair.target)
     other = build_model(
         Recipe(hidden=16, feed_forward=32, layers=2, heads=2, context=64, matrix_rate=1, other_rate=1), 300
@@ -167,7 +163,7 @@ def test_weights_of_another_base_are_refused(pair: Pair, tiny: Pair, tmp_path: P
         load_heads(folder, MEDUSA, tiny.target)
 
 
-def test_faulty_folders_are_refused(pair: Pair, tmp_path: Path) -> None:
+def test_faulty_folders_are_refused(pair, tmp_path):
     folder = write(tmp_path / "heads", EAGLE, pair.target)
     with pytest.raises(UserError, match="of the kind 'eagle'"):
         Medusa(folder)

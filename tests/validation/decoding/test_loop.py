@@ -1,7 +1,5 @@
 """The generation loop: its caches and random numbers, its law on all texts of a tiny vocabulary, and its refusals."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +26,6 @@ from tests.validation.tiny_texts import (
 from validation.collection.prompts import Prompt
 from validation.decoding.kv_cache import CachedModel, KeyValueCache
 from validation.decoding.loop import DecodingError, decode
-from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.quantized import CSqs, KSqs
 from validation.decoding.methods.single_draft import CuHlmOffline, DraftOnly, RandHlm, TargetOnly, UHlm
@@ -38,7 +35,6 @@ from validation.decoding.records import GenerationRecord
 from validation.decoding.sampling import BRANCHES, distributions_of, draw, levels, residual
 from validation.decoding.session import Draft, Message, Proposal, Step
 from validation.errors import UserError
-from validation.models.pair import Pair
 
 ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
 
@@ -59,7 +55,7 @@ class Declared(FixedLength):
         )
 
 
-def test_drafts_from_another_row_than_declared_are_found_out() -> None:
+def test_drafts_from_another_row_than_declared_are_found_out():
     draft, target = tables(3, 2)
     rows = all_texts(table_pair(draft, target), Declared(2), 2, SAMPLED | {ACCEPT: 4})
     assert distance(law_of(rows), exact_law(target, 2)) > 0.1
@@ -78,7 +74,7 @@ class Undeclared(KSqs):
         return Message(0.0, b"")
 
 
-def test_quantised_drafts_from_another_row_are_found_out() -> None:
+def test_quantised_drafts_from_another_row_are_found_out():
     draft, target = tables(5, 2, quarters, halves)
     cells = {DRAFT: 4, ACCEPT: 4, REPLACE: 2}
     exact = all_texts(table_pair(draft, target), KSqs(2, **ONE_SMALL), 2, cells)
@@ -87,7 +83,7 @@ def test_quantised_drafts_from_another_row_are_found_out() -> None:
     assert distance(law_of(wrong), exact_law(target, 2)) > 0.05
 
 
-def test_flexspec_as_printed_has_the_law_that_the_theory_says() -> None:
+def test_flexspec_as_printed_has_the_law_that_the_theory_says():
     draft, target = tables(7, 1)
     rows = all_texts(table_pair(draft, target), FlexSpec("linear", printed_acceptance=True), 1, SAMPLED)
     law = law_of(rows)
@@ -111,7 +107,7 @@ class OneBit(CuHlmOffline):
         (OneBit(0.55, k=1, draws=None), SAMPLED | {REPLACE: 12}),
     ],
 )
-def test_the_reported_risk_bounds_the_distance_of_texts(method: Method, cells: dict[int, int]) -> None:
+def test_the_reported_risk_bounds_the_distance_of_texts(method, cells):
     draft, target = tables(9, 2)
     rows = all_texts(table_pair(draft, target), method, 2, cells, risk=True)
     bound = float(np.mean([row.total("risk") for row in rows]))
@@ -120,7 +116,7 @@ def test_the_reported_risk_bounds_the_distance_of_texts(method: Method, cells: d
 
 
 @pytest.mark.parametrize("step", [0.1, 1.0])
-def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teaches(step: float) -> None:
+def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teaches(step):
     positions = 7
     draft = np.tile([1.0, 0.0, 0.0], (nodes(3, positions), 1))
     target = draft.copy()
@@ -139,7 +135,7 @@ def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teac
 
 
 @pytest.mark.parametrize("method", [RandHlm(0.5), UHlm(0.55, draws=None), DraftOnly()], ids=lambda m: m.name)
-def test_the_true_skip_rate_is_what_the_target_model_would_have_accepted(method: Method) -> None:
+def test_the_true_skip_rate_is_what_the_target_model_would_have_accepted(method):
     draft, target = tables(9, 2)
     cells = SAMPLED | {SKIP: 2} if isinstance(method, RandHlm) else SAMPLED
     rows = all_texts(table_pair(draft, target), method, 2, cells, risk=True)
@@ -183,7 +179,7 @@ def tiny(family: str) -> Any:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo", "mistral", "qwen2"])
-def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
+def test_rolled_back_lanes_read_as_a_fresh_model(family):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = tiny(family).eval()
@@ -211,17 +207,17 @@ def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
                 text, until = text[order], until[order]
 
 
-def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
+def test_a_window_that_counts_slots_says_when_the_context_is_full():
     lanes = CachedModel(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
     lanes.cached = np.array([60, 0])
     with pytest.raises(UserError, match="but knows 64; ask for fewer"):
         lanes.read(np.ones((2, 80), dtype=np.int64), np.array([61, 10]), rows=1)
 
 
-def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_length(pair: Pair) -> None:
-    batches: list[list[str]] = []
+def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_length(pair):
+    batches = []
 
-    def noise(seed: int, names: Any, positions: int) -> Noise:
+    def noise(seed, names, positions):
         batches.append(list(names))
         return Noise(seed, names, positions)
 
@@ -234,10 +230,10 @@ def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_l
 
 
 @pytest.mark.parametrize("method", [DraftOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)
-def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> None:
+def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method):
     rows = np.full((nodes(3, 4), 3), 1 / 3)
     pair = table_pair(rows, rows)
-    pair.target.table[:] = torch.nan  # type: ignore[operator, index]
+    pair.target.table[:] = torch.nan
     with pytest.raises(DecodingError, match=r"The target model .tables.target. gives logits that are not finite"):
         decode(pair, [Prompt("a", "0", "test")], method, new_tokens=3, risk=True)
 
@@ -255,12 +251,12 @@ def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> No
         ({"new_tokens": 60}, "only 4 fit"),
     ],
 )
-def test_settings_out_of_range_are_refused(pair: Pair, settings: dict[str, Any], words: str) -> None:
+def test_settings_out_of_range_are_refused(pair, settings, words):
     with pytest.raises(UserError, match=words):
         decode(pair, PROMPTS, FixedLength(2), **settings)
 
 
-def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
+def test_no_prompt_and_an_empty_one_are_refused(pair):
     with pytest.raises(UserError, match="no prompts"):
         decode(pair, [], FixedLength(2))
     flat = np.full((4, 3), 1 / 3)
@@ -268,7 +264,7 @@ def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
         decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], TargetOnly(), new_tokens=2)
 
 
-def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:
+def test_rows_are_cut_to_the_likeliest_and_equals_stay_together():
     logits = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]]).log()
     assert distributions_of(logits, 1.0, 0.6)[0].tolist() == pytest.approx([4 / 7, 3 / 7, 0, 0])
     assert distributions_of(logits, 1.0, 0.3)[1].tolist() == pytest.approx([0.25] * 4)
@@ -280,7 +276,7 @@ def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:
     assert distributions_of(logits, 0.0, 1.0).tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
 
 
-def test_rows_of_logits_in_parts_are_those_of_the_whole() -> None:
+def test_rows_of_logits_in_parts_are_those_of_the_whole():
     logits = torch.randn(6, 40, generator=torch.Generator().manual_seed(1))
     for temperature, top_p in itertools.product((1.0, 0.7, 0.0), (1.0, 0.6)):
         for one in (logits, logits.bfloat16(), logits.double()):
@@ -290,7 +286,7 @@ def test_rows_of_logits_in_parts_are_those_of_the_whole() -> None:
         assert not distributions_of(broken, temperature, top_p)[3].sum() > 0
 
 
-def test_a_draw_by_blocks_has_the_law_of_the_row() -> None:
+def test_a_draw_by_blocks_has_the_law_of_the_row():
     law = np.zeros(BRANCHES + 9)  # two blocks, 3/8 and 5/8; in each multiples of 1/8
     law[[0, 5, BRANCHES - 1]] = 0.375 * np.array([1, 4, 3]) / 8
     law[[BRANCHES, BRANCHES + 2, BRANCHES + 7]] = 0.625 * np.array([2, 1, 5]) / 8
@@ -305,7 +301,7 @@ def test_a_draw_by_blocks_has_the_law_of_the_row() -> None:
     assert [levels(size) for size in (1, BRANCHES, BRANCHES + 1, BRANCHES**2, BRANCHES**2 + 1)] == [1, 1, 2, 2, 3]
 
 
-def test_one_slot_is_stored_as_by_indices() -> None:
+def test_one_slot_is_stored_as_by_indices():
     generator = torch.Generator().manual_seed(1)
     one, two = KeyValueCache(6), KeyValueCache(6)
     for places in ([0, 1, 2], [3], [2, 3], [4, 5], [5, 5]):
@@ -322,7 +318,7 @@ def test_one_slot_is_stored_as_by_indices() -> None:
             assert ours.stride() == theirs.stride()
 
 
-def test_a_token_of_probability_0_is_never_drawn() -> None:
+def test_a_token_of_probability_0_is_never_drawn():
     rows = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]], dtype=torch.float64)
     for uniform in (0.0, 0.3, 0.5, np.nextafter(1.0, 0.0)):
         tokens, mass = draw(rows, np.array([[uniform]]))
@@ -331,14 +327,14 @@ def test_a_token_of_probability_0_is_never_drawn() -> None:
     assert not np.isfinite(draw(torch.tensor([[np.nan, 1.0], [np.inf, 1.0]]), np.full((2, 1), 0.5))[1]).any()
 
 
-def test_the_quick_residual_is_the_theorys() -> None:
+def test_the_quick_residual_is_the_theorys():
     p, q = (torch.from_numpy(np.random.default_rng(s).dirichlet(np.ones(9), 6)) for s in (1, 2))
     left = residual(p, q)
     torch.testing.assert_close(left / left.sum(-1, keepdim=True), verification.residual_distribution(p, q))
     assert residual(p, p).tolist() == p.tolist()
 
 
-def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:
+def test_numbers_depend_on_seed_prompt_position_and_purpose_alone():
     first, second = Noise(1, ["a", "b", "c"], 4), Noise(1, ["c", "x"], 9)
     keys = list(itertools.product(range(4), range(5)))
     numbers = {(p, i): float(first.uniform(p, np.array([2]), np.array([i]))[0]) for p, i in keys}
@@ -355,7 +351,7 @@ def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:
     assert first.link(2).random() == second.link(0).random()
 
 
-def test_a_row_comes_back_from_plain_values(pair: Pair) -> None:
+def test_a_row_comes_back_from_plain_values(pair):
     (row,) = decode(pair, PROMPTS[:1], CSqs(0.01), new_tokens=6, risk=True)
     plain = row.plain()
     assert GenerationRecord.of(plain) == row
@@ -364,7 +360,7 @@ def test_a_row_comes_back_from_plain_values(pair: Pair) -> None:
     assert 0 <= summarize([row], resamples=1)["resampling_rate"].value <= 1
 
 
-def test_it_has_the_law_of_transformers_own_verification() -> None:
+def test_it_has_the_law_of_transformers_own_verification():
     from types import SimpleNamespace
 
     from transformers.generation.utils import _speculative_sampling
@@ -379,7 +375,7 @@ def test_it_has_the_law_of_transformers_own_verification() -> None:
     tokens = np.array([[rng.choice(4, p=row) for row in q] for _ in range(count)])
     flights = [[Draft(int(t), q[j, t], None, torch.from_numpy(q[j])) for j, t in enumerate(one)] for one in tokens]
     names = [str(i) for i in range(count)]
-    pair: Any = SimpleNamespace(end_tokens=(), device=torch.device("cpu"), vocabulary=4)
+    pair = SimpleNamespace(end_tokens=(), device=torch.device("cpu"), vocabulary=4)
     session = Session(pair, count, Noise(2, names, 3), None, 1.0, 1.0, 3)
     rows, zeros = np.arange(count), np.zeros(count, dtype=np.int64)
     verdict = verify(FixedLength(2), session, rows, flights, logits[1][0].repeat(count, 1), zeros + 3, zeros, zeros + 3)

@@ -1,9 +1,6 @@
 """The decoding methods: their decisions, and messages that the server can read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,16 +16,14 @@ from tests.validation.watching import watched
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import decode
-from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
 from validation.decoding.random_streams import Noise
 from validation.decoding.session import Draft, Session, Step
 from validation.decoding.wire import index_bits
-from validation.models.pair import Pair
 
 
-def test_hlm_sends_whole_rows(pair: Pair) -> None:
+def test_hlm_sends_whole_rows(pair):
     watch, rows = watched(pair, Hlm())
     width = index_bits(pair.vocabulary)
     for drafts, message in watch.rounds:
@@ -42,7 +37,7 @@ def test_hlm_sends_whole_rows(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("draws", [None, 20])
-def test_a_draft_at_the_threshold_itself_is_kept(draws: int | None) -> None:
+def test_a_draft_at_the_threshold_itself_is_kept(draws):
     rng = np.random.default_rng(3)
     rows = torch.from_numpy(rng.dirichlet(np.ones(6), 40))
     pair = table_pair(rows.numpy(), rows.numpy())
@@ -64,7 +59,7 @@ def test_a_draft_at_the_threshold_itself_is_kept(draws: int | None) -> None:
     "method",
     [CuHlmOffline(-1.0, 12), CuHlmOnline(-1.0, slope=0.8, intercept=0.1), CuHlmCertified(-1.0, bias_tolerance=0.05)],
 )
-def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair, method: Any) -> None:
+def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair, method):
     watch, _ = watched(pair, method)
     beyond = 0
     for (draft,), message in watch.rounds:
@@ -81,7 +76,7 @@ def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair,
     assert beyond > 0 or not isinstance(method, CuHlmOffline)  # q_d is sent besides the k entries
 
 
-def test_a_row_too_flat_for_16_bits_is_certified_with_more() -> None:
+def test_a_row_too_flat_for_16_bits_is_certified_with_more():
     heavy = 1.0 / np.arange(1, 100_001)
     peaked = heavy**3
     rows = torch.from_numpy(np.stack([row / row.sum() for row in (peaked, heavy, peaked)]))
@@ -104,7 +99,7 @@ def test_a_row_too_flat_for_16_bits_is_certified_with_more() -> None:
         assert np.allclose(codec.decoded_rows(codec.decode(message.payload))[0], decoded.numpy(), atol=1e-12)
 
 
-def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) -> None:
+def test_split_verification_sends_probabilities_up_and_a_row_down(pair):
     watch, rows = watched(pair, Dssd(3))
     width = index_bits(pair.vocabulary)
     for drafts, message in watch.rounds:
@@ -120,7 +115,7 @@ def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) ->
 @pytest.mark.parametrize(
     "method", [Dssd(3), FlexSpec("linear", max_draft_length=3), FlexSpec("exact", max_draft_length=3)]
 )
-def test_at_temperature_0_split_verification_sends_tokens_alone(pair: Pair, method: Method) -> None:
+def test_at_temperature_0_split_verification_sends_tokens_alone(pair, method):
     watch, rows = watched(pair, method, temperature=0.0)
     width = index_bits(pair.vocabulary)
     for drafts, message in watch.rounds:
@@ -134,7 +129,7 @@ def test_at_temperature_0_split_verification_sends_tokens_alone(pair: Pair, meth
 
 
 @pytest.mark.parametrize("policy", ["linear", "exact"])
-def test_flexspec_drafts_as_many_as_link_and_acceptance_ask_for(pair: Pair, policy: str) -> None:
+def test_flexspec_drafts_as_many_as_link_and_acceptance_ask_for(pair, policy):
     costs = {"header_bits": 0.0}
     means = []
     for bandwidth in (1e2, 1e9):  # 0.41 s for a draft's bits, or nothing
@@ -152,7 +147,7 @@ def test_flexspec_drafts_as_many_as_link_and_acceptance_ask_for(pair: Pair, poli
     assert means[0] == 1.0 < means[1]
 
 
-def test_prompt_lookup_copies_what_followed(pair: Pair) -> None:
+def test_prompt_lookup_copies_what_followed(pair):
     method = PromptLookup(max_draft_length=3, ngram=2)
     text = np.array([5, 6, 7, 8, 5, 6, 9, 1, 5, 6])
     assert list(method.guess(0, text)) == [9, 1, 5]
@@ -165,7 +160,7 @@ def test_prompt_lookup_copies_what_followed(pair: Pair) -> None:
     )
 
 
-def test_lookahead_guesses_what_the_target_model_would_write() -> None:
+def test_lookahead_guesses_what_the_target_model_would_write():
     rng = np.random.default_rng(2)
     after = rng.integers(0, 3, 3)  # the next token depends on the last alone
     table = np.full((nodes(3, 6), 3), 0.02)

@@ -1,7 +1,5 @@
 """The metrics of decoding methods: by hand on tiny records, by identities on decoded records, and their intervals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from validation.decoding.metrics import MEDIANS, METRICS, summarize, summary
 from validation.decoding.records import GenerationRecord, Round
 from validation.errors import UserError
 from validation.estimates import Estimate
-from validation.models.pair import Pair
 
 PROMPTS = [
     Prompt("c", "two and two make", "test"),
@@ -31,7 +28,7 @@ SETTINGS: dict[str, Any] = {"new_tokens": 16, "times": PAPER_TIMES, "risk": True
 
 
 @pytest.fixture(scope="module")
-def rows(pair: Pair) -> dict[str, list[GenerationRecord]]:
+def rows(pair):
     return {method.name: decode(pair, PROMPTS, method, **SETTINGS) for method in METHODS}
 
 
@@ -71,7 +68,7 @@ BY_HAND = [
 ]
 
 
-def test_every_word_by_hand() -> None:
+def test_every_word_by_hand():
     (line,) = summary(BY_HAND)
     turns = [1.0, 1.0, 2.0 / 6.0, 3.0 / 8.0, 1.0, 1.0 / 3.0]  # two skipped, a round, a round, one skipped; a round
     assert line.pop("method") == "by hand"
@@ -109,11 +106,11 @@ def test_every_word_by_hand() -> None:
     assert list(line) == ["texts", "tokens", *(m.name for m in METRICS), *MEDIANS, "risk_error"]
 
 
-def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None:
+def test_the_interval_is_scipys(rows):
     mine = sorted(rows["U-HLM"], key=lambda r: r.prompt)
     tokens, seconds = np.array([[len(r.tokens), r.seconds] for r in mine]).T
 
-    def ratio(chosen: np.ndarray, axis: int) -> Any:
+    def ratio(chosen, axis):
         return tokens[chosen].sum(axis=axis) / seconds[chosen].sum(axis=axis)
 
     theirs = bootstrap(
@@ -129,7 +126,7 @@ def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs.confidence_interval))
 
 
-def test_texts_without_tokens_or_time() -> None:
+def test_texts_without_tokens_or_time():
     found = summarize([row("empty")])
     assert all(one.value is None for key, one in found.estimates.items() if key not in ("seconds_per_text", "risk"))
     assert found["seconds_per_text"] == found["risk"] == Estimate(0.0, 0.0, 0.0)
@@ -139,7 +136,7 @@ def test_texts_without_tokens_or_time() -> None:
     assert free["acceptance"] == Estimate(1.0, 1.0, 1.0)
 
 
-def test_bad_input_is_refused(rows: dict[str, list[GenerationRecord]]) -> None:
+def test_bad_input_is_refused(rows):
     mine = rows["HLM"]
     with pytest.raises(UserError, match="got none"):
         summarize([])

@@ -1,10 +1,7 @@
 """A policy in the generation loop, and the same policy driven by hand: device, bytes, server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,14 +150,14 @@ class ByHand:
 
 
 @pytest.fixture(params=["two models", "one model"])
-def models(request: pytest.FixtureRequest, pair: Pair) -> Pair:
+def models(request, pair):
     return pair if request.param == "two models" else replace(pair, target=pair.draft)
 
 
 @pytest.mark.parametrize("number", range(len(POLICIES)))
-def test_a_device_and_a_server_write_the_method_s_texts(number: int, models: Pair) -> None:
+def test_a_device_and_a_server_write_the_method_s_texts(number, models):
     policy, prompts = POLICIES[number], tiny_texts.PROMPTS[:2]
-    settings: dict[str, Any] = {"new_tokens": 12, "temperature": policy.temperature, "seed": 3}
+    settings = {"new_tokens": 12, "temperature": policy.temperature, "seed": 3}
     records = decode(models, prompts, Planned(policy), batch=2, **settings)
     for prompt, record in zip(prompts, records, strict=True):
         hand = ByHand(models, prompt, policy, 12, 3)
@@ -170,7 +167,7 @@ def test_a_device_and_a_server_write_the_method_s_texts(number: int, models: Pai
         assert (hand.rounds, hand.skipped) == (len(record.rounds), record.total("skipped"))
 
 
-def test_the_policies_above_skip_send_accept_and_reject(pair: Pair) -> None:
+def test_the_policies_above_skip_send_accept_and_reject(pair):
     same = replace(pair, target=pair.draft)
     records = [
         decode(models, tiny_texts.PROMPTS[:2], Planned(policy), new_tokens=12, temperature=policy.temperature, seed=3)
@@ -185,7 +182,7 @@ def test_the_policies_above_skip_send_accept_and_reject(pair: Pair) -> None:
     "messages", [LatticeRows(4, top_k=3), DraftProbabilities()], ids=lambda one: type(one).__name__
 )
 @pytest.mark.parametrize("length", [1, 2])
-def test_without_skipping_every_text_has_the_target_s_probability(messages: Any, length: int) -> None:
+def test_without_skipping_every_text_has_the_target_s_probability(messages, length):
     rng = np.random.default_rng(length)
     q, p = tiny_texts.halves(rng, tiny_texts.nodes(3, 2)), tiny_texts.quarters(rng, tiny_texts.nodes(3, 2))
     method = Planned(DevicePolicy(3, 1.0, threshold_rule(length, None), messages))
@@ -193,9 +190,9 @@ def test_without_skipping_every_text_has_the_target_s_probability(messages: Any,
     assert tiny_texts.distance(law, tiny_texts.exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair: Pair) -> None:
+def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair):
     policy = DevicePolicy(V, 1.0, threshold_rule(1, None), StreamedTokens(), bonus=False)
-    run: dict[str, Any] = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
+    run = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
     planned, alone = (
         decode(pair, tiny_texts.PROMPTS[:3], one, **run) for one in (Planned(policy), SharedSeedStreamed())
     )
@@ -208,7 +205,7 @@ def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessi
     assert all(turn.bytes == bare * turn.drafted for one in planned for turn in one.rounds)
 
 
-def test_a_token_is_drawn_as_in_the_loop() -> None:
+def test_a_token_is_drawn_as_in_the_loop():
     rng = np.random.default_rng(0)
     for vocabulary in (1, 2, 63, 64, 65, 300, 4097):
         rows = rng.dirichlet(np.full(vocabulary, 0.1), size=20)
@@ -227,14 +224,12 @@ def test_a_token_is_drawn_as_in_the_loop() -> None:
         (replace(POLICIES[9], vocabulary=301), {}, "The policy is for 301 tokens, and the models have 300"),
     ],
 )
-def test_another_run_than_the_planned_one_is_refused(
-    policy: DevicePolicy, settings: dict[str, Any], words: str, pair: Pair
-) -> None:
+def test_another_run_than_the_planned_one_is_refused(policy, settings, words, pair):
     with pytest.raises(UserError, match=words):
         decode(pair, tiny_texts.PROMPTS[:1], Planned(policy), new_tokens=3, **settings)
 
 
-def test_a_policy_s_file(tmp_path: Path, pair: Pair) -> None:
+def test_a_policy_s_file(tmp_path, pair):
     policy = replace(POLICIES[1], planned_for=models_mark(fingerprints(pair, [], [])))
     file = write_policy(policy, tmp_path)
     assert file == tmp_path / "policy.json" == write_policy(policy, tmp_path / "policy.json")

@@ -1,9 +1,5 @@
 """The quantised methods: names, refused settings, messages, the budget, and control of the threshold."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +10,6 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.errors import UserError
-from validation.models.pair import Pair
 
 PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of")]
 
@@ -33,7 +28,7 @@ PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was t
         (AllocatedSqs(5.0), r"budget_bits must fit one draft; it is .* bit too small"),
     ],
 )
-def test_settings_out_of_range_are_refused(pair: Pair, method: Any, message: str):
+def test_settings_out_of_range_are_refused(pair, method, message):
     with pytest.raises((ValueError, UserError), match=message):
         decode(pair, PROMPTS, method, new_tokens=4)
 
@@ -51,7 +46,7 @@ def test_settings_out_of_range_are_refused(pair: Pair, method: Any, message: str
     ],
     ids=lambda m: m.name,
 )
-def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, method: Any) -> None:
+def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair, method):
     watch, rows = watched(pair, method, new_tokens=8)
     for drafts, message in watch.rounds:
         if not drafts:
@@ -71,7 +66,7 @@ def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, metho
 
 
 @pytest.mark.parametrize("printed", [False, True])
-def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
+def test_the_threshold_follows_algorithm_1(pair, printed):
     settings = {"learning_rate": 0.05, "epsilon": 0.1}
     method = CSqs(0.02, printed=printed, **settings)
     watch, (row,) = watched(pair, method, FOUR[1:2], new_tokens=24)
@@ -92,9 +87,9 @@ def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
 
 
 @pytest.mark.parametrize("threshold", [None, 0.02])
-def test_the_budget_is_kept_after_every_round_and_rolled_back(pair: Pair, threshold: float | None) -> None:
+def test_the_budget_is_kept_after_every_round_and_rolled_back(pair, threshold):
     if threshold is None:
-        method: Any = BudgetedSqs(epsilon=0.2, budget_bits=2000.0)
+        method = BudgetedSqs(epsilon=0.2, budget_bits=2000.0)
     else:
         method = BudgetedCSqs(threshold, epsilon=0.2, learning_rate=0.05, budget_bits=2000.0)
     watch, (row,) = watched(pair, method, FOUR[1:2], new_tokens=24)

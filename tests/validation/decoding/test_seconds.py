@@ -1,7 +1,5 @@
 """Counts × times = seconds, against clocks that add event after event."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,7 @@ TIMES = Times(0.25, 1.5, 0.125, 0.75, 64.0, 16.0)
 SNR, WIDTH_HZ, WAY = 3.0, 1e5, Way(0.03, 2e5)
 
 
-def test_every_event_of_random_rounds() -> None:
+def test_every_event_of_random_rounds():
     rng = np.random.default_rng(3)
     for _ in range(20):
         clock, counts = 0.0, dict.fromkeys(("drafts", "passes", "verified", "exchanges", "up_bits", "down_bits"), 0)
@@ -35,14 +33,14 @@ def test_every_event_of_random_rounds() -> None:
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(8.0, np.inf), (0.0, 1.5), (1e-10, 1.5)])
-def test_bits_over_a_link_that_is_down_take_for_ever(bits: float, expected: float) -> None:
+def test_bits_over_a_link_that_is_down_take_for_ever(bits, expected):
     assert seconds({"passes": 1, "up_bits": bits}, Times(target_s=1.5, up_bps=0.0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.default])
-def test_the_loop_s_clock(pair, name: str) -> None:
+def test_the_loop_s_clock(pair, name):
     """The loop adds pass after pass and message after message; a method that drafts on overlaps them."""
-    method = METHODS[name].default(SETUP)  # type: ignore[misc]
+    method = METHODS[name].default(SETUP)
     link = FadingLink("steady", WIDTH_HZ, SNR, WAY)
     rate = 1.0 / float(shannon_latency(1.0, WIDTH_HZ, SNR))
     for row in decode(pair, PROMPTS[:2], method, new_tokens=6, seed=3, link=link, times=PAPER_TIMES):

@@ -1,7 +1,5 @@
 """The numbers of methods that a command may set."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from typing import Any
@@ -17,14 +15,13 @@ from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.methods.registry import info_of
 from validation.decoding.methods.settable import SETTABLE, method_with, needed
 from validation.errors import UserError
-from validation.models.pair import Pair
 
 LENGTHS = {"max_draft_length"}
 """Set by ``--draft-length``."""
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
+def pair():
     return small_pair(4)
 
 
@@ -32,7 +29,7 @@ def numbers_of(method: Any) -> set[str]:
     found = set[str]()
     for one in method.__mro__:
         if "__init__" in vars(one):
-            given = inspect.signature(one.__init__).parameters.values()  # type: ignore[misc]
+            given = inspect.signature(one.__init__).parameters.values()
             found |= {each.name for each in given if each.annotation in ("int", "float", "int | None")}
             if not any(each.kind is each.VAR_KEYWORD for each in given):
                 break
@@ -40,7 +37,7 @@ def numbers_of(method: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", SETTABLE)
-def test_every_number_of_a_method_can_be_set(name: str) -> None:
+def test_every_number_of_a_method_can_be_set(name):
     numbers = set(SETTABLE[name])
     method = METHODS[name].method
     if method is FlexSpec:  # its costs are one argument
@@ -50,7 +47,7 @@ def test_every_number_of_a_method_can_be_set(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SETTABLE)
-def test_the_ends_of_every_range_run(pair: Pair, name: str) -> None:
+def test_the_ends_of_every_range_run(pair, name):
     usual = dict.fromkeys(needed(name), "0.5") | ({"k": "2"} if name == "K-SQS" else {})
     for word, values in SETTABLE[name].items():
         margin = 1e-3 if values.inside else 0.0
@@ -82,6 +79,6 @@ def test_the_ends_of_every_range_run(pair: Pair, name: str) -> None:
         ("KSQS", ["k=3"], "has no numbers to set"),
     ],
 )
-def test_what_cannot_be_set_is_refused_by_name(name: str, given: list[str], said: str) -> None:
+def test_what_cannot_be_set_is_refused_by_name(name, given, said):
     with pytest.raises(UserError, match=said):
         method_with(name, given)

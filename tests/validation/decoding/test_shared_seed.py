@@ -1,7 +1,5 @@
 """Drafts by a shared seed: the text is the target model's with this seed, whatever drafts it; only tokens are sent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -55,11 +53,11 @@ CHANGES: dict[str, Callable[[Pair], Texts]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair: Pair, change: str) -> None:
+def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair, change):
     assert CHANGES[change](pair) == texts(pair, SharedSeed(4))
 
 
-def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: Pair) -> None:
+def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair):
     rows = decode(pair, PROMPTS, SharedSeed(4), new_tokens=12, seed=5)
     keys = Noise(5, [prompt.id for prompt in PROMPTS], 1).stream_keys().tolist()
     for prompt, row, key in zip(PROMPTS, rows, keys, strict=True):
@@ -70,7 +68,7 @@ def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: 
         assert race_winner(target, key, positions).tolist() == row.tokens
 
 
-def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair: Pair) -> None:
+def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair):
     twice = [PROMPTS[0], replace(PROMPTS[1], id=PROMPTS[0].id)]
     with pytest.raises(UserError, match=rf"prompt id '{PROMPTS[0].id}' occurs twice, .*; give each its own id"):
         decode(pair, twice, SharedSeed(4), new_tokens=2)

@@ -1,7 +1,5 @@
 """A device that never stops drafting: the same text, and the times of a simulation that has its own formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -13,10 +11,8 @@ from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.records import Round
-from validation.decoding.session import Draft, Message
 from validation.decoding.streamed import Sizes, replay, stream
 from validation.decoding.wire import index_bits
-from validation.models.pair import Pair
 
 LINKS: list[FadingLink | None] = [
     None,
@@ -33,7 +29,7 @@ def still(rate_bps: float, way: Way) -> FadingLink:
     return FadingLink("still", rate_bps, 1.0, way)
 
 
-def test_a_short_text_by_hand() -> None:
+def test_a_short_text_by_hand():
     """t_d = 2, one way 3, V = 5, a text of four: match, mismatch, match, match.
 
     Drafts 0 to 3 are made at 2, 4, 6, 8 and arrive at 5, 7, 9, 11. Pass 1 reads draft 0 from 5 to 10, pass 2 drafts 1
@@ -51,7 +47,7 @@ def test_a_short_text_by_hand() -> None:
     np.testing.assert_allclose(ends, [13.0, 18.0, 31.0, 36.0])
 
 
-def test_a_slow_uplink_sends_one_draft_at_a_time_and_drops_what_has_not_begun() -> None:
+def test_a_slow_uplink_sends_one_draft_at_a_time_and_drops_what_has_not_begun():
     """t_d = 1, a draft takes 4 on the link, V = 2, no propagation; the first of three drafts fails.
 
     Draft 0 is made at 1, arrives at 5, is read until 7. Draft 1 is on the link from 5 to 9 and is finished, draft 2
@@ -80,9 +76,7 @@ def _noise() -> object:
         (0.8, 0.001, 0.005, 0.1),
     ],
 )
-def test_the_simulated_speed_is_that_of_the_formula(
-    acceptance: float, draft_s: float, trip_s: float, target_s: float
-) -> None:
+def test_the_simulated_speed_is_that_of_the_formula(acceptance, draft_s, trip_s, target_s):
     found = streamed_rate(acceptance, draft_s, trip_s, target_s)
     rng = np.random.default_rng(8)
     matches = [*(rng.random(int(5_000 / (1.0 - acceptance))) < acceptance).tolist(), False]
@@ -98,11 +92,11 @@ def test_the_simulated_speed_is_that_of_the_formula(
     assert passes == pytest.approx(float(found.passes), rel=0.03)
 
 
-def test_a_message_is_a_bit_and_a_token_and_the_record_counts_all_that_are_sent(pair: Pair) -> None:
+def test_a_message_is_a_bit_and_a_token_and_the_record_counts_all_that_are_sent(pair):
     sent = []
 
     class Watched(SharedSeedStreamed):
-        def message(self, drafts: list[Draft]) -> Message:
+        def message(self, drafts):
             made = super().message(drafts)
             sent.append(([draft.token for draft in drafts], made))
             return made
@@ -125,7 +119,7 @@ def test_a_message_is_a_bit_and_a_token_and_the_record_counts_all_that_are_sent(
         assert row.seconds < sum(row.total(name) for name in ("draft_s", "target_s", "link_s"))
 
 
-def test_a_text_without_tokens_has_no_rounds_and_one_without_a_draft_everywhere_is_refused(pair: Pair) -> None:
+def test_a_text_without_tokens_has_no_rounds_and_one_without_a_draft_everywhere_is_refused(pair):
     assert decode(pair, PROMPTS[:1], SharedSeedStreamed(), new_tokens=0)[0].rounds == []
     row = next(row for row in decode(pair, PROMPTS, SharedSeed(1), new_tokens=12) if row.total("bonus"))
     with pytest.raises(ValueError, match=r"drafted \d+ of 12 tokens; every one needs a draft"):

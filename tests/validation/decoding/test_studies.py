@@ -1,7 +1,5 @@
 """Studies: what they decode, keep, continue and read again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from hlmtheory.wire import DevicePolicy, DraftProbabilities, threshold_rule
 from tests.validation.stored_traces import stored
@@ -21,7 +19,6 @@ from validation.decoding.methods.planned import Planned, models_mark, write_poli
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, flexspec_links, open_study
 from validation.errors import UserError
-from validation.models.pair import Pair
 from validation.plots import Decoding, Tag, draw
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
@@ -29,7 +26,7 @@ TOKENS = 4
 
 
 @pytest.fixture(autouse=True)
-def letters(monkeypatch: pytest.MonkeyPatch) -> None:
+def letters(monkeypatch):
     from validation.decoding import scoring
 
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
@@ -40,12 +37,12 @@ def embedded(texts: list[str]) -> np.ndarray:
 
 
 @pytest.fixture
-def run_folder(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Result]:
+def run_folder(tmp_path, folders):
     stored(tmp_path / "run" / "trace")
     lines = [{"id": p.id, "prompt": p.text, "source": p.source, "reference": p.reference} for p in PROMPTS]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
-    def decode(*more: str) -> Result:
+    def decode(*more):
         words = ["--run", str(tmp_path / "run"), "--draft", str(folders[0]), "--target", str(folders[1])]
         words += ["--prompts", str(tmp_path / "prompts.jsonl"), "--new-tokens", str(TOKENS), *more]
         return CliRunner().invoke(main, ["decode", *words])
@@ -53,7 +50,7 @@ def run_folder(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Resu
     return decode
 
 
-def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_study_is_decoded_once_and_read_again(run_folder, tmp_path):
     done = run_folder("hlm")
     assert done.exit_code == 0, done.output
     assert "U-HLM risk-prone" in done.output
@@ -74,9 +71,7 @@ def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result
     assert (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes() == journal
 
 
-def test_methods_that_follow_the_rate_are_decoded_over_every_network(
-    run_folder: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_methods_that_follow_the_rate_are_decoded_over_every_network(run_folder, tmp_path):
     assert run_folder("greedy", "--method", "flexspec exact", "--method", "cloud only").exit_code == 0
     study = open_study(tmp_path / "run" / "decoded" / "greedy")
     links = [link.name for link in flexspec_links()]
@@ -84,9 +79,7 @@ def test_methods_that_follow_the_rate_are_decoded_over_every_network(
     assert all(row.temperature == 0 for row in study.records)
 
 
-def test_a_policy_is_decoded_beside_the_methods_of_a_study(
-    run_folder: Callable[..., Result], tmp_path: Path, pair: Pair
-) -> None:
+def test_a_policy_is_decoded_beside_the_methods_of_a_study(run_folder, tmp_path, pair):
     mark = models_mark(fingerprints(pair, [], []))
     policy = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(2), DraftProbabilities(), planned_for=mark)
     file, name = write_policy(policy, tmp_path / "policy.json"), Planned(policy).name
@@ -102,12 +95,12 @@ def test_a_policy_is_decoded_beside_the_methods_of_a_study(
     assert "There is no policy at" in run_folder("hlm", "--policy", "nowhere").output
 
 
-def test_cloud_only_takes_what_flexspec_prints() -> None:
+def test_cloud_only_takes_what_flexspec_prints():
     for link in flexspec_links():
         assert CLOUD_S + 2 * link.way.propagation_s == pytest.approx(CLOUD_ONLY_S[link.name])
 
 
-def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: Path, pair: Pair) -> None:
+def test_what_cannot_be_is_refused(run_folder, tmp_path, pair):
     assert "choose one of: hlm, design, greedy, nucleus" in run_folder("best").output
     assert "has no method 'magic'; choose of: small only" in run_folder("hlm", "--method", "magic").output
     with pytest.raises(UserError, match=r"no finished study .* `python3 hlm decode hlm`"):
@@ -122,12 +115,10 @@ def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: 
         draw(exhibit, None, tmp_path, command="", seed=1)
 
 
-def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
-    run_folder: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(run_folder, tmp_path, monkeypatch):
     from validation.decoding import scoring
 
-    def missing() -> None:
+    def missing():
         raise UserError("not installed")
 
     monkeypatch.setattr(scoring, "load_embedding", missing)
@@ -142,7 +133,7 @@ def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
 
 
 @pytest.fixture
-def decoded(run_folder: Callable[..., Result], tmp_path: Path) -> Path:
+def decoded(run_folder, tmp_path):
     done = run_folder("hlm", "--method", TargetOnly.name, "--method", "HLM")
     assert done.exit_code == 0, done.output
     return tmp_path / "run" / "decoded" / "hlm"
@@ -164,9 +155,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("mended", ["a changed digit", "cut"])
 @pytest.mark.parametrize("name", ["scores.json", "study.json"])
-def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(
-    decoded: Path, run_folder: Callable[..., Result], name: str, mended: str
-) -> None:
+def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(decoded, run_folder, name, mended):
     before = open_study(decoded)
     journal, content = (decoded / "journal.jsonl").read_bytes(), (decoded / name).read_bytes()
     for damage in (*DAMAGES, mended):  # the last damage is the one to repair
@@ -182,9 +171,7 @@ def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(
 
 
 @pytest.mark.parametrize("lines", [1, 3])
-def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(
-    decoded: Path, run_folder: Callable[..., Result], lines: int
-) -> None:
+def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(decoded, run_folder, lines):
     before = open_study(decoded)
     journal = decoded / "journal.jsonl"
     whole = journal.read_bytes().splitlines(keepends=True)
@@ -201,7 +188,7 @@ def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_fit_is_fitted_again(tmp_path, damage):
     trace, file = stored(tmp_path / "trace"), tmp_path / "fitted.json"
     fitted = fitted_to(trace, file)
     content = file.read_bytes()
@@ -210,7 +197,7 @@ def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
     assert file.read_bytes() == content
 
 
-def test_the_screen_says_the_same_twice_and_what_it_means(run_folder: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_numbers_are_the_same_twice(run_folder, tmp_path):
     words = ("hlm", "--method", "HLM", "--method", "large only", "--quiet", "--json")
     first, second = run_folder(*words), run_folder(*words)
     assert first.exit_code == 0, first.output
@@ -225,8 +212,3 @@ def test_the_screen_says_the_same_twice_and_what_it_means(run_folder: Callable[.
         (method, prompt) for method in ("large only", "HLM") for prompt in "ab"
     ]
     assert all(isinstance(line["text"], str) and line["tokens"] for line in lines)
-    said = " ".join(run_folder("hlm", "--method", "HLM").output.split())
-    assert "measured counts × measured pass times" in said
-    assert "risk/token: the mean over tokens of a bound on the total variation" in said
-    assert f"A text by HLM: {PROMPTS[0].text} → " in said
-    assert f"Texts: {tmp_path / 'run' / 'decoded' / 'hlm' / 'texts.jsonl'}" in said

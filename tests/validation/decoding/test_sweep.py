@@ -1,8 +1,5 @@
 """Sweeps: every record is decoded once, stored when it is finished, and kept after a kill."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +11,6 @@ from validation.decoding.methods.single_draft import DraftOnly, Hlm, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError
-from validation.models.pair import Pair
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]
@@ -25,8 +21,8 @@ def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 
-def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tmp_path: Path) -> None:
-    said: list[tuple[int, int, str]] = []
+def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair, tmp_path):
+    said = []
     methods = [FixedLength(2), Hlm(), DraftOnly()]
     rows = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
     keys = [(row.method, row.link, row.prompt) for row in rows]
@@ -42,7 +38,7 @@ def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tm
     assert bare(more[: len(rows)]) == bare(rows)
 
 
-def test_a_killed_sweep_goes_on_to_the_same_rows(pair: Pair, tmp_path: Path) -> None:
+def test_a_killed_sweep_goes_on_to_the_same_rows(pair, tmp_path):
     whole = sweep(pair, PROMPTS, [FixedLength(2), Hlm()], tmp_path / "whole", **SETTINGS)
     cut = tmp_path / "cut"
     sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS)
@@ -53,7 +49,7 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(pair: Pair, tmp_path: Path) -> 
         assert bare(sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS)) == bare(whole)
 
 
-def test_what_would_be_mixed_is_refused(pair: Pair, tmp_path: Path) -> None:
+def test_what_would_be_mixed_is_refused(pair, tmp_path):
     sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, **SETTINGS)
     with pytest.raises(UserError, match="seed was 1, and is now 2"):
         sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, seed=2, **SETTINGS)
@@ -69,7 +65,7 @@ def test_what_would_be_mixed_is_refused(pair: Pair, tmp_path: Path) -> None:
         sweep(pair, PROMPTS, [Hlm()], tmp_path, **(SETTINGS | {"links": [LINKS[0], LINKS[0]]}))
 
 
-def test_a_damaged_journal_and_none_are_named(pair: Pair, tmp_path: Path) -> None:
+def test_a_damaged_journal_and_none_are_named(pair, tmp_path):
     sweep(pair, PROMPTS, [Hlm()], tmp_path, **SETTINGS)
     journal = tmp_path / "journal.jsonl"
     content = bytearray(journal.read_bytes())

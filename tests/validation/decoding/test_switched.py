@@ -1,7 +1,5 @@
 """A message that is chosen before each round: the exact law of the texts, and a text that is written again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -100,16 +98,16 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_texts_have_the_targets_law_whatever_a_choice_follows_from(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_have_the_targets_law_whatever_a_choice_follows_from(name, monkeypatch):
     assert distance(law(RULES[name], monkeypatch), exact_law(TARGET, TOKENS)) < 1e-12
 
 
-def test_a_choice_by_dropped_drafts_changes_the_law_without_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_by_dropped_drafts_changes_the_law_without_the_rule(monkeypatch):
     found = law(STEERED, monkeypatch, careless=True)
     assert distance(found, exact_law(TARGET, TOKENS)) == pytest.approx(1 / 32, abs=1e-12)
 
 
-def test_one_text_at_a_time_and_lossless_policies() -> None:
+def test_one_text_at_a_time_and_lossless_policies():
     with pytest.raises(UserError, match="one text at a time, and the batch has 2"):
         decode(PAIR, [Prompt(name, "0", "") for name in "ab"], Watching(STEERED), new_tokens=2)
     with pytest.raises(UserError, match="leave --adapt out"):

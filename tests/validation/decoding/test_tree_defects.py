@@ -1,7 +1,5 @@
 """Defects in the verification of trees: each changes the law, the audit finds each, and it acquits the exact trees."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np
@@ -55,7 +53,7 @@ def right_law(defect: str) -> Law:
 
 
 @pytest.fixture(scope="module")
-def distances() -> dict[str, float]:
+def distances():
     """How far each defect's enumerated law is from the target's."""
     found = {}
     for name in TREE_DEFECTS:
@@ -65,17 +63,13 @@ def distances() -> dict[str, float]:
 
 
 @pytest.mark.parametrize("defect", TREE_DEFECTS)
-def test_a_defect_changes_the_law_and_the_same_tree_without_it_does_not(
-    distances: dict[str, float], defect: str
-) -> None:
+def test_a_defect_changes_the_law_and_the_same_tree_without_it_does_not(distances, defect):
     assert distances[defect] > 0.01
     assert distance(found_law(defect, method_for(defect)), right_law(defect)) < 1e-12
 
 
 @pytest.mark.parametrize("defect", TREE_DEFECTS)
-def test_the_audit_finds_a_defect_and_acquits_the_same_tree_without_it(
-    distances: dict[str, float], defect: str
-) -> None:
+def test_the_audit_finds_a_defect_and_acquits_the_same_tree_without_it(distances, defect):
     """With the loop's own random numbers; its lower bound is not above the enumerated distance."""
     pair, prompt = toy_pair(defect), prompt_for(defect)
     law = TableLaw(toy()[1][None], [[int(word) for word in prompt.split()]], ())

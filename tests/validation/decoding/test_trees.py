@@ -1,10 +1,6 @@
 """Trees of drafts: the law of the texts, enumerated; the pass over a tree; greedy texts; messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +17,7 @@ from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureT
 from validation.decoding.trees import DraftTree, exact_walk
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import load_pair
 
 Make = Callable[[], Method]
 
@@ -50,9 +46,7 @@ def rows(seed: int, vocabulary: int, depth: int, *, zeros: bool = True) -> np.nd
     ],
 )
 @pytest.mark.parametrize("end_tokens", [(), (1,)])
-def test_texts_have_the_law_of_the_target(
-    make: Make, vocabulary: int, prompt: str, end_tokens: tuple[int, ...]
-) -> None:
+def test_texts_have_the_law_of_the_target(make, vocabulary, prompt, end_tokens):
     draft, target = rows(1, vocabulary, 3), rows(2, vocabulary, 3)
     pair = table_pair(draft, target, prompt=prompt, end_tokens=end_tokens)
     positions = 3 if vocabulary == 2 else 2
@@ -62,7 +56,7 @@ def test_texts_have_the_law_of_the_target(
     assert distance(law, exact_law(draft, positions, end_tokens)) > 0.05
 
 
-def test_top_p_texts_have_the_law_of_the_cut_rows() -> None:
+def test_top_p_texts_have_the_law_of_the_cut_rows():
     draft, target = rows(3, 3, 2, zeros=False), rows(4, 3, 2, zeros=False)
     law = tree_law(table_pair(draft, target), DraftTreeSd((2, 2)), 2, top_p=0.8)
     cut = []
@@ -76,10 +70,10 @@ def test_top_p_texts_have_the_law_of_the_cut_rows() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_a_sure_tree_accepts_as_often_as_the_best_rule(width: int) -> None:
+def test_a_sure_tree_accepts_as_often_as_the_best_rule(width):
     target, draft = np.random.default_rng(7).dirichlet(np.full(4, 0.7), 2)
 
-    def accepts(script: Script) -> tuple[int, ...]:
+    def accepts(script):
         chance, tree = Scripted(script), DraftTree([0])
         SureTreeSd((width,)).draw(tree, 0, draft.copy(), width, chance)
         path, _, _ = exact_walk(tree, target[None], chance, 1, frozenset())
@@ -95,7 +89,7 @@ def some_tree(rng: np.random.Generator, vocabulary: int, size: int) -> DraftTree
     return tree
 
 
-def test_a_pass_over_a_tree_is_that_over_its_paths(pair: Pair) -> None:
+def test_a_pass_over_a_tree_is_that_over_its_paths(pair):
     rng = np.random.default_rng(1)
     known = [[1, 5, 9], [7]]
     model = TreeModel(pair.target, pair.vocabulary, pair.device, 2, 64, pair.context)
@@ -124,29 +118,29 @@ def test_a_pass_over_a_tree_is_that_over_its_paths(pair: Pair) -> None:
                 known[slot] += [tree.tokens[one] for one in kept]
 
 
-def test_a_model_with_a_sliding_window_is_refused(save_model: Callable[..., Path]) -> None:
+def test_a_model_with_a_sliding_window_is_refused(save_model):
     folder = save_model("gpt_neo", seed=1)
     neo_pair = load_pair(draft=folder, target=folder)
     with pytest.raises(UserError, match="full attention"):
         decode(neo_pair, PROMPTS[:1], NgramLookahead(), new_tokens=3)
 
 
-def test_risks_of_trees_are_refused(pair: Pair) -> None:
+def test_risks_of_trees_are_refused(pair):
     with pytest.raises(UserError, match="no risk"):
         decode(pair, PROMPTS, NgramLookahead(), new_tokens=2, risk=True)
 
 
-def test_a_message_of_a_tree_can_be_read(pair: Pair) -> None:
+def test_a_message_of_a_tree_can_be_read(pair):
     method = DraftTreeSd((2, 2))
-    sent: list[tuple[DraftTree, bytes, float]] = []
+    sent = []
     original = method.tree_message
 
-    def kept(tree: DraftTree) -> Any:
+    def kept(tree):
         message = original(tree)
         sent.append((tree, message.payload, message.bits))
         return message
 
-    method.tree_message = kept  # type: ignore[method-assign]
+    method.tree_message = kept
     decode(pair, PROMPTS, method, new_tokens=6)
     width = index_bits(pair.vocabulary)
     for tree, payload, bits in sent:
@@ -164,7 +158,7 @@ def test_a_message_of_a_tree_can_be_read(pair: Pair) -> None:
         assert bits == len(tree) * (width + up) + 32 * pair.vocabulary * len(used)
 
 
-def test_a_walk_stops_where_the_text_ends() -> None:
+def test_a_walk_stops_where_the_text_ends():
     tree = DraftTree([9])
     tree.add_path([1, 0, 2])
     target = np.eye(10)[[1, 0, 2, 3]]

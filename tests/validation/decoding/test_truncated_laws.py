@@ -5,8 +5,6 @@ decodes. This gives the law. The loop then writes every text, from the random nu
 law is tested too.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -185,7 +183,7 @@ THRESHOLDS = (-1.0, 0.45)
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_have_the_papers_law_and_its_distance_is_within_the_risk(kind: str, threshold: float) -> None:
+def test_texts_have_the_papers_law_and_its_distance_is_within_the_risk(kind, threshold):
     draft, target = tables()
     law, risk, skip_risk = law_and_risk(shipped(kind, threshold), draft, target)
     expected, sizes = by_hand(kind, threshold, draft, target)
@@ -206,7 +204,7 @@ def biases(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> list[float]:
     return [float(np.abs(law_of_tokens(method, q, p) - p).sum()) for q, p in zip(draft, target, strict=True)]
 
 
-def test_no_prefix_has_more_bias_than_is_certified() -> None:
+def test_no_prefix_has_more_bias_than_is_certified():
     found = biases(CuHlmCertified(-1.0, bias_tolerance=BIAS), *tables())
     assert 0.3 * BIAS < max(found) <= BIAS
 
@@ -266,7 +264,7 @@ class Halved(CuHlmOnline):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mutation", [Renormalised, Unsent, Turned])
-def test_a_mutant_of_any_kind_is_found_out(mutation: type[CuHlm], kind: str) -> None:
+def test_a_mutant_of_any_kind_is_found_out(mutation, kind):
     draft, target = tables()
     for threshold in THRESHOLDS if mutation is not Turned else (0.45,):
         method = shipped(kind, threshold)
@@ -276,14 +274,14 @@ def test_a_mutant_of_any_kind_is_found_out(mutation: type[CuHlm], kind: str) -> 
 
 
 @pytest.mark.parametrize("method", [Doubled(-1.0, bias_tolerance=BIAS), Halved(-1.0, **ONLINE)])
-def test_a_mutant_of_a_rule_is_found_out(method: CuHlm) -> None:
+def test_a_mutant_of_a_rule_is_found_out(method):
     draft, target = tables()
     expected, _ = by_hand("certified" if isinstance(method, CuHlmCertified) else "online", -1.0, draft, target)
     assert distance(law_of_texts(method, draft, target), expected) > 1e-3
 
 
 @pytest.mark.parametrize("mutation", [None, Renormalised])
-def test_without_its_factor_or_its_even_tail_the_certificate_fails(mutation: type[CuHlm] | None) -> None:
-    method: CuHlm = CuHlmCertified(-1.0, bias_tolerance=BIAS)
+def test_without_its_factor_or_its_even_tail_the_certificate_fails(mutation):
+    method = CuHlmCertified(-1.0, bias_tolerance=BIAS)
     method.__class__ = type("Mutant", (mutation, CuHlmCertified), {}) if mutation else Doubled
     assert max(biases(method, *tables())) > BIAS

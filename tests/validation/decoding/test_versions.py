@@ -1,7 +1,5 @@
 """Versions that are switched and rolled back while texts are decoded: the exact law of the texts, caches, refusals."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil
@@ -116,7 +114,7 @@ def current(switches: list[tuple[int, str]], time: int) -> int:
 @pytest.mark.parametrize("caches", CACHES)
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_by_round_the_law_is_the_mixture_of_the_rounds(schedule: str, most: int, caches: str) -> None:
+def test_by_round_the_law_is_the_mixture_of_the_rounds(schedule, most, caches):
     switches = SCHEDULES[schedule]
     draft, versions = tables(most)
     pair = server(draft, versions, switches, pin="round", caches=caches)
@@ -129,7 +127,7 @@ def test_by_round_the_law_is_the_mixture_of_the_rounds(schedule: str, most: int,
 
 
 @pytest.mark.parametrize("caches", CACHES)
-def test_by_text_each_text_is_of_the_version_at_its_begin(caches: str) -> None:
+def test_by_text_each_text_is_of_the_version_at_its_begin(caches):
     draft, versions = tables(3)
     for begin, version in ((0, 0), (1, 1), (4, 0)):
         pair = server(
@@ -145,7 +143,7 @@ def test_by_text_each_text_is_of_the_version_at_its_begin(caches: str) -> None:
 @pytest.mark.parametrize(
     "switches", [[(0, "v0"), (1, "v1")], [(0, "v1"), (2, "v0")], [(0, "v0"), (1, "v1"), (2, "v0")]]
 )
-def test_by_position_the_law_is_that_of_the_version_of_each_place(switches: list[tuple[int, str]], caches: str) -> None:
+def test_by_position_the_law_is_that_of_the_version_of_each_place(switches, caches):
     draft, versions = tables(4)
     pair = server(draft, versions, switches, pin="position", caches=caches)
     found = tiny_texts.law_of(tiny_texts.all_texts(pair, FixedLength(2), POSITIONS, tiny_texts.SAMPLED))
@@ -153,11 +151,11 @@ def test_by_position_the_law_is_that_of_the_version_of_each_place(switches: list
     assert tiny_texts.distance(found, tiny_texts.exact_law(table, POSITIONS)) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_server_says_which_version_served_each_round() -> None:
+def test_the_server_says_which_version_served_each_round():
     draft, versions = tables(8)
     pair = server(draft, versions, [(0, "v0"), (1, "v1"), (2, "v0")], pin="round")
     record, *_ = decode(pair, [Prompt("a", "0", "t")], FixedLength(1), new_tokens=POSITIONS)
-    target: Any = pair.target
+    target = pair.target
     served = target.served["a"]
     assert [version for _, version in served] == ["v0", "v1", "v0"][: len(record.rounds)]
     assert [place for place, _ in served] == [one.position for one in record.rounds]
@@ -184,7 +182,7 @@ def misread(versions: list[np.ndarray]) -> Law:
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_a_cache_of_the_old_version_changes_the_law(stale: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_of_the_old_version_changes_the_law(stale, monkeypatch):
     draft, versions = tables(9)
     switches = [(0, "v0"), (2, "v1")]
     right = by_position(versions, lambda place: current(switches, place))
@@ -198,7 +196,7 @@ def test_a_cache_of_the_old_version_changes_the_law(stale: bool, monkeypatch: py
 
 
 @pytest.mark.parametrize("caches", CACHES)
-def test_real_versions_write_what_each_writes_alone(made: Path, caches: str) -> None:  # noqa: F811
+def test_real_versions_write_what_each_writes_alone(made, caches):  # noqa: F811
     pair = load_pair(draft=made / "aligned", target=made / "large")
     folders = {"base": made / "large", "math": made / "math"}
     asked = [Prompt(str(i), f"w{3 + i} w{7 + i} w2"[: 5 + 3 * i], "t") for i in range(4)]
@@ -215,17 +213,17 @@ def test_real_versions_write_what_each_writes_alone(made: Path, caches: str) -> 
     assert len({tuple(text) for text in texts.values()}) > 1
 
 
-def test_a_version_that_changed_the_anchor_is_refused_by_the_server(made: Path) -> None:  # noqa: F811
+def test_a_version_that_changed_the_anchor_is_refused_by_the_server(made):  # noqa: F811
     pair = load_pair(draft=made / "aligned", target=made / "large")
     for version in ("all", "other"):
         with pytest.raises(UserError, match=r"still keeps the target's law.*--changed-anchor"):
             versioned_pair(pair, {"base": made / "large", "new": made / version}, [(0, "base"), (2, "new")])
     folders = {"base": made / "large", "new": made / "all"}
-    allowed: Any = versioned_pair(pair, folders, [(0, "base"), (2, "new")], changed_anchor=True)
+    allowed = versioned_pair(pair, folders, [(0, "base"), (2, "new")], changed_anchor=True)
     assert list(allowed.target.versions) == ["base", "new"]
 
 
-def test_versions_of_other_vocabularies_and_shapes_are_refused(made: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_versions_of_other_vocabularies_and_shapes_are_refused(made, tmp_path):  # noqa: F811
     pair = load_pair(draft=made / "large", target=made / "large")
     other = save_base(tmp_path / "words")
     file = other / "tokenizer.json"
@@ -238,7 +236,7 @@ def test_versions_of_other_vocabularies_and_shapes_are_refused(made: Path, tmp_p
         versioned_pair(pair, {"base": made / "nowhere"}, [(0, "base")])
 
 
-def test_wrong_settings_are_refused() -> None:
+def test_wrong_settings_are_refused():
     draft, versions = tables(1)
     for said, switches, options in (
         (r"no version 'v7'; the versions are v0, v1", [(0, "v7")], {}),
@@ -256,11 +254,11 @@ def test_wrong_settings_are_refused() -> None:
 
 
 def test_the_example_of_the_documentation_runs(
-    made: Path,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    made,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     page = (Path(__file__).parents[3] / "docs" / "versions.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     for name in ("aligned", "large"):

@@ -1,26 +1,23 @@
 """Pairs and servers of several tests; a test of the link that waits for ever fails."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from tests.validation.link.served import Running, small_pair
 from validation.collection.fingerprint import marks_of_model
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import load_pair
 
 MOST_S = 1200 if os.environ.get("DEEP") == "1" else 240
 """More than any test takes on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
-def bounded() -> Iterator[None]:
+def bounded():
     """Interrupt what a test waits for, where the system has alarms; waits of fixtures have bounds of their own."""
 
-    def late(*_: object) -> None:
+    def late(*_):
         raise TimeoutError(f"the test did not end in {MOST_S} s")
 
     if hasattr(signal, "alarm"):
@@ -32,12 +29,12 @@ def bounded() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
+def pair():
     return small_pair(5)
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address():
     own = load_pair("builtin")
     tokenizer, target = marks_of_model(own)
     with Running(own, tokenizer=tokenizer, target=target) as running:

@@ -1,7 +1,5 @@
 """Frames of a hostile peer: what a server and a device read, mutated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,9 +48,9 @@ def honest_rounds(method: Method) -> list[bytes]:
         sent.append(wire.round_body([0] * int(rng.integers(2)), made.payload, V))
         return made
 
-    method.message = kept  # type: ignore[method-assign]
+    method.message = kept
     decode(pair, [Prompt("a", "0", "")], method, new_tokens=9, seed=1)
-    del method.message  # type: ignore[method-assign]
+    del method.message
     return sent
 
 

@@ -1,7 +1,5 @@
 """A server in a thread, for tests of the link."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

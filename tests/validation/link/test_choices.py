@@ -1,13 +1,9 @@
 """What a device records and audits, and how it adapts its draft length, its message and its skips."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +23,6 @@ from tests.validation.link.served import Relayed, Running, device_of, looped
 from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
 from validation.decoding.methods.planned import Audited, Planned, write_policy
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
@@ -42,7 +37,6 @@ from validation.link.relay import LinkModel
 from validation.link.skip_choice import OwnThreshold, SkipChoice
 from validation.link.timing import measure_times
 from validation.link.wire import LinkError
-from validation.models.pair import Pair
 from validation.planning.from_run import planner_of_run
 from validation.planning.run_record import read_record
 from validation.planning.setting import Setting, constant_link
@@ -55,9 +49,7 @@ POSITIONS = 6
 @pytest.mark.parametrize(
     "make", [partial(SharedSeed, 3), partial(FixedLength, 2), partial(UHlm, 0.4), SharedSeedStreamed]
 )
-def test_the_rounds_of_a_record_are_those_of_the_loop(
-    pair: Pair, tmp_path: Path, make: type[Method] | partial[Method]
-) -> None:
+def test_the_rounds_of_a_record_are_those_of_the_loop(pair, tmp_path, make):
     texts, names = [], [f"text {number}" for number in range(3)]
     with Running(pair) as server, device_of(pair, server.address) as device:
         recording = Recording(tmp_path / "run.jsonl", device, make(), SETTINGS)
@@ -85,7 +77,7 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(
         assert text.end["seconds"] >= sum(one["wait_s"] + one["draft_s"] for one in text.rounds)
 
 
-def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_path: Path) -> None:
+def test_the_command_records_and_adapts_and_the_plan_reads_it(address, tmp_path):
     line = ["device", "--server", address, "--texts", "2", "--new-tokens", "12", "--json"]
     plain = json.loads(run(*line).stdout)["texts"]
     path = tmp_path / "run.jsonl"
@@ -101,7 +93,7 @@ def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_
     assert planner.options
 
 
-def test_times_are_measured_by_batch_and_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_measured_by_batch_and_width(tmp_path, monkeypatch):
     small = partial(measure_times, batches=(1, 2), widths=(1, 3), repeats=3)
     monkeypatch.setattr(timing, "measure_times", small)
     done = run("doctor", "--times", tmp_path / "times.json", "--json")
@@ -143,7 +135,7 @@ def speed(message: str, length: int, rate: float) -> float:
     return tokens / (FIXED + length * DRAFT + 8.0 * (HEAD + SIZES[message] * length) / rate)
 
 
-def test_the_message_follows_the_link_both_ways() -> None:
+def test_the_message_follows_the_link_both_ways():
     choice = MessageChoice(dict.fromkeys(SIZES, tuple(range(1, 7))))
     assert [one.message for one in played(choice, 10e6, 2 * TRIED)] == ["rows"] * TRIED + ["tokens"] * TRIED
     played(choice, 10e6, 200)
@@ -155,12 +147,10 @@ def test_the_message_follows_the_link_both_ways() -> None:
         assert speed(chosen[-1].message, chosen[-1].length, rate) > 0.9 * best
 
 
-def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(pair, monkeypatch):
     monkeypatch.setattr(message_choice, "TRIED", 1)
     follows, cuts = Following(POLICY, 3), np.cumsum([1500, *[4000] * 20]).tolist()
-    settings: dict[str, Any] = {"new_tokens": POSITIONS, "seed": 2}
+    settings = {"new_tokens": POSITIONS, "seed": 2}
     changed = 0
     with (
         Running(pair) as server,
@@ -194,12 +184,12 @@ PLAIN = [one.plain() for one in Terms.each_of(Following(POLICY, 2).method())]
         ),
     ],
 )
-def test_terms_that_no_device_sends_are_refused(given: list[Any], said: str) -> None:
+def test_terms_that_no_device_sends_are_refused(given, said):
     with pytest.raises(LinkError, match=said):
         Terms.each_from_plain(given, 3)
 
 
-def test_the_command_changes_messages(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_changes_messages(address, tmp_path, monkeypatch):
     monkeypatch.setattr(message_choice, "TRIED", 2)
     write_policy(DevicePolicy(4096, 1.0, threshold_rule(2), LatticeRows(50, top_k=32)), tmp_path / "policy.json")
     line = ("device", "--server", address, "--texts", "3", "--new-tokens", "12", "--json")
@@ -219,7 +209,7 @@ MESSAGES = {"seeded": SeededTokens(), "probabilities": DraftProbabilities(), "la
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_audited_skips_run_over_a_link_as_in_the_loop(pair: Pair, tmp_path: Path, name: str) -> None:
+def test_audited_skips_run_over_a_link_as_in_the_loop(pair, tmp_path, name):
     policy = replace(SKIPPING, messages=MESSAGES[name])
     names = [f"{name} {n}" for n in range(8)]
     made = Audited(policy, 0.5)
@@ -242,7 +232,7 @@ def test_audited_skips_run_over_a_link_as_in_the_loop(pair: Pair, tmp_path: Path
     assert told["tokens"] == sum(len(one.tokens) for one in expected)
 
 
-def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair: Pair) -> None:
+def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair):
     """The two runs decide the same first position of each text alike; the coin sends a third of the kept ones."""
     prompts = [Prompt(str(n), "0", "") for n in range(300)]
     policy = replace(SKIPPING, rule=threshold_rule(2, 1.0))  # everything is kept
@@ -256,7 +246,7 @@ def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair: Pair) -> N
     assert [one.tokens for one in audited] == [one.tokens for one in none]  # the text of a policy without skips
 
 
-def test_a_record_states_the_risk_of_its_skips(tmp_path: Path) -> None:
+def test_a_record_states_the_risk_of_its_skips(tmp_path):
     rounds = [round_of(2, skipped=5), round_of(0, audited=True), round_of(3, audited=True, skipped=1)]
     path = write(tmp_path / "run.jsonl", rounds, texts=4, audit=0.2, lossless=False)
     told = json.loads(run("plan", "--run", path, "--json").stdout)
@@ -304,7 +294,7 @@ WORLDS: dict[str, Callable[[float, int], float]] = {
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize(("kind", "limit"), [("token", 0.2), ("text", 0.9)])
-def test_the_promise_is_never_left(world: str, kind: str, limit: float) -> None:
+def test_the_promise_is_never_left(world, kind, limit):
     for seed in range(2):
         choice = SkipChoice(kind, limit, 0.3)
         total, room = skips_played(choice, WORLDS[world], 3000 if kind == "token" else 2400, seed)
@@ -315,13 +305,13 @@ def test_the_promise_is_never_left(world: str, kind: str, limit: float) -> None:
             assert choice.kept > 300
 
 
-def test_without_the_first_rule_the_promise_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_first_rule_the_promise_is_left(monkeypatch):
     monkeypatch.setattr(SkipChoice, "_allowed", lambda self: True)
     _, room = skips_played(SkipChoice("token", 0.2, 0.3), WORLDS["the draft model turns bad"], 3000, 0)
     assert room < 0
 
 
-def test_a_device_with_its_own_threshold_begins_without_skips(pair: Pair) -> None:
+def test_a_device_with_its_own_threshold_begins_without_skips(pair):
     choice = SkipChoice("token", 0.1, 0.5)
     lossless = Planned(replace(SKIPPING, rule=threshold_rule(2)))
     with Running(pair) as server, device_of(pair, server.address) as device:

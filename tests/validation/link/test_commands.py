@@ -1,13 +1,10 @@
 """``hlm serve`` with TLS and versions; ``hlm device`` with turns, stored texts and stated numbers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -23,7 +20,7 @@ from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.planned import write_policy
 from validation.decoding.methods.single_draft import CuHlmOnline
 from validation.link.device import Device
-from validation.link.device_records import ALONE, LinkRecord
+from validation.link.device_records import ALONE
 from validation.link.remote import Remote
 from validation.models.chat import PLAIN
 from validation.models.pair import PAIRS_FOLDER, load_pair, load_single
@@ -47,9 +44,7 @@ def device(address: str, *words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(tmp_path, monkeypatch):
     (cert, key), (other, _) = (certificate(tmp_path, name) for name in ("server", "other"))
     with serving(monkeypatch, "--tls", str(cert), str(key)) as server:
         port = server.address[1]
@@ -76,7 +71,7 @@ def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def second(tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions") / "second"
     shutil.copytree(LARGE, folder)
     weights = load_file(folder / "model.safetensors")
@@ -86,9 +81,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_file_switches_the_version_within_a_text(
-    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_switches_the_version_within_a_text(second, tmp_path, monkeypatch, caplog):
     in_use, prompts = tmp_path / "version.txt", builtin_prompts(limit=1)
     in_use.write_text("target\n")
     with serving(monkeypatch, "--version", f"v2={second}", "--in-use", str(in_use)) as server:
@@ -97,7 +90,7 @@ def test_a_file_switches_the_version_within_a_text(
         pair, told = load_single(str(LARGE.parent / "small")), list[int]()
         tokenizer, draft = marks_of_model(pair)
 
-        def switch(tokens: list[int]) -> None:
+        def switch(tokens):
             told.extend(tokens)
             wanted = "v2" if 6 <= len(told) < 14 else "target"
             in_use.write_text(wanted)
@@ -115,7 +108,7 @@ def test_a_file_switches_the_version_within_a_text(
     assert plain[0].tokens != found.tokens
 
 
-def test_a_version_with_another_tokenizer_is_refused(second: Path, tmp_path: Path) -> None:
+def test_a_version_with_another_tokenizer_is_refused(second, tmp_path):
     folder = tmp_path / "other"
     shutil.copytree(second, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -132,7 +125,7 @@ TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} 
 
 
 @pytest.fixture
-def words(address: str, tmp_path: Path) -> list[str]:
+def words(address, tmp_path):
     draft = tmp_path / "small"
     shutil.copytree(LARGE.parent / "small", draft)
     (draft / "chat_template.jinja").write_text(TEMPLATE)
@@ -147,7 +140,7 @@ def texts_of(words: list[str]) -> list[list[int]]:
     return [one["tokens"] for one in json.loads(done.stdout)["texts"]]
 
 
-def test_prompts_are_turns_if_they_are_asked_for(words: list[str], tmp_path: Path) -> None:
+def test_prompts_are_turns_if_they_are_asked_for(words, tmp_path):
     out, prompts = tmp_path / "texts.jsonl", tmp_path / "prompts.txt"
     turns = texts_of([*words, "--chat"])
     out.unlink()
@@ -165,7 +158,7 @@ def test_prompts_are_turns_if_they_are_asked_for(words: list[str], tmp_path: Pat
     assert texts_of(words) == turns != again
 
 
-def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(address: str) -> None:
+def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(address):
     numbers = {"threshold": 0.6, "slope": 0.5, "intercept": -0.1, "distortion_tolerance": 0.2}
     given = [word for number, value in numbers.items() for word in ("--set", f"{number}={value}")]
     line = ["device", "--server", address, "--texts", "1", "--new-tokens", "8", "--json", "--method", "CU-HLM online"]
@@ -181,14 +174,12 @@ def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(address: str) 
 
 
 @pytest.mark.parametrize("alone", ["the option", "the policy", ""])
-def test_tokens_of_the_draft_alone_are_named(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: str
-) -> None:
+def test_tokens_of_the_draft_alone_are_named(words, tmp_path, monkeypatch, alone):
     pair, generate = load_pair("builtin"), Device.generate
     tokenizer, target = marks_of_model(pair)
     with Running(pair, tokenizer=tokenizer, target=target) as running:
 
-        def first_with_the_server(*given: Any, **options: Any) -> LinkRecord:
+        def first_with_the_server(*given, **options):
             found = generate(*given, **options)
             running.stop()
             return found

@@ -1,7 +1,5 @@
 """Cuts, kills, switches of the version, and a server that is away: the text stays the loop's, or the device says so."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +35,7 @@ METHODS += [partial(Dssd, 3), SharedSeedStreamed]
 
 @pytest.mark.parametrize("cuts", [3, pytest.param(40, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
-def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Method], cuts: int) -> None:
+def test_cuts_at_random_bytes_change_no_token(pair, make, cuts):
     # A connection carries about 1,000 bytes before its first token. If every gap were shorter, no text could go on, and
     # the device would rightly give up; so a third of the gaps are shorter, and the others leave room for progress.
     places = np.cumsum(np.random.default_rng(7).integers(1, 3000, size=3 * cuts)).tolist()
@@ -57,7 +55,7 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
 
 @pytest.mark.deep
 @pytest.mark.parametrize("run", [partial(link_kills.main, 4), partial(link_soak.main, 120.0)], ids=["kills", "soak"])
-def test_kills_change_no_token_and_long_use_needs_no_more_memory(run: Callable[[], None]) -> None:
+def test_kills_change_no_token_and_long_use_needs_no_more_memory(run):
     run()
 
 
@@ -69,7 +67,7 @@ class Away:
         self.running, self.told = Running(pair, made={"stretch_s": 0.02}), list[int]()
         self.address, self.port = self.running.address, self.running.place[1]
 
-    def __enter__(self) -> Away:
+    def __enter__(self):
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -85,14 +83,14 @@ class Away:
 
 
 @pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
-def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
+def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair, make):
     often = (3, 6, 9, 12)
     with Away(pair, often, often) as away, device_of(pair, away.address) as device:
         assert write(device, make(), on_tokens=away.take).tokens == away.told
         assert device.remote.connections >= 2
 
 
-def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
+def test_a_server_that_comes_back_with_another_model_is_refused(pair):
     with (
         Away(pair, (3,), (3,), target="another") as away,
         device_of(pair, away.address) as device,
@@ -110,7 +108,7 @@ def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
 
 
 @pytest.mark.parametrize("make", [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None])
-def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method | None]) -> None:
+def test_a_device_goes_on_alone_and_returns(pair, make):
     with (
         Away(pair, (3,), (8,)) as away,
         device_of(pair, away.address, patience_s=0.2, alone=True) as device,
@@ -129,11 +127,11 @@ def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Metho
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_server_that_stays_away_ends_the_text_only_without_alone(pair: Pair, alone: bool) -> None:
+def test_a_server_that_stays_away_ends_the_text_only_without_alone(pair, alone):
     server = Running(pair)
     with device_of(pair, server.address, patience_s=0.3, alone=alone) as device:
 
-        def write() -> LinkRecord:
+        def write():
             return device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS)
 
         assert write().alone() == []
@@ -151,12 +149,12 @@ def test_a_server_that_stays_away_ends_the_text_only_without_alone(pair: Pair, a
 
 
 @pytest.fixture(scope="module")
-def versions() -> Pair:
+def versions():
     """A draft and the first version of the target; a cache of another version changes what a version says."""
     rng = np.random.default_rng(5)
     count = nodes(3, 5)
     made = table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
-    models: Any = [VersionTable(quarters(rng, count) * 0.9 + 0.1 / 3, 1, n) for n in range(2)]
+    models = [VersionTable(quarters(rng, count) * 0.9 + 0.1 / 3, 1, n) for n in range(2)]
     return replace(made, target=VersionedTarget(dict(zip(("target", "v2"), models, strict=True)), [(0, "target")]))
 
 
@@ -190,7 +188,7 @@ def expected(versions: Pair, method: Method, name: str, found: LinkRecord, pin: 
 
 
 @pytest.mark.parametrize("make", [*METHODS, partial(FlexSpec, "exact"), partial(KSqs, 2), lambda: None])
-def test_an_update_and_a_roll_back_give_the_text_of_the_loop(versions: Pair, make: Callable[[], Method | None]) -> None:
+def test_an_update_and_a_roll_back_give_the_text_of_the_loop(versions, make):
     for name in "ab":
         with (
             Running(**options(versions), made={"stretch_s": 0.01}) as server,
@@ -207,22 +205,22 @@ def test_an_update_and_a_roll_back_give_the_text_of_the_loop(versions: Pair, mak
             assert found.tokens == expected(versions, method, name, found, "round")
 
 
-def test_versions_differ(versions: Pair) -> None:
+def test_versions_differ(versions):
     """Without this the tests above could not fail."""
     records = [LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]) for name in ("target", "v2")]
     first, second = (expected(versions, FixedLength(3), "a", record, "position") for record in records)
     assert first != second
 
 
-def test_devices_at_a_switch_and_cuts_keep_their_own_texts(versions: Pair) -> None:
-    found: dict[str, LinkRecord] = {}
+def test_devices_at_a_switch_and_cuts_keep_their_own_texts(versions):
+    found = {}
     cuts = np.cumsum(np.random.default_rng(7).integers(200, 1500, size=8)).tolist()
     with (
         Running(**options(versions), limits=Limits(batch=3, wait_s=0.02), made={"stretch_s": 0.01}) as server,
         Relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
     ):
 
-        def write(name: str) -> None:
+        def write(name):
             with device_of(versions, relay.address) as device:
                 found[name] = device.generate(SharedSeed(2), [0], name=name, seed=2, new_tokens=POSITIONS)
 
@@ -241,10 +239,10 @@ def test_devices_at_a_switch_and_cuts_keep_their_own_texts(versions: Pair) -> No
         assert found[name].tokens == expected(versions, SharedSeed(2), name, found[name], "position")
 
 
-def test_a_roll_back_finds_the_cache_of_its_version_again(versions: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_roll_back_finds_the_cache_of_its_version_again(versions, monkeypatch):
     take_cache, taken = ServedText.take_cache, list[tuple[int, int]]()
 
-    def spy(text: ServedText, other: ServedText) -> None:
+    def spy(text, other):
         take_cache(text, other)
         taken.append((text.cached, text.kept))
 

@@ -1,7 +1,5 @@
 """The OpenAI-compatible door, by the package openai as it is."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import urllib.error
@@ -31,7 +29,7 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}as
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
+def pair():
     return load_pair("builtin")
 
 
@@ -54,7 +52,7 @@ def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture(scope="module")
-def door(pair: Pair) -> Iterator[SimpleNamespace]:
+def door(pair):
     with opened(pair) as found:
         yield found
 
@@ -73,7 +71,7 @@ def text_of(parts: Any) -> str:
     return "".join(part.choices[0].text for part in parts if part.choices)
 
 
-def test_a_completion_and_a_stream_are_the_loops_text(door: SimpleNamespace) -> None:
+def test_a_completion_and_a_stream_are_the_loops_text(door):
     ids = prompt_ids(door.pair.tokenizer, [PROMPT])[0]
     wanted = expected(door.pair, 8, 5)
     for prompt in (PROMPT, ids):
@@ -89,7 +87,7 @@ def test_a_completion_and_a_stream_are_the_loops_text(door: SimpleNamespace) -> 
     assert len(parts) > 3
 
 
-def test_a_stop_ends_the_text_before_it(door: SimpleNamespace) -> None:
+def test_a_stop_ends_the_text_before_it(door):
     whole = ask(door).choices[0].text
     stop = whole[4:7]
     found = ask(door, stop=[stop, "never"])
@@ -108,7 +106,7 @@ def test_a_stop_ends_the_text_before_it(door: SimpleNamespace) -> None:
         ({"prompt": ["a", "b"]}, "prompt"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(door: SimpleNamespace, asked: dict[str, Any], name: str) -> None:
+def test_what_is_not_supported_is_refused_by_name(door, asked, name):
     with pytest.raises(openai.BadRequestError) as refused:
         ask(door, 2, **asked)
     assert refused.value.param == name
@@ -123,7 +121,7 @@ def test_what_is_not_supported_is_refused_by_name(door: SimpleNamespace, asked: 
         ({"Content-Type": "application/json", "Host": "evil.example"}, b"{}", 400),
     ],
 )
-def test_other_requests_are_refused(door: SimpleNamespace, headers: dict[str, str], data: bytes, status: int) -> None:
+def test_other_requests_are_refused(door, headers, data, status):
     request = urllib.request.Request(f"{door.url}/completions", data, headers)
     with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request, timeout=10):
         pass
@@ -136,9 +134,7 @@ def connected(door: SimpleNamespace) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=LONGEST_S)
 
 
-def test_a_request_that_does_not_come_is_refused_in_time(
-    door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_does_not_come_is_refused_in_time(door, monkeypatch):
     monkeypatch.setattr(door_requests, "SLOWEST_S", 0.2)
     with connected(door) as client:
         client.sendall("\r\n".join([*HEAD, "Content-Length: 9", "", "{"]).encode())
@@ -146,9 +142,7 @@ def test_a_request_that_does_not_come_is_refused_in_time(
     assert said.startswith(b"HTTP/1.1 408")
 
 
-def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(
-    door: SimpleNamespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(door, caplog):
     for way in ("Content-Length: 9", "Transfer-Encoding: chunked"):
         with connected(door) as client:
             client.sendall("\r\n".join([*HEAD, way, "", "9"]).encode())
@@ -157,7 +151,7 @@ def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(
     assert not caplog.records
 
 
-def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_leaves_ends_its_text(door, monkeypatch):
     monkeypatch.setattr(door.running.engine, "stretch_s", 0.05)  # the whole text would take 10 s
     before = door.running.server.metrics.value("hlm_tokens_total")
     stream = ask(door, 200, stream=True)
@@ -167,7 +161,7 @@ def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace, monkeypatch: 
     assert door.running.server.metrics.value("hlm_tokens_total") - before < 150
 
 
-def test_texts_are_written_at_the_same_time(pair: Pair) -> None:
+def test_texts_are_written_at_the_same_time(pair):
     with opened(pair, at_once=2) as door:
         door.running.engine.stretch_s = 0.05  # the long text takes half a second at least
         stream = iter(ask(door, 40, seed=2, stream=True))
@@ -180,7 +174,7 @@ def test_texts_are_written_at_the_same_time(pair: Pair) -> None:
         assert door.running.server.metrics.value("hlm_devices") == 2
 
 
-def test_requests_beyond_the_queue_are_told_when_to_come_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_beyond_the_queue_are_told_when_to_come_again(pair, monkeypatch):
     monkeypatch.setattr(door_module, "MOST_WAITING", 0)
     with opened(pair) as door:
         door.running.engine.stretch_s = 0.05
@@ -194,7 +188,7 @@ def test_requests_beyond_the_queue_are_told_when_to_come_again(pair: Pair, monke
         assert ask(door, 1).usage.completion_tokens == 1
 
 
-def test_text_is_held_back_where_a_stop_or_a_character_may_begin() -> None:
+def test_text_is_held_back_where_a_stop_or_a_character_may_begin():
     words = {1: "ab", 2: "c", 3: "d", 4: "\ufffd"}
     progress = Progress(lambda ids: "".join(words[one] for one in ids), ["bcx", "d"])
     assert [progress.more([1]), progress.more([2])] == ["a", ""]

@@ -1,7 +1,5 @@
 """Peers that are silent, slow, do not read, or send anything: they are closed by name, and change no other text."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading
@@ -39,13 +37,13 @@ from validation.models.pair import Pair
 
 
 @pytest.mark.parametrize("way", ["opens no text", "is silent within a text", "is too slow"])
-def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair: Pair, way: str) -> None:
+def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair, way):
     within, over = way == "is silent within a text", threading.Event()
     limits = Limits(idle_s=0.1) if within else Limits(opening_s=0.3)
     with Running(pair, limits=limits) as server, connect(server.address) as peer:
         pipe = wire.Pipe(wire.greeting_of(peer.recv(5)).nonce, None, server=False)
 
-        def send() -> None:
+        def send():
             with suppress(ConnectionClosed):  # fragments of one frame that never ends
                 peer.send(iter(lambda: b"x" * (not over.wait(0.05)), b""))
 
@@ -61,7 +59,7 @@ def test_a_device_that_is_silent_or_slow_is_closed_in_time(pair: Pair, way: str)
         over.set()
 
 
-def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
+def test_a_connection_without_a_handshake_is_closed_in_time(pair):
     limits = Limits(opening_s=0.1)
     with Running(pair, limits=limits) as server, socket.create_connection(server.place, timeout=10) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\n")
@@ -69,10 +67,10 @@ def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
             pass
 
 
-def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_does_not_read_is_closed_in_time(pair, monkeypatch):
     send, sent = ServerConnection.send, list[int]()
 
-    async def stuck(self: Any, data: Any, *given: Any) -> None:
+    async def stuck(self, data, *given):
         if self.remote_address[1] == port:
             sent.append(1)
             if len(sent) == 3:
@@ -118,7 +116,7 @@ def mute_server(*, reads: bool = True) -> Iterator[tuple[str, list[int]]]:
 
 
 @pytest.mark.parametrize("method", [SharedSeed(3), SharedSeedStreamed(), None], ids=["rounds", "streamed", "server"])
-def test_a_server_that_opens_every_text_and_is_then_silent_is_said_in_time(pair: Pair, method: Any) -> None:
+def test_a_server_that_opens_every_text_and_is_then_silent_is_said_in_time(pair, method):
     began = time.monotonic()
     with (
         mute_server() as (address, connections),
@@ -131,7 +129,7 @@ def test_a_server_that_opens_every_text_and_is_then_silent_is_said_in_time(pair:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system bounds no send")
-def test_a_server_that_does_not_read_is_given_up_in_time(pair: Pair) -> None:
+def test_a_server_that_does_not_read_is_given_up_in_time(pair):
     with mute_server(reads=False) as (address, _), device_of(pair, address, answer_s=0.3) as device:
         began = time.monotonic()
         with pytest.raises(ConnectionClosed):
@@ -139,7 +137,7 @@ def test_a_server_that_does_not_read_is_given_up_in_time(pair: Pair) -> None:
         assert time.monotonic() - began < LONGEST_S
 
 
-def test_a_device_that_names_a_session_in_use_gets_its_own_text(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_names_a_session_in_use_gets_its_own_text(pair, monkeypatch):
     """The server cannot tell it from a device whose cut connection it has not seen end, so it serves both."""
     monkeypatch.setattr(device_module.secrets, "token_hex", lambda size: "ab" * size)
     with (
@@ -148,9 +146,9 @@ def test_a_device_that_names_a_session_in_use_gets_its_own_text(pair: Pair, monk
         device_of(pair, server.address) as second,
         device_of(pair, server.address) as third,
     ):
-        cut: list[int] = []
+        cut = []
 
-        def cut_and_intrude(tokens: list[int]) -> None:
+        def cut_and_intrude(tokens):
             if not cut:
                 for device, name, method in ((second, "b", SharedSeed(3)), (third, "a", FixedLength(2))):
                     write(device, method, name)
@@ -228,16 +226,16 @@ def garble(address: str, said: list[str]) -> None:
             said.append(str(socket.recv(5)))
 
 
-def test_hostile_openings_drafts_and_frames_change_no_other_text(pair: Pair) -> None:
-    methods: dict[str, Method] = {"a": FixedLength(2), "b": SharedSeed(3), "c": BlockVerification(3)}
+def test_hostile_openings_drafts_and_frames_change_no_other_text(pair):
+    methods = {"a": FixedLength(2), "b": SharedSeed(3), "c": BlockVerification(3)}
     found, said = list[LinkRecord](), list[str]()
 
-    def honest(name: str) -> None:
+    def honest(name):
         with device_of(pair, server.address) as device:
             found.append(write(device, methods[name], name, LENGTHS[name]))
 
     with Running(pair, limits=Limits(batch=8, wait_s=0.05)) as server:
-        crowd: list[Any] = [partial(honest, name) for name in methods]
+        crowd = [partial(honest, name) for name in methods]
         crowd += [partial(attack, server.address, one, said) for one in HOSTILE]
         threads = [threading.Thread(target=one, daemon=True) for one in (*crowd, partial(garble, server.address, said))]
         for thread in threads:
@@ -260,17 +258,17 @@ def passed(pair: Pair, *names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("where", ["answer", "pass"])
-def test_an_error_of_one_text_is_its_own(pair: Pair, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_an_error_of_one_text_is_its_own(pair, monkeypatch, where):
     """A pass that fails together is repeated for each text alone."""
     alone = passed(pair, "a") | passed(pair, "b")
     verify, read = engine_module.verify, Engine._read
 
-    def bad_answer(method: Any, session: Any, *given: Any) -> Any:
+    def bad_answer(method, session, *given):
         if session.noise.names == ["bad"]:
             raise KeyError("bad")
         return verify(method, session, *given)
 
-    def bad_pass(self: Engine, texts: Any, *given: Any) -> Any:
+    def bad_pass(self, texts, *given):
         if any(text.opening.name == "bad" for text in texts):
             raise KeyError("too many positions")
         return read(self, texts, *given)

@@ -1,11 +1,8 @@
 """A device and a server over a socket write the in-process loop's text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +43,7 @@ from validation.link.device_records import Exchange
 from validation.link.formats import Terms
 from validation.link.remote import RefusedError, Remote
 from validation.link.wire import LinkError
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import load_pair
 
 METHODS: list[Callable[[], Method]] = [SharedSeedStreamed, Hlm, DenseQs, PromptLookup, CloudOnly]
 METHODS += [partial(kind, 3) for kind in (FixedLength, BlockVerification, SharedSeed, Dssd)]
@@ -75,7 +72,7 @@ EVERY = [*METHODS, *(partial(Planned, policy) for policy in POLICIES.values())]
 
 
 @pytest.mark.parametrize("make", EVERY, ids=[*(make().name for make in METHODS), *POLICIES])
-def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> None:
+def test_the_text_is_that_of_the_loop(pair, make):
     method, names = make(), [f"text {n}" for n in range(4)]
     warm = method.policy.temperature if isinstance(method, Planned) else 1.0
     settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": warm}
@@ -89,7 +86,7 @@ def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Any]) -> No
         assert told == [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in expected]
 
 
-def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pair: Pair) -> None:
+def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pair):
     with Running(pair, tokenizer="another") as server, pytest.raises(RefusedError, match="fingerprint another"):
         Device(pair, Remote(server.address), tokenizer="t", draft="q")
     mine, other = (Planned(replace(POLICIES["seeded"], planned_for=f"3 q {target}")) for target in ("p", "other"))
@@ -104,14 +101,14 @@ def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pai
 
 
 @pytest.mark.parametrize("draft_length", [0, 3])
-def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
-    told: list[int] = []
+def test_a_server_writes_the_text_of_the_shared_seed(pair, draft_length):
+    told = []
     with Running(pair, made={"draft_length": draft_length}) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
     assert told == found.tokens == looped(pair, SharedSeed(2), new_tokens=POSITIONS).tokens
 
 
-def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
+def test_drafts_that_do_not_wait_end_at_an_end_token():
     ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
     for name in "abc":
         with Running(ends) as server, device_of(ends, server.address) as device:
@@ -130,14 +127,14 @@ HEAD = 11
         (LatticeRows(100, threshold=0.02), (40, 70, 400)),
     ],
 )
-def test_sizes_are_the_policys_and_texts_do_not_change(messages: Any, sizes: tuple[int, ...]) -> None:
+def test_sizes_are_the_policys_and_texts_do_not_change(messages, sizes):
     pair, watched = load_pair("builtin"), list[Exchange]()
     plain = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(3), messages)
     policy, prompts = replace(plain, message_sizes=sizes), builtin_prompts(limit=2)
     wanted = decode(pair, prompts, Planned(plain), new_tokens=12, seed=4)
     with Running(pair) as server, device_of(pair, server.address) as device:
         for prompt, tokens, own in zip(prompts, encode_prompts(pair, prompts, 12), wanted, strict=True):
-            settings: dict[str, Any] = {"name": prompt.id, "seed": 4, "new_tokens": 12}
+            settings = {"name": prompt.id, "seed": 4, "new_tokens": 12}
             found = device.generate(
                 Planned(policy), tokens, on_exchange=lambda _, spent: watched.append(spent), **settings
             )

@@ -1,14 +1,10 @@
 """The parts without a server: passes that last a stated time, a pass that is given up, the relay."""
 
-from __future__ import annotations
-
 import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 import torch
@@ -33,7 +29,7 @@ class Clock:
         self.now += seconds + (self.late.pop(0) if self.late and seconds else 0.0)
 
 
-def test_what_a_pass_was_late_the_next_one_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_pass_was_late_the_next_one_is_shorter(monkeypatch):
     clock, pace, ends = Clock(0.0, 0.5, 0.25), Pace(1.0), []
     monkeypatch.setattr(loops, "time", clock)
     for seconds in (0.0, 0.0, 0.25, 0.75, 0.25, 5.0, 0.25, 0.25):  # what a pass takes by itself
@@ -44,12 +40,12 @@ def test_what_a_pass_was_late_the_next_one_is_shorter(monkeypatch: pytest.Monkey
     assert ends == [1.0, 2.5, 3.25, 4.0, 5.0, 10.0, 10.25, 11.0]
 
 
-def test_a_pass_that_is_given_up_leaves_the_model_as_it_was() -> None:
+def test_a_pass_that_is_given_up_leaves_the_model_as_it_was():
     pair, calls = load_pair("builtin", device="cpu"), list[int]()
     session = session_of(pair, [5, 6, 7], "a", 1, 1.0, 1.0, 7)
     stopped, own = (OwnModel(session, [5, 6, 7], threading.Lock(), Pace()) for _ in range(2))
 
-    def stop() -> None:
+    def stop():
         calls.append(1)
         if len(calls) == 2:
             raise KeyError
@@ -73,7 +69,7 @@ class Echo(socketserver.BaseRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address():
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -106,7 +102,7 @@ def through(relay: Relayed, data: bytes) -> tuple[bytes, float]:
     ],
     ids=["up", "down", "round trip", "recorded"],
 )
-def test_bytes_take_the_time_of_the_link(address: str, model: dict[str, Any], expected: float) -> None:
+def test_bytes_take_the_time_of_the_link(address, model, expected):
     data = bytes(range(250)) * 200  # 400,000 bits
     with Relayed(LinkModel(**model), address) as relay:
         found, seconds = through(relay, data)
@@ -114,7 +110,7 @@ def test_bytes_take_the_time_of_the_link(address: str, model: dict[str, Any], ex
     assert 0.98 * expected - 0.003 <= seconds <= expected + LATE_S
 
 
-def test_a_lost_segment_comes_one_round_trip_later_and_in_order(address: str) -> None:
+def test_a_lost_segment_comes_one_round_trip_later_and_in_order(address):
     data = bytes(range(256)) * 100
     model = LinkModel(FAST, FAST, rtt_s=0.02, loss=0.5, seed=3)
     with Relayed(model, address) as relay:
@@ -124,7 +120,7 @@ def test_a_lost_segment_comes_one_round_trip_later_and_in_order(address: str) ->
 
 
 @pytest.mark.parametrize("cuts", [{"cut_bytes": [1000]}, {"cuts_s": [0.1]}], ids=["bytes", "time"])
-def test_a_cut_resets_the_connection(address: str, cuts: dict[str, Any]) -> None:
+def test_a_cut_resets_the_connection(address, cuts):
     with Relayed(LinkModel(80e3, FAST, **cuts), address) as relay:
         try:
             found, _ = through(relay, bytes(100_000))

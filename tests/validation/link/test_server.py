@@ -1,17 +1,12 @@
 """What a server says and refuses: numbers, limits, keys, probes; and a device that tries again."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 import tracemalloc
 import urllib.request
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +16,6 @@ from websockets.sync.client import connect
 from tests.validation.command_line import run
 from tests.validation.link.hostile import cases, mutated, tried
 from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, until, write
-from validation.decoding.methods.base import Method
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.errors import UserError
 from validation.link.addresses import read_key, read_keys
@@ -30,14 +24,13 @@ from validation.link.recording import probes
 from validation.link.relay import LinkModel
 from validation.link.remote import RefusedError, Remote, ServerAwayError
 from validation.models import pair as pair_module
-from validation.models.pair import Pair
 from validation.planning.from_run import measured_in
 from validation.planning.run_record import RunRecord
 
 KEY, ONE, TWO = b"0123456789abcdef", b"1" * 32, b"2" * 32
 
 
-def test_the_numbers_are_those_of_the_text(pair: Pair) -> None:
+def test_the_numbers_are_those_of_the_text(pair):
     with Running(pair) as server, device_of(pair, server.address) as device:
         record = write(device, SharedSeed(3), new_tokens=8)
         with urllib.request.urlopen(server.address.replace("ws:", "http:") + "/metrics", timeout=20) as page:
@@ -49,7 +42,7 @@ def test_the_numbers_are_those_of_the_text(pair: Pair) -> None:
     assert "hlm_devices 1.0" in lines
 
 
-def test_a_server_without_a_key_refuses_one(pair: Pair) -> None:
+def test_a_server_without_a_key_refuses_one(pair):
     with (
         Running(pair) as server,
         pytest.raises(RefusedError, match="has no key"),
@@ -58,7 +51,7 @@ def test_a_server_without_a_key_refuses_one(pair: Pair) -> None:
         pass
 
 
-def test_a_full_server_says_when_to_come_again(pair: Pair) -> None:
+def test_a_full_server_says_when_to_come_again(pair):
     limits = Limits(devices=1, retry_s=0.05)
     with Running(pair, limits=limits) as server, device_of(pair, server.address):
         with connect(server.address) as socket:
@@ -71,7 +64,7 @@ def test_a_full_server_says_when_to_come_again(pair: Pair) -> None:
             pass
 
 
-def test_a_frame_beyond_the_limit_is_not_read(pair: Pair) -> None:
+def test_a_frame_beyond_the_limit_is_not_read(pair):
     with Running(pair) as server, connect(server.address) as socket:
         socket.recv(5)
         socket.send(bytes(2**20 + 1))
@@ -81,7 +74,7 @@ def test_a_frame_beyond_the_limit_is_not_read(pair: Pair) -> None:
 
 @pytest.mark.parametrize("count", [60, pytest.param(5000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case[0])
-def test_a_mutated_frame_is_valid_or_refused_by_name(case: tuple[str, Any, list[bytes]], count: int) -> None:
+def test_a_mutated_frame_is_valid_or_refused_by_name(case, count):
     _, check, honest = case
     rng, names, longest, most = np.random.default_rng(2), set[str](), 0.0, 0
     assert {tried(check, data) for data in honest} >= {"valid"}
@@ -100,7 +93,7 @@ def test_a_mutated_frame_is_valid_or_refused_by_name(case: tuple[str, Any, list[
 
 
 @pytest.mark.parametrize("line", ["serve --listen 0.0.0.0:7070", "link --listen 0.0.0.0:7071"])
-def test_an_address_that_others_reach_needs_a_key(line: str) -> None:
+def test_an_address_that_others_reach_needs_a_key(line):
     done = run(*line.split())
     assert done.exit_code == 2
     assert "which other machines reach" in done.output
@@ -109,14 +102,14 @@ def test_an_address_that_others_reach_needs_a_key(line: str) -> None:
 @pytest.mark.parametrize(
     "make", [lambda: SharedSeed(3), SharedSeedStreamed, lambda: None], ids=["rounds", "streamed", "server"]
 )
-def test_a_key_is_withdrawn_within_a_text(pair: Pair, make: Callable[[], Method | None]) -> None:
-    written: list[int] = []
+def test_a_key_is_withdrawn_within_a_text(pair, make):
+    written = []
     with (
         Running(pair, keys=(ONE, TWO), made={"stretch_s": 0.01}) as server,
         device_of(pair, server.address, key=TWO) as other,
     ):
 
-        def withdraw(tokens: list[int]) -> None:
+        def withdraw(tokens):
             if not written:
                 server.call(server.server.take_keys, (TWO,))
             written.extend(tokens)
@@ -134,9 +127,7 @@ def test_a_key_is_withdrawn_within_a_text(pair: Pair, make: Callable[[], Method 
 
 
 @pytest.mark.parametrize("content", [TWO + b"\n", b"", b"short\n" + ONE, None], ids=["other", "empty", "short", "gone"])
-def test_a_key_file_is_read_again(
-    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
-) -> None:
+def test_a_key_file_is_read_again(pair, tmp_path, caplog, content):
     file = tmp_path / "keys.txt"
     file.write_bytes(ONE + b"\n\n" + TWO)
     with Running(pair, keys=read_keys(file), key_file=file) as server:
@@ -167,13 +158,13 @@ def test_a_key_file_is_read_again(
         (ONE + b"\r\n" + TWO + b"\n", "holds 2 keys, and a device has one"),
     ],
 )
-def test_keys_that_cannot_be_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_keys_that_cannot_be_are_refused(tmp_path, content, said):
     (tmp_path / "keys.txt").write_bytes(content)
     with pytest.raises(UserError, match=said):
         read_key(tmp_path / "keys.txt")
 
 
-def test_a_probe_wakes_at_a_cut_and_is_sent_again(pair: Pair) -> None:
+def test_a_probe_wakes_at_a_cut_and_is_sent_again(pair):
     with (
         Running(pair) as server,
         Relayed(LinkModel(2e5, 2e5), server.address) as relay,
@@ -192,9 +183,9 @@ def test_a_probe_wakes_at_a_cut_and_is_sent_again(pair: Pair) -> None:
 
 @pytest.mark.parametrize("rate", [8e3, 64e3, 1e6, 1e7])
 @pytest.mark.parametrize("trip", [0.002, 0.04, 2.0])
-def test_probes_fit_a_slow_link_and_tell_it(rate: float, trip: float) -> None:
+def test_probes_fit_a_slow_link_and_tell_it(rate, trip):
     # the answers but the last one are on their way while the pings are
-    link: Any = SimpleNamespace(probe=lambda frames, size: trip + 8.0 * (frames * (size + 6) + size + 2) / rate)
+    link = SimpleNamespace(probe=lambda frames, size: trip + 8.0 * (frames * (size + 6) + size + 2) / rate)
     found = probes(link)
     assert sum(one["seconds"] for one in found) < 25
     told = measured_in(RunRecord({}, probes=found))
@@ -204,10 +195,10 @@ def test_probes_fit_a_slow_link_and_tell_it(rate: float, trip: float) -> None:
 
 @pytest.mark.parametrize("method", [SharedSeed(3), SharedSeedStreamed()], ids=["rounds", "streamed"])
 @pytest.mark.parametrize("limits", [Limits(opening_s=0.1, retry_s=0.01), Limits(idle_s=0.1, retry_s=0.01)])
-def test_a_device_that_was_silent_connects_again(pair: Pair, method: Method, limits: Limits) -> None:
+def test_a_device_that_was_silent_connects_again(pair, method, limits):
     slept = list[int]()
 
-    def sleep(tokens: list[int]) -> None:
+    def sleep(tokens):
         if len(slept) < 2:
             slept.append(1)
             time.sleep(0.3)
@@ -218,10 +209,10 @@ def test_a_device_that_was_silent_connects_again(pair: Pair, method: Method, lim
         assert server.server.metrics.value("hlm_refused_total", reason="Silent") >= 1
 
 
-def test_a_frame_that_was_damaged_is_sent_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_that_was_damaged_is_sent_again(pair, monkeypatch):
     send, damaged = Remote.send, list[int]()
 
-    def damage(self: Remote, data: bytes) -> None:
+    def damage(self, data):
         damaged.append(1)
         send(self, data if len(damaged) != 3 else bytes([data[0] ^ 1]) + data[1:])
 
@@ -231,7 +222,7 @@ def test_a_frame_that_was_damaged_is_sent_again(pair: Pair, monkeypatch: pytest.
         assert device.remote.connections == 2
 
 
-def test_an_address_has_few_connections_before_it_shows_a_key(pair: Pair) -> None:
+def test_an_address_has_few_connections_before_it_shows_a_key(pair):
     limits = Limits(unproved=2, retry_s=0.05)
     with Running(pair, keys=(KEY,), limits=limits) as server, ExitStack() as held:
         for _ in range(4):
@@ -251,9 +242,7 @@ def test_an_address_has_few_connections_before_it_shows_a_key(pair: Pair) -> Non
 @pytest.mark.parametrize(
     ("key", "said"), [(KEY, ""), (None, "The server wants a key"), (KEY[::-1], "the HMAC does not fit")]
 )
-def test_the_way_is_tried_without_a_model(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: bytes | None, said: str
-) -> None:
+def test_the_way_is_tried_without_a_model(monkeypatch, tmp_path, key, said):
     (tmp_path / "key").write_bytes(KEY)
     (tmp_path / "own").write_bytes(key or b"")
     with serving(monkeypatch, "--key", str(tmp_path / "key")) as server:

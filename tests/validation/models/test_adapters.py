@@ -1,11 +1,8 @@
 """Versions of a target: adapters merged into a base model, and every refusal, on models of a few hundred weights."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +60,7 @@ def align(base: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions")
     save_base(folder / "large")
     save_base(folder / "other", seed=5)
@@ -75,8 +72,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own(made: Path, tmp_path: Path) -> Callable[[str], Path]:
-    def copy(name: str) -> Path:
+def own(made, tmp_path):
+    def copy(name):
         for one in ("large", name):
             shutil.copytree(made / one, tmp_path / one, dirs_exist_ok=True)
         return tmp_path / name
@@ -87,7 +84,7 @@ def own(made: Path, tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.parametrize(
     "options", [{}, {"use_rslora": True}, {"alpha_pattern": {"q_proj": 8}, "rank_pattern": {"v_proj": 3}}], ids=str
 )
-def test_a_version_is_w_plus_scaled_b_a(made: Path, tmp_path: Path, options: Any) -> None:
+def test_a_version_is_w_plus_scaled_b_a(made, tmp_path, options):
     shutil.copytree(made / "large", tmp_path / "large")
     folder = make_adapter(tmp_path / "large", tmp_path / "math", **options)
     found = ModelSource(str(folder)).load_model("float32").state_dict()
@@ -105,7 +102,7 @@ def test_a_version_is_w_plus_scaled_b_a(made: Path, tmp_path: Path, options: Any
         assert not torch.equal(found[name], value)
 
 
-def test_the_target_may_be_an_adapters_folder(made: Path) -> None:
+def test_the_target_may_be_an_adapters_folder(made):
     pair = load_pair(draft=made / "aligned", target=made / "math")
     whole = ModelSource(str(made / "math")).load_model("float32")
     assert all(
@@ -117,7 +114,7 @@ def test_the_target_may_be_an_adapters_folder(made: Path) -> None:
     assert type(pair.target).__name__ == "LlamaForCausalLM"
 
 
-def test_the_base_model_may_be_given(own: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_base_model_may_be_given(own, tmp_path):
     folder = own("math")
     shutil.move(tmp_path / "large", tmp_path / "elsewhere")
     with pytest.raises(
@@ -134,12 +131,12 @@ def refused(made: Path, target: Path, *said: str, draft: str = "aligned", more: 
     one_sentence(run("validate", "--draft", made / draft, "--target", target, *more), *said)
 
 
-def test_a_pickle_is_refused(made: Path, own: Callable[[str], Path]) -> None:
+def test_a_pickle_is_refused(made, own):
     folder = own("math")
     (folder / "adapter_model.safetensors").unlink()
 
     class Bomb:
-        def __reduce__(self) -> tuple[Any, ...]:
+        def __reduce__(self):
             return (Path.touch, (folder / "exploded",))
 
     (folder / "adapter_model.bin").write_bytes(pickle.dumps(Bomb()))
@@ -149,7 +146,7 @@ def test_a_pickle_is_refused(made: Path, own: Callable[[str], Path]) -> None:
     assert not (folder / "exploded").exists()
 
 
-def test_a_damaged_adapter_is_refused(made: Path, own: Callable[[str], Path]) -> None:
+def test_a_damaged_adapter_is_refused(made, own):
     folder = own("math")
     weights = folder / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
@@ -158,9 +155,7 @@ def test_a_damaged_adapter_is_refused(made: Path, own: Callable[[str], Path]) ->
     refused(made, folder, "adapter_config.json of", "is not a JSON object")
 
 
-def test_an_adapter_that_leads_out_of_its_folder_is_refused(
-    made: Path, own: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_an_adapter_that_leads_out_of_its_folder_is_refused(made, own, tmp_path):
     folder = own("math")
     outside = tmp_path / "outside.safetensors"
     shutil.move(folder / "adapter_model.safetensors", outside)
@@ -168,7 +163,7 @@ def test_an_adapter_that_leads_out_of_its_folder_is_refused(
     refused(made, folder, "is a link that leads out of the folder")
 
 
-def test_an_adapter_for_another_base_is_refused(made: Path, own: Callable[[str], Path], tmp_path: Path) -> None:
+def test_an_adapter_for_another_base_is_refused(made, own, tmp_path):
     folder = own("math")
     weights = load_file(folder / "adapter_model.safetensors")
     name = sorted(weights)[0]
@@ -181,7 +176,7 @@ def test_an_adapter_for_another_base_is_refused(made: Path, own: Callable[[str],
     refused(made, folder, "was made for another base model", "c_attn")
 
 
-def test_a_base_of_the_same_shape_is_told_apart_by_its_marks(made: Path, own: Callable[[str], Path]) -> None:
+def test_a_base_of_the_same_shape_is_told_apart_by_its_marks(made, own):
     folder = own("math")
     edit(folder / "version.json", base_weights=base_mark(made / "large"))
     assert load_pair(draft=made / "aligned", target=folder).notes == ()
@@ -193,7 +188,7 @@ def test_a_base_of_the_same_shape_is_told_apart_by_its_marks(made: Path, own: Ca
     refused(made, folder, "the base model is another one", draft="aligned-other", more=("--base", made / "other"))
 
 
-def test_what_is_no_plain_lora_is_refused(made: Path, own: Callable[[str], Path]) -> None:
+def test_what_is_no_plain_lora_is_refused(made, own):
     for said, values in (
         ("has the type 'IA3'; only LORA adapters", {"peft_type": "IA3"}),
         ("was initialised by 'pissa_niter_4', which changes the base", {"init_lora_weights": "pissa_niter_4"}),
@@ -207,20 +202,18 @@ def test_what_is_no_plain_lora_is_refused(made: Path, own: Callable[[str], Path]
         shutil.rmtree(folder)
 
 
-def test_an_adapter_on_an_adapter_is_refused(made: Path, own: Callable[[str], Path]) -> None:
+def test_an_adapter_on_an_adapter_is_refused(made, own):
     folder = own("math")
     edit(folder / "adapter_config.json", base_model_name_or_path="../math")
     refused(made, folder, "is an adapter itself; give a whole model")
 
 
-def test_a_version_below_the_anchor_keeps_the_draft(made: Path) -> None:
+def test_a_version_below_the_anchor_keeps_the_draft(made):
     assert load_pair(draft=made / "aligned", target=made / "math").notes == ()
 
 
 @pytest.mark.parametrize("method", ["adapter", "full"])
-def test_a_version_that_changed_the_anchor_is_refused_unless_it_is_allowed(
-    made: Path, tmp_path: Path, method: str
-) -> None:
+def test_a_version_that_changed_the_anchor_is_refused_unless_it_is_allowed(made, tmp_path, method):
     version = made / "all"
     if method == "full":  # full fine-tuning without a frozen anchor
         version = tmp_path / "full"

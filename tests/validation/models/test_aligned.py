@@ -1,7 +1,5 @@
 """The aligned draft: frozen parts, cache, folder and refusals, on models of a few hundred weights."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +42,7 @@ def toy_tokenizer(folder: Path) -> Any:
 
 
 @pytest.fixture
-def pair_folder(tmp_path: Path) -> Path:
+def pair_folder(tmp_path):
     base = toy_base()
     base.save_pretrained(tmp_path / "large")
     tokenizer = toy_tokenizer(tmp_path / "large")

@@ -1,7 +1,5 @@
 """Prompts as turns: the chat template, from the option to the report, in every command that reads prompts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

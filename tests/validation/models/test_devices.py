@@ -1,11 +1,5 @@
 """The models' devices and memory, on simulated GPUs: torch and accelerate are replaced."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.validation.models.test_pair import refused
@@ -15,10 +9,10 @@ from validation.models.sources import ModelSource
 
 
 @pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def gpus(monkeypatch):
     import torch
 
-    def see(*free: float) -> None:
+    def see(*free):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(free))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
         index = lambda gpu: gpu if isinstance(gpu, int) else gpu.index or 0  # noqa: E731
@@ -27,7 +21,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return see
 
 
-def test_names_of_devices(gpus: Callable[..., None]) -> None:
+def test_names_of_devices(gpus):
     gpus()
     assert str(devices.choose_device("auto")) == "cpu"
     gpus(5e9, 9e9)
@@ -38,9 +32,7 @@ def test_names_of_devices(gpus: Callable[..., None]) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
 @pytest.mark.parametrize(("dtype", "width"), [("auto", 2), ("float32", 4), ("float64", 8)])
-def test_weights_are_counted_before_they_are_read(
-    family: str, dtype: str, width: int, save_model: Callable[..., Path]
-) -> None:
+def test_weights_are_counted_before_they_are_read(family, dtype, width, save_model):
     import transformers
 
     folder = save_model(family)
@@ -49,10 +41,8 @@ def test_weights_are_counted_before_they_are_read(
     assert devices.weight_bytes(config, dtype) == width * model.num_parameters()
 
 
-def test_too_little_memory(
-    folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: dict[str, Any] = {"draft": folders[0], "target": folders[1]}
+def test_too_little_memory(folders, gpus, monkeypatch):
+    given = {"draft": folders[0], "target": folders[1]}
     monkeypatch.setattr(ModelSource, "load_model", lambda *_, **__: pytest.fail("weights were read"))
     monkeypatch.setattr(devices, "free_host_memory", lambda: 400 * 10**6)
     message = (
@@ -70,7 +60,7 @@ def test_too_little_memory(
     refused(r"Loading passes the larger model through the host and needs about", **given, device="cuda:0")
 
 
-def test_memory_of_a_container(tmp_path: Path) -> None:
+def test_memory_of_a_container(tmp_path):
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 4000 kB\n")
     assert devices.free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 20\n")
@@ -82,7 +72,7 @@ def test_memory_of_a_container(tmp_path: Path) -> None:
     assert devices.free_host_memory(tmp_path / "nothing", tmp_path) is None
 
 
-def test_running_out_of_memory_is_told_from_other_errors() -> None:
+def test_running_out_of_memory_is_told_from_other_errors():
     with pytest.raises(UserError, match="This machine ran out of memory") as caught, devices.memory_errors():
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
     assert "\n" not in str(caught.value)

@@ -1,7 +1,5 @@
 """The small draft in 4 bits that leans on a target model, on tiny random models."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -20,7 +18,7 @@ IDS = torch.arange(3, 15)[None]
 
 
 @pytest.fixture
-def place(folders: tuple[Path, Path], tmp_path: Path) -> Path:
+def place(folders, tmp_path):
     shutil.copytree(folders[1], tmp_path / "large")
     return tmp_path
 

@@ -1,7 +1,5 @@
 """GGUF files as models: the same as the folder that they were written from, and refused with file and place."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct
@@ -9,7 +7,6 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,13 +27,13 @@ BUILTIN = PAIRS_FOLDER / "builtin"
 
 
 @pytest.fixture(scope="session")
-def files(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def files(folders, tmp_path_factory):
     place = tmp_path_factory.mktemp("gguf")
     return write_gguf(folders[0], place / "draft.gguf"), write_gguf(folders[1], place / "target.gguf")
 
 
 @pytest.fixture(scope="session")
-def wide(save_model: Callable[..., Path]) -> Path:
+def wide(save_model):
     return save_model(seed=3, hidden=64)
 
 
@@ -52,7 +49,7 @@ def test_a_pair_of_files_is_the_pair_of_folders(files, folders, tmp_path):
         assert getattr(ours, field) == getattr(theirs, field), field
     assert (ours.name, ours.draft_name) == ("draft.gguf + target.gguf", str(files[0]))
     prompts = [Prompt(id="a", text="two and two", source="here"), Prompt(id="b", text="four apples", source="here")]
-    settings: dict[str, Any] = {"positions": 20, "new_tokens": 12, "batch": 2, "seed": 3}
+    settings = {"positions": 20, "new_tokens": 12, "batch": 2, "seed": 3}
     traces = [
         collect(pair, prompts, tmp_path / name, **settings) for pair, name in ((ours, "ours"), (theirs, "theirs"))
     ]

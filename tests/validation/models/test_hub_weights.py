@@ -1,7 +1,5 @@
 """GGUF files by hub name: joined from parts in a folder, checked by hash, or downloaded."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io
@@ -25,7 +23,7 @@ PARTS = 3
 
 
 @pytest.fixture
-def whole(folders, tmp_path, monkeypatch) -> dict[str, Path]:
+def whole(folders, tmp_path, monkeypatch):
     """Pin two tiny files in place of the real ones, and unpack their parts into ``tmp_path / "parts"``."""
     files = {}
     monkeypatch.delenv(hub_weights.FOLDER, raising=False)

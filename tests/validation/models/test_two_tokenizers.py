@@ -1,7 +1,5 @@
 """A draft with a tokenizer of its own: the exact law of texts on tables, the tokens in common, and bad pairs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

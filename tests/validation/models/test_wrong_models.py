@@ -1,7 +1,5 @@
 """Models and devices with unusual faults: each gives one sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -30,7 +28,7 @@ def loaded(draft: Path, target: Path) -> tuple[tuple[int, ...] | None, str]:
 
 
 @pytest.mark.parametrize("device", ["meta", "xpu", "mps", "hpu", "vulkan", "cpu:-2", ""])
-def test_a_device_that_computes_nothing_is_refused(device: str) -> None:
+def test_a_device_that_computes_nothing_is_refused(device):
     with pytest.raises(UserError, match=r"use .*'cpu'"):
         choose_device(device)
     one_sentence(run("validate", "--device", device), "'cpu'")
@@ -49,14 +47,14 @@ def test_a_device_that_computes_nothing_is_refused(device: str) -> None:
     ],
     ids=str,
 )
-def test_a_configuration_that_makes_no_model(folders: tuple[Path, Path], tmp_path: Path, values: Any) -> None:
+def test_a_configuration_that_makes_no_model(folders, tmp_path, values):
     wrong = changed(folders[1], tmp_path / "wrong", "config.json", **values)
     one_sentence(run("validate", "--draft", folders[0], "--target", wrong), "wrong")
 
 
 @pytest.mark.parametrize("value", ["end", -1, 300, 10**9, 10**30, [0, "x"], [[1]], True, 1.5, {}], ids=str)
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
-def test_an_end_that_is_no_token(folders: tuple[Path, Path], tmp_path: Path, file: str, value: Any) -> None:
+def test_an_end_that_is_no_token(folders, tmp_path, file, value):
     wrong = changed(folders[1], tmp_path / "wrong", file, eos_token_id=value)
     if file == "config.json":
         (wrong / "generation_config.json").unlink(missing_ok=True)
@@ -69,7 +67,7 @@ def test_an_end_that_is_no_token(folders: tuple[Path, Path], tmp_path: Path, fil
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"a": ' + "9" * 5000 + "}", "3", "", "\x00"], ids=range(5))
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_json_that_is_none_or_too_deep(folders: tuple[Path, Path], tmp_path: Path, file: str, content: str) -> None:
+def test_json_that_is_none_or_too_deep(folders, tmp_path, file, content):
     wrong = tmp_path / "wrong"
     shutil.copytree(folders[1], wrong)
     (wrong / file).write_text(content)
@@ -77,6 +75,6 @@ def test_json_that_is_none_or_too_deep(folders: tuple[Path, Path], tmp_path: Pat
     assert ends is not None or "wrong" in said
 
 
-def test_a_number_of_layers_that_none_has_is_refused_at_once(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_number_of_layers_that_none_has_is_refused_at_once(folders, tmp_path):
     deep = changed(folders[0], tmp_path / "deep", "config.json", num_hidden_layers=1_000_000)
     assert "num_hidden_layers = 1,000,000; at most 10,000" in loaded(deep, folders[1])[1]

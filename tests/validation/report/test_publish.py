@@ -1,7 +1,5 @@
 """The page agrees with its source files, a change on either side is noticed, and what is published is of one run."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -25,7 +23,7 @@ CHANGED_CLAIM = ["paper_repro.md: pairs", "paper_repro.md: truncation.tvd_bound"
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     """A copy of the pages and their sources, which a test may change."""
     shutil.copy(ROOT / "paper_repro.md", tmp_path)
     shutil.copytree(FIGURES, tmp_path / "figures", ignore=shutil.ignore_patterns("studies"))
@@ -47,12 +45,12 @@ def changed(root: Path, part: str, name: str, **values: object) -> None:
     path.write_text(json.dumps(record), encoding="utf-8")
 
 
-def test_the_page_is_not_stale_and_no_verdict_contradicts_its_claim() -> None:
+def test_the_page_is_not_stale_and_no_verdict_contradicts_its_claim():
     assert stale_tables(ROOT) == []
     assert not set(outcomes(ROOT).values()) & {"violated", "inconclusive", "out of scope"}
 
 
-def test_a_changed_verdict_is_noticed_in_the_page_and_in_the_certificate(copy: Path) -> None:
+def test_a_changed_verdict_is_noticed_in_the_page_and_in_the_certificate(copy):
     changed(copy, "tallies", "truncation.tvd_bound", violated=1)
     assert stale_tables(copy) == CHANGED_CLAIM
     changed(copy, "tallies", "channel.markov", instances=7)
@@ -70,7 +68,7 @@ def test_a_changed_verdict_is_noticed_in_the_page_and_in_the_certificate(copy: P
         ("paper_repro.md", "| ⊘ refuted | fails for", "| ✓ holds | fails for", "paper_repro.md: conformal.regret"),
     ],
 )
-def test_a_change_by_hand_is_noticed(copy: Path, file: str, old: str, new: str, stale: str) -> None:
+def test_a_change_by_hand_is_noticed(copy, file, old, new, stale):
     text = (copy / file).read_text(encoding="utf-8")
     assert old in text
     (copy / file).write_text(text.replace(old, new), encoding="utf-8")
@@ -78,7 +76,7 @@ def test_a_change_by_hand_is_noticed(copy: Path, file: str, old: str, new: str, 
 
 
 @pytest.fixture
-def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run_again(copy, tmp_path, monkeypatch):
     run = tmp_path / "run"
     ignored = shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "smollm2", "qwen*")
     shutil.copytree(copy / "figures", run / "figures", ignore=ignored)
@@ -102,7 +100,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in [*pages, *folder.glob("figures/**/*.*")]}
 
 
-def test_a_run_changes_the_files_whose_numbers_it_changes_and_no_other(copy: Path, run_again: Path) -> None:
+def test_a_run_changes_the_files_whose_numbers_it_changes_and_no_other(copy, run_again):
     before = contents(copy)
     assert publish(run_again, copy / "nothing", copy) == [copy / "paper_repro.md"]
     assert contents(copy) == before
@@ -112,7 +110,7 @@ def test_a_run_changes_the_files_whose_numbers_it_changes_and_no_other(copy: Pat
     assert {Path(name).name for name, text in contents(copy).items() if text != before[name]} == {"cu-hlm-fig6.json"}
 
 
-def test_verdicts_are_added_of_one_trace(copy: Path, run_again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_added_of_one_trace(copy, run_again, monkeypatch):
     file = copy / "figures" / "claims.json"
     record = json.loads(file.read_text(encoding="utf-8"))
     tally = record["results"]["tallies"].pop("verification.acceptance")
@@ -125,7 +123,7 @@ def test_verdicts_are_added_of_one_trace(copy: Path, run_again: Path, monkeypatc
         add_verdicts(run_again, copy)
 
 
-def test_a_run_that_checked_fewer_claims_is_not_published(copy: Path, run_again: Path) -> None:
+def test_a_run_that_checked_fewer_claims_is_not_published(copy, run_again):
     path = run_again / "claims.json"
     results = json.loads(path.read_text(encoding="utf-8"))
     results["tallies"] = {name: one for name, one in results["tallies"].items() if one["kind"] == "measured"}
@@ -137,7 +135,7 @@ def test_a_run_that_checked_fewer_claims_is_not_published(copy: Path, run_again:
 
 
 @pytest.mark.parametrize("name", ["../../pwn", "..", "", "/tmp/pwn", "a/b", "a\\b", "-x", ".hidden", "a\n"])
-def test_a_pair_is_published_under_a_plain_name_alone(copy: Path, name: str) -> None:
+def test_a_pair_is_published_under_a_plain_name_alone(copy, name):
     before = sorted(copy.parent.rglob("*"))
     with pytest.raises(UserError, match=r"The pair cannot be called .*: start with a letter"):
         publish(copy / "run", copy / "simulated", copy, name)
@@ -147,9 +145,9 @@ def test_a_pair_is_published_under_a_plain_name_alone(copy: Path, name: str) -> 
         tables(copy)
 
 
-def test_what_is_published_of_a_pair_is_of_one_commit_one_trace_and_one_fit() -> None:
+def test_what_is_published_of_a_pair_is_of_one_commit_one_trace_and_one_fit():
     """A figure of a stored experiment is of its record; its trace and fit, if it has them, are those of the pair."""
-    prompts: dict[tuple[str, str], int] = {}
+    prompts = {}
     for record in [FIGURES / "claims.json", *FIGURES.glob("*/claims.json")]:
         run = json.loads(record.read_text(encoding="utf-8"))["run"]
         assert len(set(run["commits"].values())) == 1
@@ -171,7 +169,7 @@ def test_what_is_published_of_a_pair_is_of_one_commit_one_trace_and_one_fit() ->
         assert digest(ROOT / record["file"]) == record["digest"], name
 
 
-def test_each_exhibit_has_its_section_on_the_site_and_its_line_in_the_coverage() -> None:
+def test_each_exhibit_has_its_section_on_the_site_and_its_line_in_the_coverage():
     pages = site_pages(ROOT)
     for file, place in sections().items():
         assert (ROOT / file).is_file() or file.endswith(".svg")

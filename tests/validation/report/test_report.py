@@ -1,12 +1,9 @@
 """The report and the generated tables."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,7 @@ from validation.report.citations import bibliography, cite
 from validation.report.first_screen import partition, partition_table, what_to_send
 from validation.report.html import write_report
 from validation.report.tables import plain_cells, table_row, update_between_markers
-from validation.trace.reader import Trace, TraceWriter, open_trace
+from validation.trace.reader import TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
 OBEYED = "\x00\x1b[31m\u202e"
@@ -34,7 +31,7 @@ SHOWN = [
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(tmp_path_factory):
     """120 positions over 40 entries, with a prompt and a pair name that contain markup."""
     rng = np.random.default_rng(0)
     draft = rng.normal(0, 2, (120, 40))
@@ -55,7 +52,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def results(trace: Trace) -> Results:
+def results(trace):
     """The results of the check on the trace, with those of the release on what does not depend on it."""
     released = certificate()
     here = {name: claim for name, claim in CLAIMS.items() if name not in released.tallies}
@@ -63,7 +60,7 @@ def results(trace: Trace) -> Results:
 
 
 @pytest.fixture(scope="module")
-def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
+def page(trace, results, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     figures = [draw(one, trace, folder / "figures", command="hlm figure", seed=1)[0] for one in SHOWN]
     command = f"hlm validate --prompts '{EVIL}'"
@@ -72,7 +69,7 @@ def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactor
     return path.read_text(encoding="utf-8")
 
 
-def test_every_claim_is_in_the_report_with_its_source(page: str):
+def test_every_claim_is_in_the_report_with_its_source(page):
     text = Elements(page).text
     for name, claim in CLAIMS.items():
         assert name in text
@@ -81,7 +78,7 @@ def test_every_claim_is_in_the_report_with_its_source(page: str):
         assert plain in re.sub(r"[_^{}]", "", text)
 
 
-def test_every_tag_is_closed_and_ids_are_unique(page: str):
+def test_every_tag_is_closed_and_ids_are_unique(page):
     elements = Elements(page)
     assert elements.open == []
     ids = Counter(attributes["id"] for _, attributes in elements.found if "id" in attributes)
@@ -93,7 +90,7 @@ def test_every_tag_is_closed_and_ids_are_unique(page: str):
     assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(ids)
 
 
-def test_text_from_outside_is_escaped(page: str):
+def test_text_from_outside_is_escaped(page):
     assert EVIL not in page
     assert not set(page) & set("\x00\x1b\u202e")
     assert r"\x00\x1b[31m\u202e" in page
@@ -103,7 +100,7 @@ def test_text_from_outside_is_escaped(page: str):
     assert text.count(EVIL) >= 6  # prompt, its id, its source, pair, note, command
 
 
-def test_nothing_is_loaded_from_elsewhere(page: str):
+def test_nothing_is_loaded_from_elsewhere(page):
     """The only addresses are links to the sources, which a reader must click."""
     elements = Elements(page)
     links = {a["href"] for tag, a in elements.found if tag == "a" and not a["href"].startswith("#")}
@@ -129,7 +126,7 @@ def with_tally(results: Results, **changes: Any) -> Results:
     return replace(results, tallies={**results.tallies, tally.claim: tally})
 
 
-def test_every_statement_is_counted_once(results: Results):
+def test_every_statement_is_counted_once(results):
     """The partition adds up, with every outcome and every kind of data present."""
     true = [name for name, claim in CLAIMS.items() if claim.refuted is None]
     undecided = Tally(true[0], instances=9, inconclusive=9)
@@ -146,7 +143,7 @@ def test_every_statement_is_counted_once(results: Results):
     assert {name for name, row in counts.items() if any(row.values())} == set(counts) - {"not confirmed"}
 
 
-def test_what_to_send_is_counted_in_bits(results: Results, tmp_path: Path):
+def test_what_to_send_is_counted_in_bits(results, tmp_path):
     table = tmp_path / "ours-tableV.json"
     statistics = {"epsilon": [0.05, 0.2], "bits": {"cheapest codec": [100.0, None]}}
     table.write_text(json.dumps({"statistics": statistics}), encoding="utf-8")
@@ -169,7 +166,7 @@ def cells(results: Results, name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("changes", "said"), [({"violated": 2, "holds": 118, "worst_slack": -0.25}, "✗ violated"), (None, "· not checked")]
 )
-def test_a_claim_that_is_violated_or_was_not_checked_shows(results: Results, tmp_path: Path, changes: Any, said: str):
+def test_a_claim_that_is_violated_or_was_not_checked_shows(results, tmp_path, changes, said):
     name = "truncation.tvd_sharp"
     fewer = replace(results, tallies={n: t for n, t in results.tallies.items() if n != name})
     changed = with_tally(results, **changes) if changes else fewer
@@ -183,6 +180,6 @@ TEXT = "above\n<!-- begin generated: a -->\nold\n<!-- end generated: a -->\nbelo
 
 
 @pytest.mark.parametrize("text", ["", TEXT.replace("begin", "start"), TEXT + TEXT])
-def test_missing_markers_are_refused(text: str):
+def test_missing_markers_are_refused(text):
     with pytest.raises(UserError, match="begin generated: a"):
         update_between_markers(text, "a", "1")

@@ -1,7 +1,5 @@
 """The report in a real browser: limits of size, a telephone, dark mode, barriers, and hostile names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -61,7 +59,7 @@ def hostile(sidecar: Path, folder: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     return report(tmp_path_factory.mktemp("report"))
 
 

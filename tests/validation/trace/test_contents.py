@@ -1,7 +1,5 @@
 """A trace is not trusted: values out of their range, rows that are not there, links that appear while it is written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -29,7 +27,7 @@ def written(path: Path, **changes: int) -> Path:
 @pytest.mark.parametrize(
     ("field", "value"), [("tokens", 99), ("tokens", -2), ("position", -5), ("prompt_index", 2), ("prompt_index", -1)]
 )
-def test_an_entry_out_of_its_range_is_named(field: str, value: int, tmp_path: Path) -> None:
+def test_an_entry_out_of_its_range_is_named(field, value, tmp_path):
     trace = open_trace(written(tmp_path / "t", **{field: value}))
     with pytest.raises(UserError, match=f"{field} of the trace has a value at row 300 that is not in"):
         list(trace.chunks())
@@ -46,7 +44,7 @@ def unfinished(path: Path) -> Path:
 
 @pytest.mark.parametrize("rows", [LENGTH - 1, LENGTH + 1, 10**15])
 @pytest.mark.parametrize("finished", [True, False])
-def test_rows_that_are_not_stored_are_refused(finished: bool, rows: int, tmp_path: Path) -> None:
+def test_rows_that_are_not_stored_are_refused(finished, rows, tmp_path):
     path = written(tmp_path / "t") if finished else unfinished(tmp_path / "t")
     assert open_trace(path, partial=True).positions == LENGTH
     forged(path, rows=rows)
@@ -55,14 +53,14 @@ def test_rows_that_are_not_stored_are_refused(finished: bool, rows: int, tmp_pat
 
 
 @pytest.mark.parametrize("rows", [-1, 1.5, True, "600", None])
-def test_a_number_of_rows_that_is_none_is_refused(rows: object, tmp_path: Path) -> None:
+def test_a_number_of_rows_that_is_none_is_refused(rows, tmp_path):
     forged(written(tmp_path / "t"), rows=rows)
     with pytest.raises(UserError, match="is not the journal of a trace"):
         open_trace(tmp_path / "t")
 
 
 @pytest.mark.parametrize("vocabulary", ["x", 0, -1, 2.5, True, None, 10**12, [20]])
-def test_a_vocabulary_that_is_none_is_refused(vocabulary: object, tmp_path: Path) -> None:
+def test_a_vocabulary_that_is_none_is_refused(vocabulary, tmp_path):
     path = written(tmp_path / "t")
     first, *rest = (path / JOURNAL).read_bytes().splitlines(keepends=True)
     record = json.loads(first)
@@ -73,7 +71,7 @@ def test_a_vocabulary_that_is_none_is_refused(vocabulary: object, tmp_path: Path
 
 
 @pytest.mark.parametrize("line", [b'{"n":1', b"[1]", b'"x"', b"[" * 10**5, b'{"n":1,"rows":[[[['])
-def test_a_line_with_the_right_checksum_that_is_no_record_is_damage(line: bytes, tmp_path: Path) -> None:
+def test_a_line_with_the_right_checksum_that_is_no_record_is_damage(line, tmp_path):
     import zlib
 
     path = written(tmp_path / "t")
@@ -85,7 +83,7 @@ def test_a_line_with_the_right_checksum_that_is_no_record_is_damage(line: bytes,
 
 
 @pytest.mark.parametrize("place", ["arrays", "arrays/tokens", "tail", JOURNAL])
-def test_a_link_that_appears_while_a_trace_is_written_is_not_followed(place: str, tmp_path: Path) -> None:
+def test_a_link_that_appears_while_a_trace_is_written_is_not_followed(place, tmp_path):
     path, outside = tmp_path / "t", tmp_path / "outside"
     with pytest.raises(UserError, match="is a link to"), TraceWriter(path, VOCABULARY, settings={}) as writer:  # noqa: PT012
         writer.append(**random_fields(5000))  # more than a chunk

@@ -1,7 +1,5 @@
 """Killed, interrupted, locked, out of space: stored data stays, and the message gives the remedy."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -32,7 +30,7 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="the lock and the limits a
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch):
     monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
     monkeypatch.setattr(chunk_files, "INDEX_ROWS", 8)
 
@@ -77,7 +75,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, wanted: int, after: bool) -> list[i
     return seen
 
 
-def test_a_crash_at_every_single_step_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_at_every_single_step_is_survived(tmp_path, monkeypatch):
     collect(tmp_path / "whole", batches=2)
     with pytest.MonkeyPatch.context() as patch:
         seen = kill_at(patch, 10**9, after=False)
@@ -112,10 +110,10 @@ faults.collect(Path(sys.argv[1]), batches=60)
 
 
 @POSIX
-def test_rounds_of_kill_9(tmp_path: Path) -> None:
+def test_rounds_of_kill_9(tmp_path):
     path, rng = tmp_path / "t", np.random.default_rng(7)
 
-    def lines() -> int:
+    def lines():
         return (path / JOURNAL).read_bytes().count(b"\n") if (path / JOURNAL).exists() else 0
 
     for _ in range(3):
@@ -129,7 +127,7 @@ def test_rounds_of_kill_9(tmp_path: Path) -> None:
     assert whole(open_trace(path, verify=True), 60)
 
 
-def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path: Path) -> None:
+def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
     message = r"The trace at .*t is not finished: 13 positions are stored; run the command that wrote it again"
@@ -158,7 +156,7 @@ def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETT
 @pytest.mark.parametrize(
     "garbage", [b'{"n":3,"rows"', b"\0" * 700, b"not a line\n", b'{"n":3,"rows":9,"crc":"00000000"}\n']
 )
-def test_a_torn_line_of_the_journal_is_cut(tmp_path: Path, garbage: bytes) -> None:
+def test_a_torn_line_of_the_journal_is_cut(tmp_path, garbage):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
     with (tmp_path / "t" / JOURNAL).open("ab") as file:
@@ -170,7 +168,7 @@ def test_a_torn_line_of_the_journal_is_cut(tmp_path: Path, garbage: bytes) -> No
     assert read_journal(tmp_path / "t").dropped is None
 
 
-def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path: Path) -> None:
+def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
     file = tmp_path / "t" / JOURNAL
@@ -183,7 +181,7 @@ def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path: Path) -> 
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path: Path) -> None:
+def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
     tail = tmp_path / "t" / "tail-2.npz"
@@ -196,7 +194,7 @@ def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path: Path) -> No
     assert read_journal(tmp_path / "t").rows == 13
 
 
-def test_other_settings_are_refused(tmp_path: Path) -> None:
+def test_other_settings_are_refused(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
     message = r"unfinished trace of other settings lies at .* \(seed: 1 there, 2 now\); use those, .* with --fresh"
@@ -211,7 +209,7 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     assert open_trace(tmp_path / "t").manifest["settings"] == {"seed": 2}
 
 
-def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
+def test_what_is_no_trace_is_left_alone(tmp_path):
     (tmp_path / "diary.txt").write_text("mine")
     for fresh in (False, True):
         with pytest.raises(UserError, match="Something other than a trace lies at"):
@@ -234,7 +232,7 @@ def tree(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("manifest", ["{}", "{", '{"name": "my app", "version": 1}', '["hlm-trace"]', "hlm-trace"])
-def test_fresh_deletes_nothing_where_the_manifest_is_anothers(tmp_path: Path, manifest: str) -> None:
+def test_fresh_deletes_nothing_where_the_manifest_is_anothers(tmp_path, manifest):
     for name in ("manifest.json", "tokens.npy", "tail-1.npz", "arrays/tokens/c.0", "arrays/mine.txt"):
         (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "t" / name).write_text(manifest if name == "manifest.json" else "mine")
@@ -260,7 +258,7 @@ def put_foreign(path: Path) -> None:
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_other_files_in_the_folder_of_a_trace_stay(tmp_path: Path, finished: bool, fresh: bool) -> None:
+def test_other_files_in_the_folder_of_a_trace_stay(tmp_path, finished, fresh):
     path = tmp_path / "t"
     if finished:
         collect(path, settings={"seed": 0})
@@ -281,7 +279,7 @@ def test_other_files_in_the_folder_of_a_trace_stay(tmp_path: Path, finished: boo
 
 
 @POSIX
-def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
+def test_a_file_called_lock_that_is_anothers_stays(tmp_path):
     (tmp_path / "lock").write_text("combination: 7-15-22")
     with pytest.raises(UserError, match="lock is not a lock of this program and would be overwritten"):
         collect(tmp_path)
@@ -290,7 +288,7 @@ def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../victim.npz", "../../victim.npz", "/tmp/victim.npz", "arrays/../../victim.npz", 7])
 @pytest.mark.parametrize("field", ["tail", "files"])
-def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path: Path, field: str, name: Any) -> None:
+def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path, field, name):
     path = tmp_path / "a" / "t"
     with pytest.raises(KeyboardInterrupt):
         interrupted(path, batches=2)
@@ -313,7 +311,7 @@ def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path: Path,
     "name", ["arrays", "arrays/tokens", "arrays/tokens/c.9", "tail-3.npz", "tail-2.npz", "lock", "journal.jsonl"]
 )
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_link_in_a_trace_is_not_followed(tmp_path: Path, name: str, fresh: bool) -> None:
+def test_a_link_in_a_trace_is_not_followed(tmp_path, name, fresh):
     path, outside = tmp_path / "t", tmp_path / "outside"
     with pytest.raises(KeyboardInterrupt):
         interrupted(path, batches=2)
@@ -332,7 +330,7 @@ def test_a_link_in_a_trace_is_not_followed(tmp_path: Path, name: str, fresh: boo
 
 
 @POSIX
-def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
     message = rf"Another process \(pid {os.getpid()}\) is writing .*t; wait for it, stop it, or choose another folder"
     with TraceWriter(tmp_path / "t", V, settings=SETTINGS) as writer:
         for fresh in (False, True):
@@ -343,7 +341,7 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
+def test_the_lock_dies_with_its_holder(tmp_path):
     code = f"import time, pathlib; from validation.trace.journal import Lock\nLock(pathlib.Path({str(tmp_path)!r}))"
     code += ".__enter__(); print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
@@ -374,13 +372,13 @@ def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["chunk", "journal"])
-def test_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str, place: str) -> None:
+def test_a_failed_write(tmp_path, monkeypatch, code, message, place):
     with pytest.raises(KeyboardInterrupt):
         interrupted(tmp_path / "t", batches=2)
     before = (tmp_path / "t" / JOURNAL).read_bytes()
     sync = os.fsync
 
-    def fail(handle: int) -> None:
+    def fail(handle):
         name = os.path.basename(os.readlink(f"/proc/self/fd/{handle}")) if Path("/proc/self/fd").exists() else JOURNAL
         if (name == JOURNAL) == (place == "journal"):
             raise OSError(code, os.strerror(code))
@@ -396,8 +394,8 @@ def test_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: i
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-def test_nothing_is_committed_after_a_failed_write(tmp_path: Path) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+def test_nothing_is_committed_after_a_failed_write(tmp_path):
+    def fail(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with TraceWriter(tmp_path / "t", V, settings=SETTINGS, finish=False) as writer:
@@ -414,41 +412,7 @@ def test_nothing_is_committed_after_a_failed_write(tmp_path: Path) -> None:
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-LIMITED = """
-import resource, sys
-from validation.trace.reader import TraceWriter
-import numpy as np
-resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-row = np.random.default_rng(0).normal(size=(64, 4096)).astype("float16")
-index = np.zeros(64, dtype="int32")
-try:
-    with TraceWriter({path!r}, 4096, settings={{}}) as writer:
-        for number in range({commits}):
-            writer.append(row[: 64 if number else 1], row[: 64 if number else 1], *3 * [index[: 64 if number else 1]])
-            writer.commit()
-except Exception as error:
-    sys.exit(f"{{type(error).__name__}}: {{error}}")
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounts a small disk")
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], capture_output=True).returncode:
-        pytest.skip("may not mount")
-    try:
-        code = LIMITED.format(limit=10**9, path=str(disk / "t"), commits=9)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert "UserError: The disk is full while writing" in done.stderr
-        trace = open_trace(disk / "t", partial=True, verify=True)
-        assert f"what was stored before ({trace.positions:,} positions) is safe; free some space" in done.stderr
-        assert trace.positions in range(65, 600)
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
-def test_a_text_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "report.html"
     write_atomically(file, "old")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,18 +1,13 @@
 """Traces at s3:// and http://: the same bytes as in a folder, bounded retries, and never a part taken for the whole."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import VOCABULARY, random_fields, stored
-from tests.validation.trace.store_stand_in import KEY, Bucket, access, at, bucket, files
+from tests.validation.trace.store_stand_in import KEY, access, at, bucket, files
 from validation.errors import UserError
 from validation.trace import remote
 from validation.trace.journal import JOURNAL
@@ -25,7 +20,7 @@ CLAIMS = ("verification.tokens", "truncation.certificate")
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def served(monkeypatch):
     with bucket() as server:
         known_to(monkeypatch, server.address, KEY)
         yield server
@@ -39,8 +34,8 @@ def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
     remote._store.cache_clear()
 
 
-def test_a_store_holds_the_bytes_of_a_folder(served: Bucket, tmp_path: Path) -> None:
-    there, here = stored(PLACE), stored(tmp_path / "trace")  # type: ignore[arg-type]
+def test_a_store_holds_the_bytes_of_a_folder(served, tmp_path):
+    there, here = stored(PLACE), stored(tmp_path / "trace")
     assert at(served) == files(tmp_path / "trace")
     for name, array in here.arrays.items():
         assert np.array_equal(there.arrays[name][:], array[:])
@@ -49,10 +44,10 @@ def test_a_store_holds_the_bytes_of_a_folder(served: Bucket, tmp_path: Path) -> 
     assert np.array_equal(web.arrays["tokens"][:], here.arrays["tokens"][:])
 
 
-def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, tmp_path: Path) -> None:
+def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served, tmp_path):
     rows = random_fields(3 * 256)
 
-    def write(where: Any) -> None:
+    def write(where):
         with TraceWriter(where, VOCABULARY, settings={"seed": 1}) as writer:
             for start in range(writer.positions, 3 * 256, 192):
                 writer.append(**{name: array[start : start + 192] for name, array in rows.items()})
@@ -72,7 +67,7 @@ def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, t
     assert np.array_equal(open_trace(PLACE).arrays["draft_logits"][:], rows["draft_logits"])
 
 
-def test_a_second_writer_is_noticed(served: Bucket) -> None:
+def test_a_second_writer_is_noticed(served):
     rows = {name: array[:4] for name, array in random_fields(4).items()}
     said = pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it")
     with said, TraceWriter(PLACE, VOCABULARY, settings={}) as first:
@@ -84,15 +79,15 @@ def test_a_second_writer_is_noticed(served: Bucket) -> None:
         first.commit()
 
 
-def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
+def test_an_answer_that_is_lost_is_no_second_writer(served):
     lost = iter(["lost"])
     served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
-    assert stored(PLACE).positions == 320  # type: ignore[arg-type]
+    assert stored(PLACE).positions == 320
     assert next(lost, None) is None
 
 
-def test_a_connection_that_breaks_is_repeated_with_a_bound(served: Bucket) -> None:
-    stored(PLACE)  # type: ignore[arg-type]
+def test_a_connection_that_breaks_is_repeated_with_a_bound(served):
+    stored(PLACE)
     chunk = "arrays/target_logits/c.0.0"
     broken = iter(["cut"])
     served.fault = lambda method, key: next(broken, None) if (method, key[-26:]) == ("GET", chunk) else None
@@ -111,8 +106,8 @@ def test_a_connection_that_breaks_is_repeated_with_a_bound(served: Bucket) -> No
     assert np.array_equal(trace.arrays["target_logits"][:5], first)
 
 
-def test_a_throttled_bucket_is_asked_again_with_a_bound(served: Bucket, tmp_path: Path) -> None:
-    stored(PLACE)  # type: ignore[arg-type]
+def test_a_throttled_bucket_is_asked_again_with_a_bound(served, tmp_path):
+    stored(PLACE)
     slow = iter(["503", "503"])
     served.fault = lambda method, key: next(slow, None)
     assert open_trace(PLACE).positions == 320
@@ -126,10 +121,8 @@ def test_a_throttled_bucket_is_asked_again_with_a_bound(served: Bucket, tmp_path
     assert len(served.asked) == remote.RETRIES + 1
 
 
-def test_wrong_credentials_are_named_and_not_tried_again(
-    served: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored(PLACE)  # type: ignore[arg-type]
+def test_wrong_credentials_are_named_and_not_tried_again(served, tmp_path, monkeypatch):
+    stored(PLACE)
     known_to(monkeypatch, served.address, "wrong")
     served.asked.clear()
     for words in (
@@ -139,11 +132,11 @@ def test_wrong_credentials_are_named_and_not_tried_again(
         one_sentence(run(*words), "the store denies it; check the credentials (AWS_ACCESS_KEY_ID")
     assert len(served.asked) == 2
     with pytest.raises(UserError, match="the store denies it"):
-        stored("s3://bucket/other")  # type: ignore[arg-type]
+        stored("s3://bucket/other")
 
 
-def test_no_part_of_a_trace_is_taken_for_the_whole(served: Bucket) -> None:
-    stored(PLACE)  # type: ignore[arg-type]
+def test_no_part_of_a_trace_is_taken_for_the_whole(served):
+    stored(PLACE)
     whole = dict(served.objects)
     web = f"{served.address}/bucket/mine/trace"
     for key, content in whole.items():
@@ -164,8 +157,8 @@ def read(path: str) -> None:
         pass
 
 
-def test_a_journal_cut_after_any_line_is_refused(served: Bucket) -> None:
-    stored(PLACE)  # type: ignore[arg-type]
+def test_a_journal_cut_after_any_line_is_refused(served):
+    stored(PLACE)
     key = f"mine/trace/{JOURNAL}"
     lines = served.objects[key].splitlines(keepends=True)
     assert len(lines) > 1
@@ -184,12 +177,12 @@ def test_a_journal_cut_after_any_line_is_refused(served: Bucket) -> None:
         ("https://me:secret@host/x", "holds a password"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_refused_without_its_password(text: str, said: str) -> None:
+def test_an_address_that_cannot_be_used_is_refused_without_its_password(text, said):
     with pytest.raises(UserError, match=said) as refused:
         place(text)
     assert "secret" not in str(refused.value)
 
 
-def test_http_is_for_reading(served: Bucket) -> None:
+def test_http_is_for_reading(served):
     with pytest.raises(UserError, match="can only be read"):
-        stored(f"{served.address}/bucket/x")  # type: ignore[arg-type]
+        stored(f"{served.address}/bucket/x")

@@ -1,7 +1,5 @@
 """The store returns what was written, and names what is damaged."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import partial
@@ -38,14 +36,14 @@ def same(trace: Trace, expected: dict[str, Any]) -> bool:
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch):
     monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
     monkeypatch.setattr(chunk_files, "INDEX_ROWS", 16)
 
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("size", [1, 4, 7, 100])
-def test_round_trip(tmp_path: Path, size: int) -> None:
+def test_round_trip(tmp_path, size):
     expected = write(tmp_path / "t", 3, 1, 60, 6)
     trace = open_trace(tmp_path / "t", verify=True)
     assert (trace.positions, trace.vocabulary, trace.finished) == (70, V, True)
@@ -59,7 +57,7 @@ def test_round_trip(tmp_path: Path, size: int) -> None:
         assert np.array_equal(read, expected[name])
 
 
-def test_float32(tmp_path: Path) -> None:
+def test_float32(tmp_path):
     piece = rows(300)
     piece["draft_logits"] = np.random.default_rng(1).normal(0, 1e9, (300, V)).astype(np.float32)
     with TraceWriter(tmp_path / "t", V, dtype="float32") as writer:
@@ -73,11 +71,11 @@ def test_float32(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_arrays_are_indexed_like_those_of_numpy(tmp_path: Path) -> None:
+def test_arrays_are_indexed_like_those_of_numpy(tmp_path):
     expected = write(tmp_path / "t", 30)
     trace = open_trace(tmp_path / "t")
     mask = np.arange(30) % 7 == 0
-    keys: list[Any] = [0, -1, np.int64(3), slice(2, 9), slice(-3, None), slice(None, None, 4), slice(20, 3, -3), mask]
+    keys = [0, -1, np.int64(3), slice(2, 9), slice(-3, None), slice(None, None, 4), slice(20, 3, -3), mask]
     keys += [[3, 3, 29, 0], np.array([[1, 2], [28, 5]]), slice(9, 2)]
     for key in keys:
         assert np.array_equal(trace.arrays["draft_logits"][key], expected["draft_logits"][key]), key
@@ -88,7 +86,7 @@ def test_arrays_are_indexed_like_those_of_numpy(tmp_path: Path) -> None:
         trace.arrays["tokens"][30]
 
 
-def test_other_programs_read_the_arrays(tmp_path: Path) -> None:
+def test_other_programs_read_the_arrays(tmp_path):
     import zarr
 
     expected = write(tmp_path / "t", 300)
@@ -99,7 +97,7 @@ def test_other_programs_read_the_arrays(tmp_path: Path) -> None:
     assert np.isnan(group["draft_logits"].fill_value)
 
 
-def test_the_caller_may_use_its_arrays_again(tmp_path: Path) -> None:
+def test_the_caller_may_use_its_arrays_again(tmp_path):
     piece = rows(300)
     with TraceWriter(tmp_path / "t", V) as writer:
         for seed in range(5):
@@ -110,7 +108,7 @@ def test_the_caller_may_use_its_arrays_again(tmp_path: Path) -> None:
     assert np.array_equal(read[300:600], rows(300, 1)["draft_logits"])
 
 
-def test_disk_space(tmp_path: Path) -> None:
+def test_disk_space(tmp_path):
     check_disk_space(tmp_path / "not" / "yet", 10, V)
     with pytest.raises(UserError, match=r"needs about [\d,]+ MB for 1,000,000,000,000 positions, but only [\d,]+ MB"):
         check_disk_space(tmp_path / "t", 10**12, 4096)
@@ -128,7 +126,7 @@ def test_disk_space(tmp_path: Path) -> None:
         ("[" * 10**5, r"The manifest of .*t cannot be read .*; collect the trace again"),
     ],
 )
-def test_a_manifest_without_a_journal_is_refused(tmp_path: Path, manifest: str, message: str) -> None:
+def test_a_manifest_without_a_journal_is_refused(tmp_path, manifest, message):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "manifest.json").write_text(manifest)
     with pytest.raises(UserError, match=message):
@@ -148,7 +146,7 @@ def flip(file: Path, place: int, bit: int) -> Callable[[], None]:
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_a_flipped_bit_in_any_file_is_detected_and_named(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_any_file_is_detected_and_named(tmp_path):
     write(tmp_path / "t", 9, 12)
     rng = random.Random(7)
     files = sorted(file for file in (tmp_path / "t").rglob("*") if file.is_file())
@@ -173,7 +171,7 @@ def test_a_flipped_bit_in_any_file_is_detected_and_named(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_a_damaged_chunk_is_named_when_it_is_read(tmp_path: Path) -> None:
+def test_a_damaged_chunk_is_named_when_it_is_read(tmp_path):
     expected = write(tmp_path / "t", 21)
     file = tmp_path / "t" / "arrays" / "target_logits" / "c.2.0"
     flip(file, file.stat().st_size // 2, 3)
@@ -186,7 +184,7 @@ def test_a_damaged_chunk_is_named_when_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_chunks_that_are_swapped_missing_or_cut_are_named(tmp_path: Path) -> None:
+def test_chunks_that_are_swapped_missing_or_cut_are_named(tmp_path):
     write(tmp_path / "t", 21)
     first, second = (tmp_path / "t" / "arrays" / "draft_logits" / f"c.{i}.0" for i in (0, 1))
     kept, other = first.read_bytes(), second.read_bytes()
@@ -204,7 +202,7 @@ def test_chunks_that_are_swapped_missing_or_cut_are_named(tmp_path: Path) -> Non
         open_trace(tmp_path / "t")
 
 
-def test_a_damaged_line_of_the_journal(tmp_path: Path) -> None:
+def test_a_damaged_line_of_the_journal(tmp_path):
     write(tmp_path / "t", 9, 12)
     journal = tmp_path / "t" / JOURNAL
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -242,7 +240,7 @@ def test_a_damaged_line_of_the_journal(tmp_path: Path) -> None:
         (rows(3) | {"tokens": [1, 2, np.nan]}, (), r"tokens holds values that int32 cannot hold"),
     ],
 )
-def test_arrays_that_do_not_fit_are_named(tmp_path: Path, given: dict[str, Any], more: Any, message: str) -> None:
+def test_arrays_that_do_not_fit_are_named(tmp_path, given, more, message):
     with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "t", V) as writer:
         writer.append(*more, **given)
     assert list(tmp_path.iterdir()) == []

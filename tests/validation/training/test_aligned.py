@@ -1,7 +1,5 @@
 """Training of the aligned draft, on models of a few hundred weights."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,11 +1,7 @@
 """Training of Medusa's heads and EAGLE's layer on made-up texts and a model of a few hundred weights."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +17,7 @@ RECIPE = Recipe(hidden=16, feed_forward=32, layers=2, heads=2, context=24, matri
 
 
 @pytest.fixture(scope="module")
-def base() -> Any:
+def base():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = build_model(RECIPE, 40).eval().requires_grad_(False)
@@ -36,7 +32,7 @@ def documents(count: int = 12) -> list[np.ndarray]:
     return [np.tile(rng.integers(0, 40, 6), 5) for _ in range(count)]
 
 
-def test_medusas_loss_is_the_weighted_sum_over_heads(base: Any) -> None:
+def test_medusas_loss_is_the_weighted_sum_over_heads(base):
     part, course = build_heads(MEDUSA, base.config, 2), replace(COURSES[MEDUSA], heads=2, decay=0.5)
     ids = torch.from_numpy(np.stack([one[:13] for one in documents(3)]))
     with torch.no_grad():
@@ -49,7 +45,7 @@ def test_medusas_loss_is_the_weighted_sum_over_heads(base: Any) -> None:
         assert float(medusa_loss(base, course)(part, ids)) == pytest.approx(expected, rel=2e-2)  # bf16
 
 
-def test_eagles_loss_is_that_of_the_next_states(base: Any) -> None:
+def test_eagles_loss_is_that_of_the_next_states(base):
     part = build_heads(EAGLE, base.config).eval()
     part.start_from(base)
     course = replace(COURSES[EAGLE], divergence_weight=0.5)
@@ -66,15 +62,13 @@ def test_eagles_loss_is_that_of_the_next_states(base: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [MEDUSA, EAGLE])
-def test_training_writes_weights_that_load_and_lowers_the_loss(
-    kind: str, base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_writes_weights_that_load_and_lowers_the_loss(kind, base, tmp_path, monkeypatch):
     from transformers import AutoTokenizer
 
     class Words:
         eos_token_id = 0
 
-        def __call__(self, some: list[str], **_: bool) -> dict[str, list[list[int]]]:
+        def __call__(self, some, **_):
             return {"input_ids": [[int(word) for word in text.split()] for text in some]}
 
     taught = [" ".join(map(str, one)) for one in documents(40)]

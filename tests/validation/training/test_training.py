@@ -1,12 +1,9 @@
 """Training and distillation on made-up texts and models of a few hundred weights."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +52,7 @@ def fresh(recipe: Recipe, seed: int, spread: float = 1.0) -> Any:
 
 
 @pytest.fixture
-def documents() -> list[np.ndarray]:
+def documents():
     rng = np.random.default_rng(1)
     return [np.append(0, rng.integers(1, 40, size=n)) for n in rng.integers(10, 60, size=30)]
 
@@ -97,7 +94,7 @@ def test_a_stopped_run_ends_where_an_unbroken_one_does(documents, tmp_path):
     assert steps > 20  # more than two epochs
     calls = 0
 
-    def dies(model: Any, rows: torch.Tensor) -> torch.Tensor:
+    def dies(model, rows):
         nonlocal calls
         calls += 1
         if calls == 15:
@@ -133,7 +130,7 @@ def write(path: Path, records: list[dict[str, str]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     questions = [
         {
@@ -171,15 +168,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     answer = {"reference": "Rook."}
     bench = [{"id": kind, "prompt": prompt, "category": kind} | answer for kind, prompt in kinds.items()]
     write(folder / "spec-bench/dev.jsonl.gz", [*bench, bench[0] | {"id": "qa-2", "prompt": "Rooks 901?"}])
-    write(folder / "mt-bench/dev.jsonl.gz", [{"id": "mt", "prompt": "Write.", "reference": None}])  # type: ignore[dict-item]
+    write(folder / "mt-bench/dev.jsonl.gz", [{"id": "mt", "prompt": "Write.", "reference": None}])
     return folder
 
 
 @pytest.fixture(scope="module")
-def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def run(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
 
-    def steps(pair: str, *names: str, parent: str = "builtin", read: str = "") -> Path:
+    def steps(pair, *names, parent="builtin", read=""):
         out, work = folder / f"{pair}{read}", folder / f"work{read}"
         common = ["--pair", pair, "--data", data, "--out", out, "--work", work]
         common += ["--texts", read] if read else []
@@ -195,7 +192,7 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 
 
 @pytest.fixture(scope="module")
-def parent(run: Callable[..., Path]) -> Path:
+def parent(run):
     return run("builtin", "tokenizer", "small", "large", "prompts")
 
 

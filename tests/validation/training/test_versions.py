@@ -1,7 +1,5 @@
 """Versions of a target model: what is trained, what stays, and how a folder is read."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
@@ -26,7 +24,7 @@ KEEPS = {"lora2": True, "lora2-all": False, "full": False, "frozen": True}
 
 
 @pytest.fixture(scope="module")
-def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("base") / "large"
     fresh(replace(LARGE, layers=3), 1, 4.0).to(torch.bfloat16).save_pretrained(folder)
     toy_tokenizer(folder)

@@ -1,9 +1,6 @@
 """MC dropout: its counts, the restored model, and refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,21 +9,21 @@ import pytest
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
-from validation.models.pair import Pair, load_pair
-from validation.trace.reader import Trace, open_trace, probabilities
+from validation.models.pair import load_pair
+from validation.trace.reader import open_trace, probabilities
 from validation.uncertainty.baselines import DROPOUT, baseline_measures, dropout_uncertainty
 
 TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best of times"]
 
 
 @pytest.fixture(scope="module")
-def sharp(save_model: Callable[..., Path]) -> Pair:
+def sharp(save_model):
     place = save_model(hidden=64)
     return load_pair(draft=place, target=place)
 
 
 @pytest.fixture(scope="module")
-def trace(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(pair, tmp_path_factory):
     prompts = [Prompt(f"p{index}", text, "test") for index, text in enumerate(TEXTS)]
     return collect(pair, prompts, tmp_path_factory.mktemp("baselines") / "trace", positions=60, new_tokens=12, batch=2)
 
@@ -54,7 +51,7 @@ def probability(model: Any, ids: list[int], at: int, token: int) -> float:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
-def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..., Path]) -> None:
+def test_dropout_leaves_the_model_as_it_was(family, save_model):
     import torch
 
     place = save_model(family)
@@ -70,7 +67,7 @@ def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> None:
+def test_fused_attention_of_gpt2_drops_too(save_model):
     """Its dropout is not a module call: the attention reads its own flag."""
     import torch
 
@@ -86,7 +83,7 @@ def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> N
         assert not torch.equal(logits(model, ids), logits(model, ids))
 
 
-def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
+def test_u_is_the_chance_of_another_token(sharp):
     """At rate 0 every pass samples from q, so u is binomial with 1 - q_d; texts of different lengths share a pass."""
     ids, repeats = [[5, 9, 17, 33, 12, 7, 80, 41], [5, 9, 60, 2, 11], [3] * 12], 2000
     at = [7, 4, 6]
@@ -99,7 +96,7 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
     np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
 
 
-def test_the_measure_of_a_trace(trace: Trace, pair: Pair) -> None:
+def test_the_measure_of_a_trace(trace, pair):
     found = baseline_measures(trace, pair, positions=30, seed=3)
     assert set(found.uncertainty) == {DROPOUT}
     assert 30 <= len(found.rows) < 30 + 12
@@ -113,11 +110,11 @@ def test_the_measure_of_a_trace(trace: Trace, pair: Pair) -> None:
         assert u * 20 == pytest.approx(np.rint(u * 20))
 
 
-def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, monkeypatch: Any) -> None:
+def test_the_texts_are_those_of_the_trace(trace, pair, monkeypatch):
     """Without perturbation, q_d of the passes equals that of the stored logits."""
     from validation.uncertainty import baselines
 
-    seen: dict[str, Any] = {}
+    seen = {}
     monkeypatch.setattr(baselines, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
     found = baseline_measures(trace, pair, positions=40)
     readings = baselines._readings(*seen["a"][1:])
@@ -126,9 +123,7 @@ def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, monkeypatch:
     np.testing.assert_allclose(likely, stored, rtol=0.02)  # float16
 
 
-def test_a_trace_and_its_pair_are_checked(
-    trace: Trace, pair: Pair, save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
-) -> None:
+def test_a_trace_and_its_pair_are_checked(trace, pair, save_model, extended_tokenizer):
     refused("positions is 0", baseline_measures, trace, pair, positions=0)
     place = save_model(vocabulary=301, tokenizer=extended_tokenizer(extra=("<added>",)))
     other = load_pair(draft=place, target=place)

@@ -22,5 +22,4 @@ LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH = 512, 2048, 10
 
 
 def service(pair: int = 1, acceptance: float = 0.8, memory: float = MEMORY) -> Service:
-    """Return one of the three model pairs on the two devices."""
     return Service(*PAIRS[pair], EDGE, CLOUD, acceptance, memory)

@@ -175,8 +175,6 @@ class DenseQs(Sqs):
 
 @register(entry("K-SQS", Family.SQS, "paper light", "s", default=PLAIN))
 class KSqs(Sqs):
-    """K-SQS: the K largest probabilities."""
-
     def __init__(self, k: int = 64, **options: Any) -> None:
         super().__init__("K-SQS", f"K = {k}", **options)
         self.k = k

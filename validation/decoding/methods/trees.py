@@ -77,7 +77,6 @@ class LevelTree(TreeMethod):
     """A method that grows its trees level by level, with one pass of a draft model each."""
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
-        """Return a tree for each sequence."""
         assert model is not None
         trees = [DraftTree([int(request.tokens[-1])]) for request in requests]
         rows = self.read_kept(requests, trees, model)

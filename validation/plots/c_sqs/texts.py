@@ -77,7 +77,6 @@ class Texts:
 
 @cache
 def texts() -> Texts:
-    """Return the stored texts."""
     found, record = stored(EXPERIMENT)
     cells = {(one["method"], one["temperature"]): _cell(one) for one in found.pop("cells")}
     long = {one["method"]: _cell(one) for one in found.pop("long")}

@@ -17,7 +17,6 @@ SHOWN = ("date", "commit", "digest")
 
 
 def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
-    """Return the record of each stored experiment, by its name."""
     found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
@@ -30,7 +29,6 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def digest(file: Path) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of a stored file."""
     try:
         return file_digest(file)[:16]
     except FileNotFoundError as error:

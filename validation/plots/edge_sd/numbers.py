@@ -56,7 +56,6 @@ def interval(values: Row) -> tuple[float, float, float]:
 
 
 def spread(savings: Row) -> dict[str, float]:
-    """Return mean and interval over the runs, in percent."""
     return dict(zip(("mean", "low", "high"), interval(savings), strict=True))
 
 

@@ -127,7 +127,6 @@ METHODS = {"base": "version 0", "lora16": "LoRA, rank 16", "full": "full"}
 
 
 def version(domain: str, method: str) -> dict[str, Any]:
-    """Return the record of a version at its last step."""
     versions = read(STORED)["versions"]
     found: dict[str, Any] = next(
         one for one in versions if (one["of"], one["method"], one["hot"]) == (domain, method, False)
@@ -136,7 +135,6 @@ def version(domain: str, method: str) -> dict[str, Any]:
 
 
 def ranged(found: dict[str, Any] | None) -> str:
-    """Format a value with its interval."""
     return str(re.sub(r"\b0\.", ".", cell(found, ".2f", WORDS)))
 
 

@@ -21,7 +21,6 @@ def _cell(found: Estimate, printed: float | None = None, *, alone: bool = False)
 
 
 def basis(study: Counted) -> str:
-    """Return the clause that names models and prompts."""
     per = len(study.about["prompts"]) // len(set(study.sources))
     return f"built-in target model, {per} prompts a set, {study.about['new_tokens']} tokens"
 

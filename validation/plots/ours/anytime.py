@@ -31,7 +31,6 @@ CHUNK = 10  # of these at a time
 
 
 def stored() -> dict[str, Any]:
-    """Return the result of the simulations."""
     return read(STORED)
 
 

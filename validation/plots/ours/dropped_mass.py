@@ -54,7 +54,6 @@ def cheapest_sizes(bits: Values) -> NDArray[np.int64]:
 
 
 def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray[np.int64] | None = None) -> Path:
-    """Return the decisions of a controller along a text."""
     tau, saved = OTHERS.get(name, MIDDLE_THRESHOLD), 0.0
     sizes, dropped = np.empty(len(q), dtype=np.int64), np.empty(len(q))
     for n in range(len(q)):
@@ -75,7 +74,6 @@ def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray
 
 
 def priced(threshold: float, q: Values, tail: Values) -> Path:
-    """Return the decisions of a fixed threshold along a text."""
     sizes = np.maximum(1, np.count_nonzero(q >= threshold, axis=-1))
     return Path(sizes, np.take_along_axis(tail, sizes[:, None] - 1, axis=-1)[:, 0])
 

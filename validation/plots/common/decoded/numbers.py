@@ -40,7 +40,6 @@ def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict
 
 
 def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, seed: int) -> Estimate | None:
-    """Return the mean score over the texts that have it; None if no text has it."""
     values = np.array(list(_pick(decoded, rows, name).values()))
     return ratio(values, np.ones(len(values)), resamples=RESAMPLES, seed=seed) if len(values) else None
 
@@ -96,7 +95,6 @@ def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
 
 
 def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
-    """Return all metrics with intervals."""
     return summarize(rows, resamples=RESAMPLES, seed=seed)
 
 

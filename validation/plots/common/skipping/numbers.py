@@ -63,7 +63,6 @@ def _measured_baselines(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, R
 
 
 def correlation(uncertainty: Row, rejection: Row) -> float:
-    """Return Pearson's r; NaN if one side is constant."""
     if len(uncertainty) < 2 or not np.ptp(uncertainty) or not np.ptp(rejection):
         return np.nan
     return float(np.corrcoef(uncertainty, rejection)[0, 1])

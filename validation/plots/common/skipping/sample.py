@@ -32,7 +32,6 @@ def mean(values: Any, groups: Index) -> Estimate:
 
 
 def transmission_rate(tokens: Tokens, threshold: float) -> Estimate:
-    """Return the share of the drafts that are sent."""
     return mean(~tokens.skipped(threshold), tokens.prompt)
 
 

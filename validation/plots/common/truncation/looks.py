@@ -55,7 +55,6 @@ def say(value: float | None, form: str = ",.0f") -> str:
 
 
 def full_bits(vocabulary: int) -> int:
-    """Return the bits B of (4): every entry with its index."""
     return int(vocabulary_payload_bits(vocabulary, BITS))
 
 

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 # The tests' arrays are small: threads would wait for each other and for other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"  # a name that is no folder would be asked for on the hub, again and again
 
 CI = bool(os.environ.get("CI"))
 # The first call into torch or a module imports it; this is slow, but the property is not the cause.

@@ -25,8 +25,10 @@ DEEP = (
     "tests/test_on_device.py*",
     "tests/test_site.py*",
     "*_browser.py*",
+    "tests/test_stub.py::test_mypy_*",
     "tests/theory/test_batching_facilities.py::test_hundred_*",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
+    "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
     "tests/validation/claims/test_cluster.py*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
 )

@@ -246,7 +246,6 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of the law, with the biases as numbers."""
     biases = []
     for pair in options["logit_bias"]:
         token, _, bias = pair.partition(":")

@@ -53,8 +53,6 @@ SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "thre
 
 @dataclass(slots=True)
 class GenerationRecord:
-    """The result of one method for one prompt over one link."""
-
     method: str
     prompt: str
     link: str

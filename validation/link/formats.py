@@ -141,7 +141,6 @@ class Terms:
 
     @property
     def pads(self) -> bool:
-        """Whether messages, answers and openings are padded."""
         return self.format == POLICY and bool(self.known.policy.message_sizes)
 
     def least_answer(self, vocabulary: int) -> int:
@@ -149,7 +148,6 @@ class Terms:
         return answer_size(self.most, vocabulary) if self.pads else 0
 
     def longest(self, vocabulary: int, left: int) -> int:
-        """Return the most bytes of a round's body, with ``left`` tokens to come."""
         head = 8 + -(-left * index_bits(vocabulary) // 8)
         if self.format == POLICY:
             return head + self.known.longest

@@ -74,7 +74,6 @@ def _rate(record: RunRecord) -> Quartiles:
 
 
 def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
-    """Return the counts of each text."""
     run = record.run
     again = "plan from a trace, or record `--method 'shared seed'`"
     if run["streamed"] or run["messages"] == "server":

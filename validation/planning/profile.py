@@ -55,8 +55,6 @@ SEEDED = CODECS.index(SHARED_SEED)
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of the texts of a trace."""
-
     vocabulary: int
     prompts: Array
     lengths: Array

@@ -36,7 +36,6 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: list[float]) -> Timing:
-        """Return the median and quartiles of measured seconds."""
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
@@ -115,7 +114,6 @@ class Times:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Times:
-        """Return the times from the result of :meth:`plain`."""
         found = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
         rounds = found.rounds
         seconds = [found.draft, found.socket, found.token, rounds.drafting, rounds.waiting, rounds.passing]
@@ -209,14 +207,12 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
 
 
 def write_times(times: Times, path: Path) -> None:
-    """Write times to a JSON file with a checksum."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sealed(path, times.plain())
 
 
 def read_times(path: Path) -> Times:
-    """Return the times of a file of :func:`write_times`."""
     with naming(path):
         plain = read_sealed(path)
     if (plain.get("format"), plain.get("version")) != (FORMAT, VERSION):

@@ -140,7 +140,6 @@ class LevelTree(TreeMethod):
         """Add the children of these nodes from the draft model's logits (n, V), and return the nodes to read next."""
 
     def finish(self, request: TreeRequest, tree: DraftTree) -> DraftTree:
-        """Return the tree that is sent."""
         return tree
 
     def inputs(

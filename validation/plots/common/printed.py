@@ -55,7 +55,6 @@ def accuracy_of(paper: str) -> dict[str, Any]:
 
 
 def printed_name(method: str) -> str | None:
-    """Return the papers' name of a method, or None."""
     return HLM_NAMES.get(method.split(" (")[0])
 
 

@@ -71,7 +71,6 @@ def origin(experiment: dict[str, Any]) -> str:
 def record(
     name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
 ) -> None:
-    """Write the record of an experiment that has just stored its file."""
     about = {
         "file": file.resolve().relative_to(ROOT).as_posix(),
         "digest": digest(file),

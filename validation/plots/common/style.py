@@ -101,7 +101,6 @@ def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
 
 
 def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
-    """Label and scale both axes as the numbers specify."""
     for side in ("x", "y"):
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""

@@ -211,8 +211,6 @@ LINES = (
 
 @dataclass(frozen=True)
 class Case:
-    """The first version of the target model at a temperature."""
-
     study: Counted
     temperature: float
 

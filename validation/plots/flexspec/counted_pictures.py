@@ -33,7 +33,6 @@ def _ends(found: Estimate, scale: float = 1.0) -> list[float | None]:
 
 
 def simulate_latencies(seed: int) -> Numbers:
-    """Time all methods on GSM8K at temperature 0 over each network."""
     study = c.counted()
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)

@@ -155,7 +155,6 @@ def _mean_bits(found: Promise | float | None) -> float | None:
 
 
 def measure_figure(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 7: bits for each token over ε for each rule."""
     found = compared(trace, seed)
     series = [
         {"name": name, "x": list(EPSILON), "y": [_mean_bits(one) for one in promises]}
@@ -228,7 +227,6 @@ def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table V of ours: bits and bias of each rule at the shown ε."""
     found = compared(trace, seed)
     places = [EPSILON.index(epsilon) for epsilon in SHOWN_EPSILON]
     heads = ("rule", *(f"ε = {epsilon:g}" for epsilon in SHOWN_EPSILON))

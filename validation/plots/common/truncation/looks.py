@@ -48,7 +48,6 @@ def average(values: ArrayLike, axis: int | None = None) -> Any:
 
 
 def say(value: float | None, form: str = ",.0f") -> str:
-    """Format a number, or return "undefined"."""
     return "undefined" if value is None else format(value, form)
 
 

@@ -23,7 +23,7 @@ draft, target = hlm.softmax(draft_logits), hlm.softmax(target_logits)
 tokens = draft.argmax(axis=-1)  # or the tokens that your device drew
 sizes = hlm.certified_size(draft, BIAS, bits_per_probability=BITS)  # known to the device alone
 sent = [
-    hlm.encode(hlm.codec.truncated_message(row, k=int(k), token=int(token), bits=BITS))
+    hlm.encode(hlm.codec.truncated_message(row, top_k=int(k), token=int(token), bits=BITS))
     for row, k, token in zip(draft, sizes, tokens, strict=True)
 ]
 received = np.stack([hlm.codec.decoded_rows(hlm.decode(message))[0] for message in sent])

@@ -15,7 +15,7 @@ The names that most programs begin with are also here; what a device and a serve
 The fewest probabilities whose bias is at most 0.25, as bytes, and what the server decodes:
 
 >>> k = int(hlm.certified_size(draft, 0.25, bits_per_probability=8))
->>> data = hlm.encode(hlm.codec.truncated_message(draft, k=k, token=0, bits=8))
+>>> data = hlm.encode(hlm.codec.truncated_message(draft, top_k=k, token=0, bits=8))
 >>> k, len(data), hlm.codec.decoded_rows(hlm.decode(data)).round(2).tolist()
 (1, 21, [[0.5, 0.25, 0.25]])
 

@@ -71,7 +71,6 @@ def resident(name: str) -> int:
 
 
 def stored(trace: SyntheticTrace, path: Path) -> Trace:
-    """Store a synthetic trace and open it."""
     with TraceWriter(path, trace.vocabulary) as writer:
         for chunk in trace.chunks(256):
             writer.append(**chunk.arrays)
@@ -158,7 +157,6 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
 
 
 def save(path: Path, name: str, measured: list[Measurement], command: str) -> None:
-    """Write one row into the file of results and keep the other rows."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows[name] = {
         "date": now(),

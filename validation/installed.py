@@ -1,7 +1,5 @@
 """How this project lies on the machine, a clone or an installed package, and the lines that suit it."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import PackageNotFoundError, distribution
@@ -24,7 +22,6 @@ def is_clone() -> bool:
 
 
 def extras_of(command: str | None) -> str:
-    """Return the extras that a command needs, as pip takes them."""
     return ",".join(("validation", *EXTRAS.get(command or "", ())))
 
 

@@ -1,7 +1,5 @@
 """Where a result comes from: commit and digest of the code, digests of files, versions of packages, date."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import subprocess
@@ -19,7 +17,6 @@ def now() -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

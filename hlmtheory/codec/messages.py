@@ -256,7 +256,7 @@ class TokenMessage(_Record):
 Message: TypeAlias = LatticeMessage | TruncatedMessage | MixedMessage | TokenMessage
 
 
-def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> TruncatedMessage:
+def truncated_message(draft: Any, *, top_k: Any, token: Any, bits: int) -> TruncatedMessage:
     """A message with the k largest probabilities of each row, rounded down to b bits, and the drawn token's, unrounded.
 
     The levels are those of :func:`hlmtheory.truncation.certified_size` with ``bits_per_probability``, whatever the
@@ -267,8 +267,8 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     ----------
     draft : array, shape (L, V) or (V,)
         Distributions over the vocabulary.
-    k : integer array, shape (L,) or ()
-        How many are sent, 0..V; of equal entries, those with the lowest index.
+    top_k : integer array, shape (L,) or ()
+        k, how many are sent, 0..V; of equal entries, those with the lowest index.
     token : integer array, shape (L,) or ()
         The drawn tokens.
     bits : int
@@ -285,7 +285,7 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
 
     Examples
     --------
-    >>> message = truncated_message([0.5, 0.125, 0.375], k=2, token=1, bits=3)
+    >>> message = truncated_message([0.5, 0.125, 0.375], top_k=2, token=1, bits=3)
     >>> sent = message.drafts[0]
     >>> sent.support.tolist(), sent.values.tolist(), sent.token, sent.probability
     ([0, 2], [3, 2], 1, 0.125)
@@ -293,8 +293,8 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     rows = np.atleast_2d(canonical("draft", draft))
     refuse(rows.ndim != 2, "draft must be (L, V) or (V,)")
     vocabulary = rows.shape[-1]
-    sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "k", on_host("k", k)))
-    refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one number per row")
+    sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "top_k", on_host("top_k", top_k)))
+    refuse(sizes.shape not in ((1,), rows.shape[:1]), "top_k must be one number, or one number per row")
     drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", on_host("token", token)))
     refuse(drawn.shape != rows.shape[:1], "token must be one number per row")
     bits = number(WHOLE, "bits", bits)

@@ -147,7 +147,7 @@ def decoded_rows(message: LatticeMessage | MixedMessage) -> NDArray[np.float64]:
     Examples
     --------
     >>> from hlmtheory.codec import decode, encode, truncated_message
-    >>> message = truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=1)
+    >>> message = truncated_message([0.5, 0.25, 0.125, 0.125], top_k=2, token=2, bits=1)
     >>> decoded_rows(decode(encode(message))).tolist()
     [[0.0, 0.0, 0.125, 0.875]]
     """

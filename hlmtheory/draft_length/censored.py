@@ -6,6 +6,7 @@ independent of what would be accepted; ``method="anytime"`` holds for a k chosen
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ WIDENED = 1e-12
 
 _MOST = 2.0**40  # rounds of an interval that holds at all times
 
-_LEVEL = open_unit("give the share of cases in which the interval must hold, such as 0.95")
+_ERROR = open_unit("give the probability that the interval may miss, such as 0.05")
 _METHODS = ("band", "anytime", "clustered")
 _DEPTH_METHODS = ("exact", "anytime", "clustered")
 
@@ -46,26 +47,31 @@ class TokensByLength:
     high: Array
 
 
-def acceptance_by_depth(counts: Array, *, confidence: float = 0.95, method: str = "exact") -> DepthAcceptance:
+def acceptance_by_depth(counts: Array, *, error: float = 0.05, method: str = "exact") -> DepthAcceptance:
     """Return the acceptance of each draft given those before it, from rounds of different lengths.
 
     Parameters
     ----------
     counts : integer array, shape (..., K+1, K+1), or (..., R, K+1, K+1) for "clustered"
         n[k][i], rounds that drafted k and accepted i; 0 where i > k. R requests, R ≥ 2, each with its own counts.
-    confidence : float
-        Of each depth's interval, in (0, 1).
+    error : float
+        δ in (0, 1): each depth's interval may miss its rate with this probability.
     method : {"exact", "anytime", "clustered"}
         "exact": Clopper-Pearson, for independent rounds of one law and k independent of all outcomes. "anytime": for
         every k chosen from past outcomes, and all numbers of rounds together: α is inside if
-        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1), δ = 1 - confidence (``draft_length.adaptive_depths``). "clustered": a
+        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1) (``draft_length.adaptive_depths``). "clustered": a
         sandwich variance over many independent requests, and Student's t.
+
+    Returns
+    -------
+    DepthAcceptance
+        Float64 arrays, shape (..., K): counts, a_d/r_d and its interval at depth 1..K.
 
     Raises
     ------
     ValueError
         If a count is negative or not an integer, the last two axes are not square with K ≥ 1, a round accepted more
-        than it drafted, the confidence is outside (0, 1), the method is unknown, or "clustered" has no two requests.
+        than it drafted, δ is outside (0, 1), the method is unknown, or "clustered" has no two requests.
 
     Examples
     --------
@@ -74,36 +80,41 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95, method: str 
     [0.5, 0.6]
     """
     xp, rounds = _rounds(counts)
-    level = number(_LEVEL, "confidence", confidence)
+    delta = number(_ERROR, "error", error)
     method = option("method", method, _DEPTH_METHODS)
     requests, rounds = _by_request(xp, rounds) if method == "clustered" else (rounds, rounds)
     examined, accepted = examined_and_accepted(xp, rounds)
     alphas = _quotient(xp, accepted, examined)
     if method == "clustered":
-        low, high = _clustered_depths(xp, requests, alphas, examined, level)
+        low, high = _clustered_depths(xp, requests, alphas, examined, delta)
     elif method == "anytime":
-        low, high = anytime(xp, accepted, examined, _error(level))
+        low, high = anytime(xp, accepted, examined, delta)
     else:
-        low, high = clopper_pearson(xp, accepted, examined, level)
+        low, high = clopper_pearson(xp, accepted, examined, delta)
     return DepthAcceptance(examined, accepted, alphas, low, high)
 
 
-def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "band") -> TokensByLength:
+def tokens_by_length(counts: Array, *, error: float = 0.05, method: str = "band") -> TokensByLength:
     """Return the expected tokens of a round for each draft length 1..K, from rounds of different lengths.
 
     Parameters
     ----------
     counts : integer array, shape (..., K+1, K+1), or (..., R, K+1, K+1) for "clustered"
         n[k][i] as in :func:`acceptance_by_depth`; R requests, R ≥ 2, each with its own counts.
-    confidence : float
-        In (0, 1).
+    error : float
+        δ in (0, 1).
     method : {"band", "anytime", "clustered"}
         "band" holds for all draft lengths together at one number of rounds, if k is independent of all outcomes: the
-        depths' Clopper-Pearson limits at the level confidence^{1/K}. "anytime" holds for all lengths and numbers of
+        depths' Clopper-Pearson limits at the level (1 - δ)^{1/K}. "anytime" holds for all lengths and numbers of
         rounds together, for every k that is chosen from past outcomes: depth d has the error
-        (1 - confidence)/(d(d + 1)) (``draft_length.adaptive_depths``). Both need rounds with one law of acceptance.
+        δ/(d(d + 1)) (``draft_length.adaptive_depths``). Both need rounds with one law of acceptance.
         "clustered" uses a sandwich variance over requests and Student's t with R - 1 degrees of freedom; it needs only
         independent requests, but many of them.
+
+    Returns
+    -------
+    TokensByLength
+        Float64 arrays, shape (..., K), in tokens a round; ``tokens`` are NaN from a depth on that was never examined.
 
     Raises
     ------
@@ -116,7 +127,7 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
     [1.5, 1.8]
     """
     xp, rounds = _rounds(counts)
-    level = number(_LEVEL, "confidence", confidence)
+    delta = number(_ERROR, "error", error)
     method = option("method", method, _METHODS)
     requests, rounds = _by_request(xp, rounds) if method == "clustered" else (rounds, rounds)
     examined, accepted = examined_and_accepted(xp, rounds)
@@ -125,14 +136,14 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
     if method in ("band", "anytime"):
         depth = alphas.shape[-1]
         if method == "band":
-            ends = clopper_pearson(xp, accepted, examined, level ** (1.0 / depth))
+            ends = clopper_pearson(xp, accepted, examined, -math.expm1(math.log1p(-delta) / depth))
         else:
-            ends = anytime(xp, accepted, examined, [_error(level) / (d * (d + 1)) for d in range(1, depth + 1)])
+            ends = anytime(xp, accepted, examined, [delta / (d * (d + 1)) for d in range(1, depth + 1)])
         low, high = (1.0 + xp.cumulative_sum(xp.cumulative_prod(end, axis=-1), axis=-1) for end in ends)
         return TokensByLength(tokens, low, high)
     known = xp.where(examined > 0, alphas, xp.zeros_like(alphas))  # a depth that was not examined has no influence
     slopes, safe = token_slopes(xp, known), xp.where(examined > 0, examined, 1.0)
-    half = _clustered_half(xp, requests, known, safe, slopes, level)
+    half = _clustered_half(xp, requests, known, safe, slopes, delta)
     return TokensByLength(tokens, tokens - half, tokens + half)
 
 
@@ -145,7 +156,7 @@ def _by_request(xp: Any, rounds: Array) -> tuple[Array, Array]:
     return rounds, xp.sum(rounds, axis=-3)
 
 
-def _clustered_depths(xp: Any, requests: Array, alphas: Array, examined: Array, level: float) -> tuple[Array, Array]:
+def _clustered_depths(xp: Any, requests: Array, alphas: Array, examined: Array, delta: float) -> tuple[Array, Array]:
     """Return α_d ± t s_d from the influences (a_{c,d} - α_d r_{c,d})/r_d of the C requests c that examined depth d.
 
     s_d² = C/(C - 1) Σ_c influence². With fewer than two requests nothing is said: 0 and 1.
@@ -159,13 +170,13 @@ def _clustered_depths(xp: Any, requests: Array, alphas: Array, examined: Array, 
     influence = (own_accepted - known[..., None, :] * own_examined) / safe[..., None, :]
     freedom = xp.where(several, count - 1.0, 1.0)
     error = xp.sqrt((freedom + 1.0) / freedom * xp.sum(influence**2, axis=-2))
-    quantile = stdtrit(to_numpy(freedom), 0.5 + level / 2.0)
+    quantile = stdtrit(to_numpy(freedom), 1.0 - delta / 2.0)
     half = xp.asarray(quantile, dtype=xp.float64, device=alphas.device) * error
     low, high = xp.clip(known - half, min=0.0), xp.clip(known + half, max=1.0)
     return xp.where(several, low, 0.0), xp.where(several, high, 1.0)
 
 
-def _clustered_half(xp: Any, requests: Array, alphas: Array, examined: Array, slopes: Array, level: float) -> Array:
+def _clustered_half(xp: Any, requests: Array, alphas: Array, examined: Array, slopes: Array, delta: float) -> Array:
     """Return the half-width from the influences Σ_d dE/dα_d (a_{c,d} - α_d r_{c,d})/r_d of the requests c."""
     from scipy.special import stdtrit
 
@@ -174,7 +185,7 @@ def _clustered_half(xp: Any, requests: Array, alphas: Array, examined: Array, sl
     influence = xp.sum(share[..., None, :] * slopes[..., None, :, :], axis=-1)  # (..., R, K)
     count = requests.shape[-3]
     error = xp.sqrt(count / (count - 1.0) * xp.sum(influence**2, axis=-2))
-    return float(stdtrit(count - 1, 0.5 + level / 2.0)) * error
+    return float(stdtrit(count - 1, 1.0 - delta / 2.0)) * error
 
 
 # ------------------------------------------------------------------------------------------------ shared with claims
@@ -190,12 +201,12 @@ def examined_and_accepted(xp: Any, rounds: Array) -> tuple[Array, Array]:
     return examined, accepted
 
 
-def clopper_pearson(xp: Any, accepted: Array, examined: Array, level: Any) -> tuple[Array, Array]:
+def clopper_pearson(xp: Any, accepted: Array, examined: Array, error: float) -> tuple[Array, Array]:
     """Return the exact interval of a binomial share (clopper1934use), widened by more than its rounding error."""
     from scipy.special import betaincinv
 
     a, r = (np.asarray(to_numpy(value), dtype=np.float64) for value in (accepted, examined))
-    tail = 0.5 * (1.0 - level)
+    tail = 0.5 * error
     low = np.where(a > 0, betaincinv(np.where(a > 0, a, 1.0), r - a + 1.0, tail), 0.0)
     high = np.where(a < r, betaincinv(a + 1.0, np.where(a < r, r - a, 1.0), 1.0 - tail), 1.0)
     low, high = low * (1.0 - WIDENED), np.minimum(high * (1.0 + WIDENED), 1.0)
@@ -255,7 +266,3 @@ def _rounds(counts: Array) -> tuple[Any, Array]:
 def _quotient(xp: Any, accepted: Array, examined: Array) -> Array:
     seen = examined > 0
     return xp.where(seen, accepted / xp.where(seen, examined, 1.0), xp.full_like(accepted, xp.nan))
-
-
-def _error(level: float) -> float:
-    return min(1.0 - level, 1.0 - 2.0**-53)

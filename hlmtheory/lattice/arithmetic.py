@@ -68,18 +68,18 @@ def size_within(vocabulary: int) -> Domain:
 
 def row_and_size(draft: Array, k: Array) -> tuple[Any, Array, Array]:
     """The namespace, q in float64 and K (..., 1), both broadcast to one batch."""
-    xp, draft, k = arrays(draft=draft, k=k)
+    xp, draft, k = arrays(draft=draft, top_k=k)
     _, _, q = distributions(draft=draft)
-    k = size_within(q.shape[-1]).check(xp, "k", k)
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    k = size_within(q.shape[-1]).check(xp, "top_k", k)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), top_k=tuple(k.shape))
     return xp, xp.broadcast_to(q, (*batch, q.shape[-1])), xp.broadcast_to(k, batch)[..., None]
 
 
 def sizes(k: Array, resolution: Array) -> tuple[Any, Array, Array]:
     """The namespace, K and ℓ as int64, each 1 or more."""
-    xp, size, units = arrays(k=k, resolution=resolution)
-    size, units = SIZE.check(xp, "k", size), RESOLUTION.check(xp, "resolution", units)
-    leading_dimensions(k=tuple(size.shape), resolution=tuple(units.shape))
+    xp, size, units = arrays(top_k=k, resolution=resolution)
+    size, units = SIZE.check(xp, "top_k", size), RESOLUTION.check(xp, "resolution", units)
+    leading_dimensions(top_k=tuple(size.shape), resolution=tuple(units.shape))
     return xp, size, units
 
 
@@ -90,7 +90,7 @@ def refuse_more_than_positive(xp: Any, q: Array, k: Array) -> None:
         stray = int(xp.argmax(xp.reshape(k - positive, (-1,))))
         asked, held = (int(xp.reshape(value, (-1,))[stray]) for value in (k, positive))
         raise DomainError(
-            f"k must be at most the number of non-zero probabilities; got {asked} for a row with {held}; "
+            f"top_k must be at most the number of non-zero probabilities; got {asked} for a row with {held}; "
             "keep fewer tokens: one of probability 0 is never drawn"
         )
 

@@ -24,12 +24,12 @@ LONGEST_EXACT = 2**18
 """The longest payload, in bit, computed from binomials as whole numbers: a longer one takes seconds."""
 
 
-def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool = False) -> Array:
+def payload_bits(vocabulary: Array, top_k: Array, resolution: Array, *, adaptive: bool = False) -> Array:
     """Bits of a quantised row: log₂C(V, K) + log₂C(ℓ + K - 1, K - 1), plus ⌈log₂V⌉ if K varies.
 
     Parameters
     ----------
-    vocabulary, k, resolution : integer arrays, shape (...)
+    vocabulary, top_k, resolution : integer arrays, shape (...)
         V, K ≤ V and ℓ, 1 or more.
     adaptive : bool
         Whether K is sent too, as C-SQS needs.
@@ -49,25 +49,25 @@ def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bo
     >>> payload_bits(4096, [1, 64, 512], 100).round(1).tolist()
     [12.0, 624.2, 2609.1]
     """
-    xp, size, units = sizes(k, resolution)
-    xp, vocabulary, size, units = arrays(vocabulary=vocabulary, k=size, resolution=units)
+    xp, size, units = sizes(top_k, resolution)
+    xp, vocabulary, size, units = arrays(vocabulary=vocabulary, top_k=size, resolution=units)
     vocabulary = SIZE.check(xp, "vocabulary", vocabulary)
-    leading_dimensions(vocabulary=tuple(vocabulary.shape), k=tuple(size.shape), resolution=tuple(units.shape))
+    leading_dimensions(vocabulary=tuple(vocabulary.shape), top_k=tuple(size.shape), resolution=tuple(units.shape))
     _refuse_more_than_vocabulary(xp, vocabulary, size)
     adaptive = flag("adaptive", adaptive)
     return log2_payload(xp, *xp.broadcast_arrays(vocabulary, size, units), adaptive=adaptive)
 
 
-def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bool = False) -> float:
+def exact_payload_bits(vocabulary: int, top_k: int, resolution: int, *, adaptive: bool = False) -> float:
     """Bits of one quantised row by Python integers: :func:`payload_bits` with only the logarithm rounded."""
-    v, size = number(SIZE, "vocabulary", vocabulary), number(SIZE, "k", k)
+    v, size = number(SIZE, "vocabulary", vocabulary), number(SIZE, "top_k", top_k)
     units, adaptive = number(RESOLUTION, "resolution", resolution), flag("adaptive", adaptive)
-    xp, size_of_row, kept = arrays(vocabulary=v, k=size)
+    xp, size_of_row, kept = arrays(vocabulary=v, top_k=size)
     _refuse_more_than_vocabulary(xp, size_of_row, kept)
     about = about_log2(v, size) + about_log2(units + size - 1, size - 1)
     if about > LONGEST_EXACT:
         raise DomainError(
-            f"k must give a payload of at most {LONGEST_EXACT:,} bits; got k = {size}, vocabulary = {v} and "
+            f"top_k must give a payload of at most {LONGEST_EXACT:,} bits; got {size}, vocabulary = {v} and "
             f"resolution = {units} with {about:.6g} bits; take payload_bits, which computes in float64"
         )
     bits = math.log2(math.comb(v, size)) + math.log2(lattice_points(size, units))
@@ -121,4 +121,4 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
 
 def _refuse_more_than_vocabulary(xp: Any, vocabulary: Array, k: Array) -> None:
     if bool(xp.any(k > vocabulary)):
-        raise DomainError(f"k must be at most V; got {k} for V = {vocabulary}; K counts tokens of a row")
+        raise DomainError(f"top_k must be at most V; got {k} for V = {vocabulary}; K counts tokens of a row")

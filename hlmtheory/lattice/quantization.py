@@ -18,14 +18,14 @@ from hlmtheory.lattice.arithmetic import (
 )
 
 
-def top_support(draft: Array, k: Array) -> Array:
+def top_support(draft: Array, top_k: Array) -> Array:
     """The K largest entries of each row: the support of K-SQS.
 
     Parameters
     ----------
     draft : array, shape (..., V)
         Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
+    top_k : integer array, shape (...) or broadcastable to it
         K in 1..V, at most the number of positive entries.
 
     Returns
@@ -43,7 +43,7 @@ def top_support(draft: Array, k: Array) -> Array:
     >>> top_support([0.5, 0.125, 0.375, 0.0], 2).tolist()
     [True, False, True, False]
     """
-    xp, q, size = row_and_size(draft, k)
+    xp, q, size = row_and_size(draft, top_k)
     refuse_more_than_positive(xp, q, size)
     return largest(xp, q, size)
 
@@ -90,12 +90,12 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
     return rounded(xp, kept_part(xp, q, kept)[0], kept, xp.broadcast_to(resolution, batch)[..., None])
 
 
-def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
+def distortion_bound_sharp(top_k: Array, resolution: Array) -> Array:
     """Sharp bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), on TV(q̄, q̂): attained for every K and ℓ, below 1.
 
     Proposition 2 of reznik2011 in total variation, extended to ℓ < ⌊K/2⌋.
     """
-    return sharp_distortion(*sizes(k, resolution))
+    return sharp_distortion(*sizes(top_k, resolution))
 
 
 def _row_and_support(draft: Array, support: Array) -> tuple[Any, Any, Array, Array]:

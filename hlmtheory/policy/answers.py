@@ -39,7 +39,7 @@ def answer_size(target: Array, limit: float) -> Integers:
 
 def coded_answer(target: Array, token: int, size: int) -> bytes:
     """Return the bytes of the ``size`` largest probabilities of p (V,), and of that of ``token``."""
-    return encode(truncated_message(target, k=size, token=token, bits=ANSWER_BITS))
+    return encode(truncated_message(target, top_k=size, token=token, bits=ANSWER_BITS))
 
 
 def received_answer(data: bytes, vocabulary: int) -> Numbers:

@@ -130,6 +130,11 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     utility : {"linear", "log"}
         Σ ω X, or Σ ω log X, with X in tokens a second.
 
+    Returns
+    -------
+    SharedPlan
+        A plan of each user, shares (U,) whose sum is 1, the value, and a bound on that of any plans, rounded up.
+
     Raises
     ------
     ValueError

@@ -49,6 +49,11 @@ def codec_hulls(draft: Array, *, menu: CodecMenu | None = None) -> Hulls:
         Messages to choose from. None: mixtures and lattices with two sizes K an octave up to 4,096
         and one resolution ℓ from 0.7 K to 200 K, and top-k.
 
+    Returns
+    -------
+    Hulls
+        C corners of all N positions, shape (C,): bits ascend and the risk falls within a position.
+
     Raises
     ------
     ValueError

@@ -53,6 +53,11 @@ def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServ
     server : SharedServer
         Its ``batch`` does not matter for one user.
 
+    Returns
+    -------
+    ColocatedPlan
+        K, and two speeds in tokens a second, rounded up.
+
     Raises
     ------
     ValueError
@@ -84,6 +89,11 @@ def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServe
     server_draft_s : float
         t_s in seconds, positive: of a pass of the draft model for up to B users.
     server : SharedServer
+
+    Returns
+    -------
+    CapacityGain
+        The ratio of tokens a second, and K of a round on the device and on the server.
 
     Raises
     ------

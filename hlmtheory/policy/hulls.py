@@ -78,6 +78,11 @@ def lower_hulls(bits: Array, risk: Array) -> Hulls:
     risk : array, shape (N, J)
         Its risk in [0, 1], such as half of the certified bias of a codec.
 
+    Returns
+    -------
+    Hulls
+        C corners of all N positions, shape (C,), and the column of each corner's candidate; no ``codec``.
+
     Raises
     ------
     ValueError

@@ -86,6 +86,11 @@ def queue_rates(
         It also starts when a round has waited this long for the others. None: no limit.
     rng : numpy Generator
 
+    Returns
+    -------
+    QueueRates
+        Rates and their bounds in rounds a second and waits in seconds, shape (U,); the share of busy time.
+
     Raises
     ------
     ValueError

@@ -193,6 +193,11 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array) -> DeviceFit:
     seconds : array, shape (n,)
         Measured run time of each pass.
 
+    Returns
+    -------
+    DeviceFit
+        c₁ in seconds an operation, c₂ in seconds, and R².
+
     Raises
     ------
     ValueError

@@ -434,12 +434,12 @@ def bias_identity(target, draft, k):
 
 
 @theorem("truncation.certificate", Source("oh2025cuhlm", "(17), improves on (20)-(24)"), NEW, tight=TIGHT, ceiling=2.0)
-def certificate():
+def certificate(target, draft, k):
     """Bias ≤ 2 Δ_k: known to the device before anything is sent.
 
     Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
     """
-    return le(resampling_bias, certificate_side)
+    return le(resampling_bias(target, draft, k), certificate_side(draft, k))
 
 
 @theorem(
@@ -542,23 +542,23 @@ def exact_least(distortion_tolerance, target, draft):
 
 
 @theorem("truncation.tvd_bound", PAPER, PUBLISHED, tight=FAR, ratio=0.5, ceiling=1.0, condition=inverse_distance)
-def truncation_tvd_bound():
+def truncation_tvd_bound(target, draft, k):
     """TV(r, r̂) ≤ 2 Δ_k / TV(q, p).
 
     T ≤ max(T, T̂), so 2 Δ_k / T is at least twice the sharp bound: the ratio never exceeds 1/2.
     """
-    return le(resampling_distortion, tvd_bound)
+    return le(resampling_distortion(target, draft, k), tvd_bound(target, draft, k))
 
 
 @theorem("truncation.tvd_sharp", PAPER, NEW, tight=TIGHT, ceiling=1.0, condition=inverse_distance)
-def tvd_sharp():
+def tvd_sharp(target, draft, k):
     """TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p)).
 
     T = 0: nothing is distorted. T̂ = 0 < T: q̂ = p, so Δ_k = T and the bound is 1. Else, if T ≥ T̂, then ω/T̂ ≥ ω/T,
     so TV(r, r̂) = Σ (γ/T - ω/T̂)⁺ ≤ Σ (γ - ω)⁺ / T. Since x ↦ x⁺ never decreases and is 1-Lipschitz, (γ - ω)⁺ ≤ (q̂
     - q)⁺, whose sum is Δ_k. If T < T̂ exchange the roles.
     """
-    return le(resampling_distortion, tvd_bound_sharp)
+    return le(resampling_distortion(target, draft, k), tvd_bound_sharp(target, draft, k))
 
 
 @theorem(
@@ -688,14 +688,14 @@ def online_bound():
     ceiling=1.0,
     condition=inverse_distance,
 )
-def online_gap():
+def online_gap(target, draft, k, token, sharpness):
     """TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η; the paper asks for a moderate η and has sent
     tokens in mind, where it fails seldom.
 
     False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. cu-hlm asks for a moderate η
     and has sent tokens in mind; there it fails seldom.
     """
-    return le(resampling_distortion, true_online)
+    return le(resampling_distortion(target, draft, k), true_online(target, draft, token, k, sharpness))
 
 
 @theorem(
@@ -707,14 +707,14 @@ def online_gap():
     ceiling=1.0,
     condition=inverse_distance,
 )
-def online_safe():
+def online_safe(target, draft, k, token, sharpness):
     """TV(r, r̂) ≤ Ū(k) where D ≤ 2 max(Δ_k, q_d β_d): for all η from η*(q_d, β_d) on.
 
     If D ≤ 2 Δ_k, then Ū ≥ 1. If D ≤ 2 q_d β_d: q_d β_d = (q_d - p_d)⁺ ≤ TV(q, p), so by tvd_sharp TV(r, r̂) ≤
     Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. Below η* the target of worst_case with the loss q_d β_d taken from d alone has
     TV(r, r̂) = Δ_k/(q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is sent.
     """
-    return le(resampling_distortion, true_online)
+    return le(resampling_distortion(target, draft, k), true_online(target, draft, token, k, sharpness))
 
 
 @theorem(

@@ -101,7 +101,7 @@ def codec_certificate():
     """
     return le(
         side_side(
-            lambda draft, token, k: received(truncated_message(draft, k=int(k), token=int(token), bits=8), draft),
+            lambda draft, token, k: received(truncated_message(draft, top_k=int(k), token=int(token), bits=8), draft),
             *("draft", "token", "k"),
         ),
         message_certificate,

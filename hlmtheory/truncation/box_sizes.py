@@ -14,14 +14,14 @@ from hlmtheory.truncation.boxes import checked_boxes, farthest_bound, nearest_di
 from hlmtheory.truncation.reconstruction import NOISE
 
 
-def box_deviation(draft_lower: Array, draft_upper: Array, k: Array, count: Array = 1) -> Interval:
+def box_deviation(draft_lower: Array, draft_upper: Array, top_k: Array, count: Array = 1) -> Interval:
     """Return an outer interval of Δ_k if every entry of q is known up to an interval, as in :func:`box_distance`.
 
     For a list of the most probable tokens, both ends are those of :func:`partial_deviation`, which are sharp. The upper
     end is a certificate: Bias ≤ 2 Δ_k.
     """
     xp, kind, *box = checked_boxes(count, draft_lower=draft_lower, draft_upper=draft_upper)
-    k, (number, low, high) = _with_size(xp, k, box)
+    k, (number, low, high) = _with_size(xp, top_k, box)
     least, most = _deviation(xp, low, high, number, k)
     return interval(xp, least, most, kind)
 
@@ -31,7 +31,7 @@ def box_bias(
     target_upper: Array,
     draft_lower: Array,
     draft_upper: Array,
-    k: Array,
+    top_k: Array,
     count: Array = 1,
 ) -> Interval:
     """Return an outer interval of the Bias if entries of p and q are known up to an interval; :func:`box_distance`.
@@ -42,7 +42,7 @@ def box_bias(
     xp, kind, *boxes = checked_boxes(
         count, target_lower=target_lower, target_upper=target_upper, draft_lower=draft_lower, draft_upper=draft_upper
     )
-    k, (number, low, high, low_q, high_q) = _with_size(xp, k, boxes)
+    k, (number, low, high, low_q, high_q) = _with_size(xp, top_k, boxes)
     least, most = _bias(xp, (low, high), (low_q, high_q), number, k)
     return interval(xp, least, most, kind)
 
@@ -51,12 +51,12 @@ def _with_size(xp: Any, k: Array, rows: list[Array]) -> tuple[Array, list[Array]
     """Return k in float64 and the rows, of one batch shape; the first of the rows are the counts."""
     number = rows[0]
     total = xp.sum(number, axis=-1)
-    _, _, k = arrays(draft_lower=number, k=k)
-    k = size_up_to(int(xp.max(total)) if 0 not in total.shape else 0).check(xp, "k", k)
-    common = leading_dimensions(draft_lower=tuple(total.shape), k=tuple(k.shape))
+    _, _, k = arrays(draft_lower=number, top_k=k)
+    k = size_up_to(int(xp.max(total)) if 0 not in total.shape else 0).check(xp, "top_k", k)
+    common = leading_dimensions(draft_lower=tuple(total.shape), top_k=tuple(k.shape))
     k = xp.broadcast_to(in_kind(xp, k, xp.float64), common)
     if not every(xp, k <= total):
-        raise DomainError("k must be at most the number of tokens, the sum of count; got more; send fewer")
+        raise DomainError("top_k must be at most the number of tokens, the sum of count; got more; send fewer")
     return k, [xp.broadcast_to(row, (*common, row.shape[-1])) for row in rows]
 
 

@@ -32,15 +32,15 @@ BITS = 8
 """b_prob of cu-hlm V-A."""
 
 
-def decoded_draft(draft: Array, k: Array, *, bits_per_probability: int = BITS, token: Array | None = None) -> Array:
+def decoded_draft(draft: Array, top_k: Array, *, bits_per_probability: int = BITS, token: Array | None = None) -> Array:
     """The distribution q̂ (..., V) that the server decodes from k rounded values of b_prob bits.
 
     With ``token`` the server has the exact q_d, and Δ_k is at most that of :func:`message_deviation`.
     """
     bits = _width(bits_per_probability)
-    xp, given, k = arrays(draft=draft, k=k)
+    xp, given, k = arrays(draft=draft, top_k=top_k)
     q = canonical("draft", given)
-    k = to_numpy(size_up_to(q.shape[-1]).check(xp, "k", k))
+    k = to_numpy(size_up_to(q.shape[-1]).check(xp, "top_k", k))
     sent, _ = kept(NUMPY, q, k)
     value = np.where(sent, values_of(levels_of(q, bits), bits), 0.0)
     others = np.ones_like(sent)

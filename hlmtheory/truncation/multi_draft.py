@@ -27,9 +27,9 @@ DRAFT_COUNT = Domain(
 )
 
 
-def multi_draft_distribution(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
+def multi_draft_distribution(target: Array, draft: Array, top_k: Array, draft_count: Array) -> Array:
     """Return the law of the emitted token with m independent drafts of one position and k entries sent."""
-    xp, kind, p, stages = _stages(target, draft, k, draft_count)
+    xp, kind, p, stages = _stages(target, draft, top_k, draft_count)
     law, last, left = xp.zeros_like(p), p, xp.ones_like(p[..., :1])
     for stage in stages:
         law = law + xp.where(stage.reached, left * stage.accepted, 0.0)

@@ -102,18 +102,18 @@ def partial_distance(
     return PartialPair(interval(xp, least, most, kind), interval(xp, 1.0 - most, 1.0 - least, kind))
 
 
-def partial_deviation(draft_log_probability: Array, k: Array, vocabulary: int) -> Interval:
+def partial_deviation(draft_log_probability: Array, top_k: Array, vocabulary: int) -> Interval:
     """Return the sharp interval of Δ_k from the log-probabilities of the top j ≥ k tokens of q, in descending order.
 
     The upper end is a certificate: Bias ≤ 2 Δ_k.
     """
     size = number(VOCABULARY, "vocabulary", vocabulary)
-    xp, log, k = arrays(draft_log_probability=draft_log_probability, k=k)
+    xp, log, k = arrays(draft_log_probability=draft_log_probability, top_k=top_k)
     kind = widest(xp, log)
     name = "draft_log_probability"
     value, rest, cap = _masses(xp, name, *_checked_list(xp, name, log, size), size)
-    k = size_up_to(value.shape[-1]).check(xp, "k", k)
-    common = leading_dimensions(draft_log_probability=tuple(value.shape[:-1]), k=tuple(k.shape))
+    k = size_up_to(value.shape[-1]).check(xp, "top_k", k)
+    common = leading_dimensions(draft_log_probability=tuple(value.shape[:-1]), top_k=tuple(k.shape))
     value = xp.broadcast_to(value, (*common, value.shape[-1]))
     least, most = deviation_ends(xp, value, rest, cap, xp.broadcast_to(k, common), size)
     return interval(xp, least, most, kind)
@@ -125,7 +125,7 @@ def partial_bias(
     draft_token: Array,
     draft_log_probability: Array,
     vocabulary: int,
-    k: Array,
+    top_k: Array,
 ) -> Interval:
     """Return an outer interval of the Bias if k of the j listed entries of q are sent.
 
@@ -140,8 +140,8 @@ def partial_bias(
         The top j of q.
     vocabulary : int
         V.
-    k : integer array, shape (...)
-        How many are sent, 0..j.
+    top_k : integer array, shape (...)
+        k, how many are sent, 0..j.
 
     Returns
     -------
@@ -155,9 +155,9 @@ def partial_bias(
     """
     pair = _pair(target_token, target_log_probability, draft_token, draft_log_probability, vocabulary)
     xp, q = pair.lists.xp, pair.draft
-    _, _, k = arrays(draft=q.value, k=k)
-    k = size_up_to(pair.listed.shape[-1]).check(xp, "k", k)
-    common = leading_dimensions(draft_log_probability=tuple(q.rest.shape), k=tuple(k.shape))
+    _, _, k = arrays(draft=q.value, top_k=top_k)
+    k = size_up_to(pair.listed.shape[-1]).check(xp, "top_k", k)
+    common = leading_dimensions(draft_log_probability=tuple(q.rest.shape), top_k=tuple(k.shape))
     k = xp.broadcast_to(k, common)
     listed = xp.broadcast_to(pair.listed, (*common, pair.listed.shape[-1]))
     _, deviation = deviation_ends(xp, listed, q.rest, q.cap, k, pair.lists.vocabulary)

@@ -20,15 +20,15 @@ TV(r, r̂) is then taken as min(1, Δ_k / max(TV(q, p), TV(q̂, p))), which no r
 """
 
 
-def truncate(draft: Array, k: Array) -> Array:
+def truncate(draft: Array, top_k: Array) -> Array:
     """The distribution q̂ that the server reconstructs: the k largest entries of q; the other mass is spread evenly.
 
     Parameters
     ----------
     draft : array, shape (..., V)
         Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries are sent, 0..V.
+    top_k : integer array, shape (...) or broadcastable to it
+        k, how many entries are sent, 0..V.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def truncate(draft: Array, k: Array) -> Array:
     >>> truncate([0.5, 0.125, 0.375, 0.0], 1).tolist()
     [0.5, 0.16666666666666666, 0.16666666666666666, 0.16666666666666666]
     """
-    xp, kind, q, k = draft_and_size(draft, k)
+    xp, kind, q, k = draft_and_size(draft, top_k)
     return in_kind(xp, truncated(xp, q, k), kind)
 
 
@@ -85,7 +85,7 @@ def tail_deviation(draft: Array) -> Array:
     return upward(xp, xp.reshape(deviation, (*q.shape[:-1], size + 1)), kind)
 
 
-def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
+def resampling_distortion(target: Array, draft: Array, top_k: Array) -> Array:
     """True distortion TV(r, r̂) (...) of the residual when k entries of the draft distribution are sent; cu-hlm (18).
 
     0 where nothing is rejected. Where r̂ is 0/0, that is TV(q̂, p) ≤ 2^-44, the largest possible value
@@ -94,7 +94,7 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     >>> float(resampling_distortion([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
     0.5
     """
-    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    xp, kind, p, q, k = pair_and_size(target, draft, top_k)
     rebuilt = truncated(xp, q, k)
     true, mass = normalised(xp, excess(xp, p, q))
     distorted, distorted_mass = normalised(xp, excess(xp, p, rebuilt))
@@ -103,15 +103,15 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     return in_kind(xp, xp.where(mass > 0, gap, 0.0), kind)
 
 
-def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
+def resampling_bias(target: Array, draft: Array, top_k: Array) -> Array:
     """Bias of cu-hlm (17): Σ_v |law_v - p_v| of the emitted token when k entries are sent.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
         Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries are sent, 0..V.
+    top_k : integer array, shape (...) or broadcastable to it
+        k, how many entries are sent, 0..V.
 
     Returns
     -------
@@ -129,19 +129,19 @@ def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
     >>> float(resampling_bias([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
     0.125
     """
-    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    xp, kind, p, q, k = pair_and_size(target, draft, top_k)
     return in_kind(xp, bias_of(xp, p, q, truncated(xp, q, k)), kind)
 
 
-def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
+def tvd_bound(target: Array, draft: Array, top_k: Array) -> Array:
     """Published bound 2 Δ_k / TV(q, p) on the distortion.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
         Distributions over the vocabulary.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries are sent, 0..V.
+    top_k : integer array, shape (...) or broadcastable to it
+        k, how many entries are sent, 0..V.
 
     Returns
     -------
@@ -158,14 +158,14 @@ def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
     >>> float(tvd_bound([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
     1.0
     """
-    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    xp, kind, p, q, k = pair_and_size(target, draft, top_k)
     deviation = distance(xp, q, truncated(xp, q, k))
     return upward(xp, quotient(xp, 2.0 * deviation, distance(xp, p, q)), kind)
 
 
-def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
+def tvd_bound_sharp(target: Array, draft: Array, top_k: Array) -> Array:
     """Sharp bound Δ_k / max(TV(q, p), TV(q̂, p)) on the distortion: half the published one, attained."""
-    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    xp, kind, p, q, k = pair_and_size(target, draft, top_k)
     rebuilt = truncated(xp, q, k)
     farther = xp.maximum(distance(xp, p, q), distance(xp, p, rebuilt))
     return upward(xp, quotient(xp, distance(xp, q, rebuilt), farther), kind)
@@ -173,25 +173,25 @@ def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
 
 def draft_and_size(draft: Array, k: Array) -> tuple[Array, Array, Array, Array]:
     """The namespace, the type of the answer, q in float64, and k in 0..V."""
-    xp, draft, k = arrays(draft=draft, k=k)
+    xp, draft, k = arrays(draft=draft, top_k=k)
     _, kind, q = distributions(draft=draft)
-    k = size_up_to(q.shape[-1]).check(xp, "k", k)
-    leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    k = size_up_to(q.shape[-1]).check(xp, "top_k", k)
+    leading_dimensions(draft=tuple(q.shape[:-1]), top_k=tuple(k.shape))
     return xp, kind, q, k
 
 
 def pair_and_size(target: Array, draft: Array, k: Array) -> tuple[Array, Array, Array, Array, Array]:
     """As :func:`draft_and_size`, with p before q."""
-    xp, target, draft, k = arrays(target=target, draft=draft, k=k)
+    xp, target, draft, k = arrays(target=target, draft=draft, top_k=k)
     _, kind, p, q = distributions(target=target, draft=draft)
-    k = size_up_to(q.shape[-1]).check(xp, "k", k)
-    leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    k = size_up_to(q.shape[-1]).check(xp, "top_k", k)
+    leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), top_k=tuple(k.shape))
     return xp, kind, p, q, k
 
 
 def kept(xp: Array, q: Array, k: Array) -> tuple[Array, Array]:
     """Which entries are sent, and k (..., 1), both of the broadcast shape."""
-    k = xp.broadcast_to(k, leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape)))[..., None]
+    k = xp.broadcast_to(k, leading_dimensions(draft=tuple(q.shape[:-1]), top_k=tuple(k.shape)))[..., None]
     return largest(xp, q, k), k
 
 
@@ -241,6 +241,6 @@ def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
 
 def at_size(xp: Any, values: Array, k: Array) -> Array:
     """The entry at index k of each row, of the broadcast shape."""
-    batch = leading_dimensions(draft=tuple(values.shape[:-1]), k=tuple(k.shape))
+    batch = leading_dimensions(draft=tuple(values.shape[:-1]), top_k=tuple(k.shape))
     rows = xp.broadcast_to(values, (*batch, values.shape[-1]))
     return take(xp, rows, xp.broadcast_to(k, batch)[..., None])[..., 0]

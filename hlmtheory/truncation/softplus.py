@@ -56,7 +56,7 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
     return in_kind(xp, distance(xp, p, q) + added, kind)  # (22), as q ℓ(z) = (p - q)⁺ + q (ℓ(z) - z⁺)
 
 
-def online_bound(draft: Array, token: Array, rejection_probability: Array, k: Array, *, sharpness: Array) -> Array:
+def online_bound(draft: Array, token: Array, rejection_probability: Array, top_k: Array, *, sharpness: Array) -> Array:
     """Published online bound Ū(k) = 2 Δ_k / D. It need not bound the distortion (``truncation.online_safe``).
 
     Parameters
@@ -67,8 +67,8 @@ def online_bound(draft: Array, token: Array, rejection_probability: Array, k: Ar
         d, the token drawn from the row.
     rejection_probability : array, shape (...)
         β_d in [0, 1]; in the paper the estimate a·u + b.
-    k : integer array, shape (...)
-        How many entries are sent, 0..V.
+    top_k : integer array, shape (...)
+        k, how many entries are sent, 0..V.
     sharpness : array, shape (...)
         η, at least 1e-6.
 
@@ -93,13 +93,13 @@ def online_bound(draft: Array, token: Array, rejection_probability: Array, k: Ar
         draft=draft,
         token=token,
         rejection_probability=rejection_probability,
-        k=k,
+        top_k=top_k,
         sharpness=sharpness,
     )
     kind = widest(xp, draft)
     q, denominator = online_denominator(draft, token, beta, eta)
     xp, _, q, k = draft_and_size(q, k)
-    leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), sharpness=tuple(denominator.shape))
+    leading_dimensions(draft=tuple(q.shape[:-1]), top_k=tuple(k.shape), sharpness=tuple(denominator.shape))
     deviation = distance(xp, q, truncated(xp, q, k))
     return upward(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
 

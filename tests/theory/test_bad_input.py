@@ -133,7 +133,8 @@ WIDER = {
     **dict.fromkeys(("goodput", "load_batch", "UncertaintyLine"), "slope batch_size"),
     **{"typical_acceptance": "epsilon", "acceptance_after_update": "distance", "StageCosts": "fixed_s"},
     **{"fit_linear": "groups", "quantised_box": "error", "softplus_gap": "z", "size_classes": "weights"},
-    **{"log_distance_gain": "exponent", "LatticeRows": "top_k", "threshold_losses": "uncertainty"},
+    **dict.fromkeys(("LatticeRows", "distortion_bound_sharp"), "top_k"),  # no vocabulary yet, or none
+    **{"log_distance_gain": "exponent", "threshold_losses": "uncertainty"},
 }
 """Arguments whose domain is wider than that of the claims' argument of the same name."""
 

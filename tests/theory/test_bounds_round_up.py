@@ -56,7 +56,7 @@ BOUNDS = {
     "allocate": lambda p, q, u: theory.allocate(q, 40.0).distortion,
     "partial_distance": lambda p, q, u: theory.partial_distance(*_lists(p, q)).total_variation.upper,
     "partial_deviation": lambda p, q, u: theory.partial_deviation(_lists(p, q)[3], 1, 6).upper,
-    "partial_bias": lambda p, q, u: theory.partial_bias(*_lists(p, q), k=1).upper,
+    "partial_bias": lambda p, q, u: theory.partial_bias(*_lists(p, q), top_k=1).upper,
     "box_distance": lambda p, q, u: theory.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,
     "box_deviation": lambda p, q, u: theory.box_deviation(q / 2, _wider(q), 1).upper,
     "box_bias": lambda p, q, u: theory.box_bias(p / 2, _wider(p), q / 2, _wider(q), 1).upper,

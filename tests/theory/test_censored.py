@@ -82,7 +82,7 @@ def test_the_identity_is_exact_in_fractions():
 def test_tokens_are_those_of_the_profile_and_the_band_holds_them(drawn):
     depth, rounds = drawn
     table = counted([*rounds, *((depth, i) for i in range(depth + 1))], depth)
-    found, by_depth = module.tokens_by_length(table), module.acceptance_by_depth(table, confidence=0.95 ** (1 / depth))
+    found, by_depth = module.tokens_by_length(table), module.acceptance_by_depth(table, error=1 - 0.95 ** (1 / depth))
     for k in range(1, depth + 1):
         for ours, rates in ((found.tokens, by_depth.acceptances), (found.low, by_depth.low)):
             assert ours[k - 1] == pytest.approx(float(expected_tokens_profile(rates[:k])))
@@ -94,7 +94,7 @@ def test_the_sandwich_is_the_infinitesimal_jackknife():
     """dE/d(weight of a request), by differences."""
     rng = np.random.default_rng(3)
     tables = np.tril(rng.integers(0, 6, (7, 4, 4)))
-    found = module.tokens_by_length(tables, confidence=0.9, method="clustered")
+    found = module.tokens_by_length(tables, error=0.1, method="clustered")
 
     def tokens(weights):
         pooled = np.tensordot(weights, tables.astype(float), 1)
@@ -115,17 +115,16 @@ def test_the_anytime_interval_is_that_of_its_definition(drawn):
     """α is inside if P(Binomial(r, α) = a) > δ/(r + 1), in fractions; the band shares δ out as 1/(d(d + 1))."""
     depth, rounds = drawn
     table = counted(rounds, depth)
-    found = module.acceptance_by_depth(table, confidence=0.75, method="anytime")
+    found = module.acceptance_by_depth(table, error=0.25, method="anytime")
     for r, a, low, high in zip(found.examined, found.accepted, found.low, found.high, strict=True):
         r, a = int(r), int(a)
         for end, step in ((Fraction(float(low)), -1), (Fraction(float(high)), 1)):
             inner, outer = end - step * Fraction(1, 10**6), end + step * Fraction(1, 10**6)
             assert chance(a, r, inner) > Fraction(1, 4 * (r + 1)) or not 0 <= inner <= 1
             assert outer < 0 or outer > 1 or chance(a, r, outer) < Fraction(1, 4 * (r + 1))
-    band = module.tokens_by_length(table, confidence=0.75, method="anytime")
+    band = module.tokens_by_length(table, error=0.25, method="anytime")
     each = [
-        module.acceptance_by_depth(table, confidence=1 - 0.25 / (d * (d + 1)), method="anytime")
-        for d in range(1, depth + 1)
+        module.acceptance_by_depth(table, error=0.25 / (d * (d + 1)), method="anytime") for d in range(1, depth + 1)
     ]
     for ours, name in ((band.low, "low"), (band.high, "high")):
         ends = [getattr(one, name)[d] for d, one in enumerate(each)]
@@ -137,7 +136,7 @@ def test_the_sandwich_of_each_depth_is_the_infinitesimal_jackknife():
     rng = np.random.default_rng(4)
     tables = np.tril(rng.integers(1, 6, (7, 4, 4)))
     tables[:2, 3, 2:] = 0
-    found = module.acceptance_by_depth(tables, confidence=0.9, method="clustered")
+    found = module.acceptance_by_depth(tables, error=0.1, method="clustered")
 
     def rates(weights):
         pooled = np.tensordot(weights, tables.astype(float), 1)

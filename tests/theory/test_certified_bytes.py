@@ -124,7 +124,7 @@ def check_row(row, variants, k, tolerance, bits):
     tokens = drawn if len(row) <= FULL_LAW else drawn[np.argsort(row[drawn], kind="stable")[[0, len(drawn) // 2, -1]]]
     sent = {}
     for d in tokens.tolist():
-        written = {codec.encode(codec.truncated_message(one, k=k, token=d, bits=bits)) for one in variants}
+        written = {codec.encode(codec.truncated_message(one, top_k=k, token=d, bits=bits)) for one in variants}
         assert len(written) == 1
         message = codec.decode(written.pop())
         row_of_server = over_its_sum(codec.decoded_rows(message)[0])

@@ -81,7 +81,7 @@ def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
     k = data.draw(hnp.arrays(np.int64, len(rows), elements=st.integers(0, rows.shape[-1])))
     token = np.argmax(rows, axis=-1)
     bits = data.draw(st.integers(1, 24))
-    message = codec.decode(codec.encode(codec.truncated_message(rows, k=k, token=token, bits=bits)))
+    message = codec.decode(codec.encode(codec.truncated_message(rows, top_k=k, token=token, bits=bits)))
     expected = theory.decoded_draft(rows, k, bits_per_probability=bits, token=token)
     np.testing.assert_array_equal(codec.decoded_rows(message), expected)
     own = [draft.probability for draft in message.drafts]
@@ -91,7 +91,7 @@ def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
 def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
     """A message of few bytes can hold any number of rows with k = 0, and so any number of probabilities."""
     monkeypatch.setattr("hlmtheory.codec.mixed.MOST_DECODED", 8)
-    message = codec.truncated_message([[0.5, 0.25, 0.25, 0.0]] * 3, k=0, token=[0, 1, 2], bits=1)
+    message = codec.truncated_message([[0.5, 0.25, 0.25, 0.0]] * 3, top_k=0, token=[0, 1, 2], bits=1)
     words = r"^message must hold at most 8 probabilities, .*; got 3 drafts of V = 4; decode fewer .* drafts\[:2\]\)$"
     with pytest.raises(wire.MessageError, match=words):
         codec.decoded_rows(message)
@@ -162,7 +162,7 @@ _MIXED = [
 _LATTICES = (LatticeDraft([1, 5, 9, 200], [60, 30, 0, 10], 5), LatticeDraft([2, 3], [1, 99], 3))
 SAMPLES = {
     "lattice": codec.encode(wire.LatticeMessage(300, _LATTICES)),
-    "truncated": codec.encode(codec.truncated_message(np.full((2, 300), 1 / 300), k=5, token=[7, 8], bits=8)),
+    "truncated": codec.encode(codec.truncated_message(np.full((2, 300), 1 / 300), top_k=5, token=[7, 8], bits=8)),
     "mixed": codec.encode(wire.MixedMessage(40, tuple(_MIXED))),
     "tokens": codec.encode(wire.TokenMessage(300, (TokenDraft(7), TokenDraft(299)))),
 }
@@ -351,10 +351,10 @@ def cut(support, levels, token, probability, bits=1):
         (lambda: wire.TruncatedMessage(2, (MixedDraft("lattice", [0], [1], None, 0, 0, 1),)), "must be top-k"),
         (lambda: wire.TruncatedMessage(2, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
         (lambda: wire.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one number"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one number per row"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
+        (lambda: codec.truncated_message([0.5, 0.5], top_k=3, token=0, bits=8), "top_k must be a whole number in 0..V"),
+        (lambda: codec.truncated_message([0.5, 0.5], top_k=[1, 1], token=0, bits=8), "top_k must be one number, or"),
+        (lambda: codec.truncated_message([0.5, 0.5], top_k=1, token=[0, 0], bits=8), "token must be one number per"),
+        (lambda: codec.truncated_message([0.5, 0.5], top_k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
     ],
 )
 def test_refusals_name_value_and_remedy(call, message):

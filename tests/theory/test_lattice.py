@@ -102,7 +102,7 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
 
 @given(payloads(), st.booleans())
 def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
-    bits = lattice.payload_bits(**instance, adaptive=adaptive)
+    bits = lattice.payload_bits(*instance.values(), adaptive=adaptive)
     host = np.broadcast_arrays(*instance.values())
     exact = np.vectorize(lambda v, k, n: theory.exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
     np.testing.assert_allclose(bits, exact, rtol=0, atol=1e-9)
@@ -115,7 +115,7 @@ def test_bits_are_exact_up_to_a_length_and_refused_beyond():
         float(lattice.payload_bits(262_000, 131_000, 1)), abs=1e-9
     )
     message = (
-        r"^k must give a payload of at most 262,144 bits; got k = 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
+        r"^top_k must give a payload of at most 262,144 bits; got 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
     )
     with pytest.raises(ValueError, match=message):
         theory.exact_payload_bits(2**18, 2**18, 2**24)

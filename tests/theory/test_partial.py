@@ -134,7 +134,7 @@ def test_no_completion_exceeds_the_bias(seed):
     target, draft = rng.dirichlet([rng.choice([0.2, 1.0])] * 8, size=2)
     for j in range(1, 8):
         for k in range(j + 1):
-            most = float(truncation.partial_bias(*lists(target, draft, j, j), k=k).upper)
+            most = float(truncation.partial_bias(*lists(target, draft, j, j), top_k=k).upper)
             for _ in range(30):
                 rows = [completed(rng, row, j) for row in (target, draft)]
                 assert float(truncation.resampling_bias(*rows, k)) <= most + 1e-12
@@ -278,10 +278,10 @@ def test_bad_lists_are_named(change, message):
 
 
 def test_more_is_sent_than_is_listed():
-    with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
+    with pytest.raises(ValueError, match=r"^top_k must be a whole number in 0..V with V = 2"):
         theory.partial_deviation([HALF, QUARTER], 3, 5)
-    with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
-        truncation.partial_bias(**GOOD, k=3)
+    with pytest.raises(ValueError, match=r"^top_k must be a whole number in 0..V with V = 2"):
+        truncation.partial_bias(**GOOD, top_k=3)
 
 
 def random_boxes(rng):

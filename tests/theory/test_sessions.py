@@ -339,8 +339,8 @@ def test_a_certified_answer_of_other_models_is_refused():
     assert len(whole) <= longest_cut(V)
     for wrong, words in (
         (cut_answer(np.full(6, 1 / 6), 0, 0.1), "V = 6 and 24 bits"),
-        (codec.encode(codec.truncated_message(p, k=2, token=0, bits=8)), "8 bits a probability"),
-        (codec.encode(codec.truncated_message([p, p], k=2, token=[0, 1], bits=24)), "not one truncated distribution"),
+        (codec.encode(codec.truncated_message(p, top_k=2, token=0, bits=8)), "8 bits a probability"),
+        (codec.encode(codec.truncated_message([p, p], top_k=2, token=[0, 1], bits=24)), "not one truncated"),
     ):
         with pytest.raises(wire.MalformedError, match=words):
             received_answer(wrong, V)

@@ -35,7 +35,7 @@ USERS = [
     for _ in range(2)
 ]
 SERVER = policy.SharedServer(0.25, 0.125, 2)
-TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
+TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], top_k=2, token=2, bits=3)
 
 
 def sides() -> tuple[wire.DeviceSession, wire.ServerSession]:
@@ -108,7 +108,7 @@ P, Q, R = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
 SHARED: list[tuple[Any, str]] = [
     ([0.25, 0.5, 0.75], "accept skip"),
     (0.75, "acceptance limit mean_accepted p single slope"),
-    (1, "accepted company k layers min_draft_length place rest"),
+    (1, "accepted company layers min_draft_length place rest"),
     (
         0.5,
         "accumulated audit_probability believed cut delta divergence event learning_rate "
@@ -167,7 +167,6 @@ DEFAULTS: dict[str, Any] = {
     "bits": [100.0, 200.0],
     "choice": CHOSEN,
     "codec": None,
-    "confidence": 0.875,
     "costs": STAGES,
     "count": [1, 1, 2],
     "counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]],

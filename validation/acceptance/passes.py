@@ -5,8 +5,6 @@ context (cached tokens; may be left out), ms, and model (target or draft; withou
 width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.goodput.fit_passes` goes on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +23,6 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Passes of one model."""
-
     plane: tuple[float, float, float]
     """In s, s a token and s a cached token, which is 0 if the context did not vary; else the mean time alone."""
     rest: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -62,11 +58,9 @@ class Passes:
 
     @property
     def largest_batch(self) -> int:
-        """Return the largest batch of the target's passes."""
         return max(self.target.rest)
 
     def sentences(self) -> list[str]:
-        """Return what was measured of each model."""
         both = (("target", self.target), ("draft", self.draft))
         return [found.sentence(name) for name, found in both if found is not None]
 
@@ -78,7 +72,6 @@ def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:
 
 
 def read_passes(path: str | Path) -> Passes:
-    """Return the passes of a table."""
     path = Path(path)
     found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path).items()}
     if "target" not in found:

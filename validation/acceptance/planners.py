@@ -4,8 +4,6 @@ AIConfigurator and AISimulate take ``nextn``, the drafts of a step, and ``nextn_
 are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull request 1383).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,7 +35,6 @@ def mean_over(above: Values, below: Values, confidence: float, counts: Values | 
 
 
 def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, confidence: float) -> Estimate:
-    """Return the mean tokens of a recorded step, with its interval."""
     mean = summary.mean_acceptance_length
     histograms = [record.histogram for record in records]
     if summary.counts is None and len(records) < FEWEST_CLUSTERS and None not in histograms:

@@ -5,8 +5,6 @@ the engines differ in how they count; where they differ under each, drafts were 
 another rule, other texts or other weights. First drafts are compared at one K only: others begin at other tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +90,6 @@ class Reconciliation:
     findings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the table and the findings as plain values."""
         return {
             "engines": list(self.engines),
             "printed": list(self.printed),
@@ -183,7 +180,6 @@ def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> 
 
 
 def overlap(first: Estimate | None, second: Estimate | None) -> bool | None:
-    """Return whether two intervals overlap; None where one is missing."""
     if first is None or second is None:
         return None
     if first.low is None or first.high is None or second.low is None or second.high is None:

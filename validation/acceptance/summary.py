@@ -1,8 +1,7 @@
 """Summarise records of accepted drafts: acceptance by depth, tokens of a round, and the best draft length."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -131,19 +130,8 @@ class Summary:
     left_out: tuple[str, ...] = ()  # answers that are not counted, with the reason
 
     def as_json(self) -> dict[str, Any]:
-        """Return the summary as plain values; an unknown number is null."""
-        found: dict[str, Any] = _plain(asdict(self))
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
         return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value
 
 
 def summarise(
@@ -155,7 +143,6 @@ def summarise(
     largest_batch: int = 1,
     left_out: Sequence[LeftOut] = (),
 ) -> Summary:
-    """Return the summary of all records together."""
     refuse_mixture(records)
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
@@ -254,10 +241,11 @@ def _joined(
     (1 - α)/E(1 - α). At the mean of α f is above δ, as log f is concave, so that it is at least E log f ≥ 0 there. So f
     rises at the lower end, which is below the mean, and falls at the upper one.
     """
-    both = [function(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
+    error = 1.0 - max(confidence, 2.0**-53)
+    both = [function(one.sum(axis=0), error=error, method="anytime") for one in (fewest, most)]
     lows, highs = [both[1].low], [both[0].high]
     if len(most) >= FEWEST_CLUSTERS:
-        clustered = [function(one, confidence=confidence, method="clustered") for one in (fewest, most)]
+        clustered = [function(one, error=error, method="clustered") for one in (fewest, most)]
         lows, highs = [*lows, *(one.low for one in clustered)], [*highs, *(one.high for one in clustered)]
     return both, np.min(lows, axis=0), np.max(highs, axis=0)
 

@@ -4,8 +4,6 @@ The requests name every setting, so that no default of the engine or of its mode
 at a time, and each draw has a seed of its own: one request of vLLM holds several draws, with the seeds s, s + 1, ...
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json
@@ -29,15 +27,12 @@ TOGETHER = 64
 """Most draws of one request of vLLM."""
 
 
-def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
-    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts.
-
-    ``new_tokens``, by default the depth of the audit, are drawn; with more, the last round that counts is a whole one.
-    """
+def vllm_sampler(llm: Any, processors: Processors) -> Sampler:
+    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts."""
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         make = importlib.import_module("vllm").SamplingParams
-        settings = vllm_settings(processors, new_tokens or depth)
+        settings = vllm_settings(processors, depth)
         params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
         found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
         return [[list(text.token_ids) for text in texts.outputs] for texts in found]
@@ -112,7 +107,6 @@ def _at(answer: Any, *path: Any) -> Any:
 
 
 def vllm_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
-    """Return the sampling parameters of vLLM."""
     if made.order != ORDERS["vllm"] or made.count_prompt:
         raise UserError('vLLM has an order of its own; describe the law with order="vllm" (--order vllm).')
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")

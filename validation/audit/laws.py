@@ -151,7 +151,6 @@ class TableLaw:
 
     @property
     def depth(self) -> int:
-        """Return the depth to which the table has rows."""
         nodes, depth = 0, 0
         while nodes + self.vocabulary**depth <= self.table.shape[1]:
             nodes += self.vocabulary**depth

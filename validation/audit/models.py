@@ -22,8 +22,6 @@ BATCH = 256
 
 
 class ModelLaw:
-    """The law of a causal language model of transformers."""
-
     def __init__(
         self,
         model: Any,
@@ -149,7 +147,6 @@ def load_model(name: str, device: str) -> tuple[Any, Any]:
 
 
 def chosen_prompts(path: Any, count: int) -> list[Prompt]:
-    """Return the first prompts of a file, or the first built-in ones."""
     from validation.collection.prompts import builtin_prompts, read_prompts
 
     return builtin_prompts(limit=count) if path is None else read_prompts(path, limit=count)

@@ -4,8 +4,6 @@ The tree grows at its likeliest leaf until it has ``most`` leaves. Tokens that a
 one. For a small vocabulary, or a law of few continuations, every continuation has a cell of its own: no mass is shared.
 """
 
-from __future__ import annotations
-
 import heapq
 from typing import Any
 
@@ -63,7 +61,6 @@ class Partition:
         self._table = np.stack(self._children)
 
     def walk(self, tokens: Array) -> Array:
-        """Return the cells (m, D) of continuations (m, D) at every depth."""
         node = np.zeros(len(tokens), dtype=np.int64)
         found = np.empty(tokens.shape, dtype=np.int64)
         for t in range(tokens.shape[1]):

@@ -1,7 +1,5 @@
 """A user's sampler in a process of its own, seen from the audit: it answers, or the audit says why it does not."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue
@@ -46,11 +44,9 @@ class RemoteSampler:
         self._answer({})
 
     def __call__(self, prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> Any:
-        """Return what the function returns."""
         return self._answer({"prompts": [list(one) for one in prompts], "n": n, "seed": seed, "depth": depth})
 
     def close(self) -> None:
-        """End the process and all that it started."""
         try:
             if not self._waits and self._process.poll() is None:
                 self._input.close()

@@ -1,7 +1,5 @@
 """What an audit says: its verdict, the bounds behind it, and the same in words."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,8 +34,6 @@ class Witness:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit knows."""
-
     verdict: str
     draws: int
     depth: int
@@ -149,5 +145,4 @@ class AuditReport:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)

@@ -4,8 +4,6 @@
 ``python -m validation.report.certify`` checks and adds the claims that are newer than the record, or stated anew.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +42,6 @@ class Certificate:
 
     @property
     def commits(self) -> str:
-        """Return the commits in words."""
         return f"commits {self.commit[:7]} and {self.later[:7]}" if self.later else f"commit {self.commit[:7]}"
 
 
@@ -69,7 +66,6 @@ def certificate() -> Certificate:
 
 
 def certificate_text(run: Mapping[str, Any], results: Results, former: str = "") -> str:
-    """Return the content of the certificate, with one claim on a line."""
     tallies = {name: tally for name, tally in results.tallies.items() if tally.kind == "simulated"}
     before = json.loads(former or "{}")
     added = {name: record for name, record in before.get("added", {}).items() if name not in tallies}
@@ -83,14 +79,12 @@ def certificate_text(run: Mapping[str, Any], results: Results, former: str = "")
 
 
 def entry(tally: Tally) -> dict[str, Any]:
-    """Return what the certificate holds of a tally."""
     plain = json.loads(Results({tally.claim: tally}, 0, 0, 0.0, {}).to_json())["tallies"][tally.claim]
     kept = {name: value for name, value in plain.items() if name in LIMITS or (value and name not in ("claim", "kind"))}
     return {"outcome": tally.outcome} | kept
 
 
 def written(about: Mapping[str, Any], claims: Mapping[str, Any], added: Mapping[str, Any]) -> str:
-    """Return the text of a certificate."""
     parts = [f'"about": {json.dumps(about)}']
     for part, records in (("claims", claims), ("added", added)):
         lines = [f"{json.dumps(name)}: {json.dumps(record, ensure_ascii=False)}" for name, record in records.items()]

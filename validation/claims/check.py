@@ -94,7 +94,6 @@ class Part:
 
     @classmethod
     def of(cls, verdicts: list[Verdict], positions: int = 0, sums: dict[str, float] | None = None) -> Part:
-        """Return the part with these verdicts."""
         part = cls({}, positions, sums or {})
         for verdict in verdicts:
             part.tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
@@ -253,7 +252,6 @@ class Work:
 
     @property
     def scenes(self) -> int:
-        """Return the number of scenario batches."""
         return len(self.drawn)
 
     def __len__(self) -> int:

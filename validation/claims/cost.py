@@ -57,7 +57,6 @@ class Step:
 
     @property
     def cpu_s(self) -> float:
-        """Return the CPU seconds of the step."""
         return self.count * self.each_s
 
 
@@ -76,7 +75,6 @@ class Cost:
 
     @property
     def cpu_s(self) -> float:
-        """Return the CPU seconds of all steps."""
         return sum(step.cpu_s for step in self.steps)
 
     @property
@@ -85,7 +83,6 @@ class Cost:
         return sum(step.cpu_s / step.cores for step in self.steps)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the cost as plain values."""
         steps = [asdict(step) | {"cpu_s": step.cpu_s} for step in self.steps]
         return asdict(self) | {"steps": steps, "cpu_s": self.cpu_s, "wall_s": self.wall_s}
 
@@ -104,22 +101,18 @@ class Asked:
 
     @property
     def batch(self) -> int:
-        """Return the texts of a batch."""
         return min(DEFAULT_BATCH, self.prompts)
 
     @property
     def batches(self) -> int:
-        """Return the batches that give the positions."""
         return math.ceil(self.positions / (self.batch * (self.length or self.new_tokens)))
 
     @property
     def texts(self) -> int:
-        """Return the texts of all batches."""
         return self.batches * self.batch
 
     @property
     def expected(self) -> int:
-        """Return the expected positions of all batches."""
         return round(self.texts * (self.length or self.new_tokens))
 
     def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Asked:

@@ -61,7 +61,6 @@ class InstanceDraws:
 
     @classmethod
     def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> InstanceDraws:
-        """Draw the inputs for ``count`` positions."""
         quantile = rng.random(count)
         k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
         k[rng.random(count) < 0.01] = vocabulary

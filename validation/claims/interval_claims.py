@@ -45,12 +45,10 @@ class Known:
 
     @property
     def p_and_q(self) -> tuple[Array, Array, Array, Array]:
-        """Return the four bounds."""
         return self.low, self.high, self.low_q, self.high_q
 
     @property
     def total(self) -> int:
-        """Return V."""
         return int(self.count[0].sum())
 
 
@@ -59,7 +57,6 @@ Sides = tuple[Interval, Interval, Array]
 
 
 def holds_lists(trace: Trace) -> bool:
-    """Return whether a trace holds top-k lists."""
     return bool(trace.manifest.get("kind") == LISTS)
 
 
@@ -89,7 +86,6 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
 
 
 def lists_of(chunk: ListChunk, vocabulary: int, rounded: Mapping[str, Rounding]) -> Lists:
-    """Return the lists of a chunk of a trace."""
     q, p = (chunk.draft_tokens, chunk.draft_log_probabilities), (chunk.target_tokens, chunk.target_log_probabilities)
     return Lists(*q, *p, vocabulary, rounded["draft"], rounded["target"])
 
@@ -119,7 +115,6 @@ def known_rows(chunk: TraceChunk, rounded: Mapping[str, Rounding], rng: np.rando
 
 
 def check_known(claims: Iterable[Claim], found: Shared) -> list[Verdict]:
-    """Return the verdicts of the claims that have intervals."""
     return [_verdict(claim, *SIDES[claim.id](found), found.known) for claim in claims]
 
 
@@ -155,12 +150,10 @@ class Shared:
 
     @property
     def apart(self) -> Interval:
-        """TV(q, p)."""
         one = self.known
         return self._once("apart", lambda: box_distance(*one.p_and_q, one.count))
 
     def deviation(self, name: str, k: Array) -> Interval:
-        """Δ_k."""
         one = self.known
         return self._once(("deviation", name), lambda: box_deviation(one.low_q, one.high_q, k, one.count))
 
@@ -181,7 +174,6 @@ class Shared:
 
     @property
     def always(self) -> Array:
-        """No assumption."""
         return np.ones(len(self.known.k), dtype=bool)
 
 

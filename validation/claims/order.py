@@ -117,5 +117,4 @@ def _parts(processes: Processes, work: Work, claims: tuple[str, ...], first: int
 
 
 def compute_part(order: Order, number: int) -> Part:
-    """Return one part."""
     return work_of(order).job(number)()

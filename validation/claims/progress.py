@@ -4,8 +4,6 @@ Parts have a fixed order and separate random numbers, so the number of finished 
 state is valid for one trace, seed, device, set of claims and code; otherwise the check starts from the beginning.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform
@@ -29,8 +27,6 @@ EVERY_S = 2.0
 
 @dataclass(slots=True)
 class CheckSums:
-    """Sums over the finished parts of a check."""
-
     tallies: dict[str, Tally]  # by claim id
     sums: dict[str, float] = field(default_factory=dict)  # sums of the quantities that the summary averages
     parts: int = 0  # numbers of finished parts, of positions of the trace, and of batches of simulated instances

@@ -17,8 +17,6 @@ from validation.errors import UserError
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over all verdicts on one claim."""
-
     claim: str
     instances: int = 0
     holds: int = 0
@@ -63,7 +61,6 @@ class Tally:
         return "holds" if self.holds > self.inconclusive else "inconclusive"
 
     def add(self, verdict: Verdict) -> None:
-        """Add the counts of one batch."""
         self.instances += verdict.instances
         self.holds += verdict.count(Status.HOLDS)
         self.violated += verdict.count(Status.VIOLATED)
@@ -112,7 +109,6 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> Results:
-        """Return the results that :meth:`to_json` wrote."""
         plain = json.loads(text)
         tallies = {}
         for name, fields in plain["tallies"].items():
@@ -122,7 +118,6 @@ class Results:
 
 
 def load_results(path: Path) -> Results:
-    """Return the results of an earlier run."""
     try:
         return Results.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

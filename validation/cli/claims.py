@@ -32,7 +32,6 @@ EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
-    """Return all claims, those of one module, or the one with that id."""
     found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
     if not found:
         near = nearest(str(wanted), [*dict.fromkeys(name.split(".")[0] for name in known), *known])
@@ -42,7 +41,6 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
-    """Return the claims that come from one paper."""
     name = paper.lower()
     key = PAPERS.get(name, name)
     keys = {claim.source.key for claim in all_claims().values()}
@@ -57,7 +55,6 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
 
 
 def show_list(console: Console, listed: list[Claim]) -> None:
-    """Print the id, statement, status and source of each claim."""
     for claim in listed:
         say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
@@ -105,7 +102,6 @@ def _naming_tests() -> dict[str, list[str]]:
 
 
 def plain_claim(claim: Claim, own: Trial | None = None) -> dict[str, Any]:
-    """Return a claim as a JSON object."""
     plain = claim.plain()
     plain["source"] |= {"cited": cite(claim.source)} | bibliography().get(claim.source.key, {})
     plain["measured"] = {place: entry(tally) for place, tally in _tallies(claim, own).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What was typed about the two models."""
-
     name: str | None
     draft: str | None
     target: str | None
@@ -45,7 +43,6 @@ class Models:
     weights: Path | None
 
     def load(self, console: Console) -> Pair:
-        """Load the models and print their notes."""
         from validation.models.pair import load_pair
 
         with waiting(console, "loading the two models") as say:
@@ -56,15 +53,12 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What was typed about a collection."""
-
     models: Models
     prompts: Path | None  # None: the built-in ones
-    settings: dict[str, int]
+    settings: dict[str, Any]
     fresh: bool
 
     def read_prompts(self) -> list[Prompt]:
-        """Return the prompts of the file, or the built-in ones."""
         from validation.collection.prompts import builtin_prompts, read_prompts
 
         return builtin_prompts() if self.prompts is None else read_prompts(self.prompts)
@@ -86,7 +80,6 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
 
 
 def collect_here(console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]) -> Trace:
-    """Return the trace that this process collected."""
     from validation.models.devices import return_freed_memory
 
     pair = asked.models.load(console)
@@ -106,9 +99,18 @@ def collect_here(console: Console, asked: Collection, prompts: list[Prompt], whe
     "--batches", "With --shard: collect the shard's part of this number of batches, not of --positions.", AT_LEAST_1
 )
 @option("--scheduler", "Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
+@option("--once", "Continue each prompt once, whatever --positions; for one process.", is_flag=True)
+@option("--batch", "Texts per batch, for one process.  [default: 32]", AT_LEAST_1)
 @quiet_option
 def collect(
-    asked: Collection, out: Place, shard: str | None, batches: int | None, scheduler: str | None, quiet: bool
+    asked: Collection,
+    out: Place,
+    shard: str | None,
+    batches: int | None,
+    scheduler: str | None,
+    once: bool,
+    batch: int | None,
+    quiet: bool,
 ) -> None:
     """Collect the logits of two models, on one machine or on several, and check nothing.
 
@@ -125,6 +127,8 @@ def collect(
         raise UserError(f"Shards need a folder each; give --out FOLDER, then `hlm merge SHARDS --out {out}`.")
     if shard is not None and scheduler is not None:
         raise UserError("--scheduler gives each worker its shard; leave out --shard.")
+    if (once or batch is not None) and (shard or scheduler):
+        raise UserError("--once and --batch are for one process; leave them out, or --shard and --scheduler.")
     if shard is not None and isinstance(out, Path):
         _collect_shard(console, asked, prompts, out, shard, batches)
         return
@@ -138,7 +142,8 @@ def collect(
             trace = collect_on_workers(scheduler, asdict(asked.models), prompts, asked.settings, out, **options)
         say(console, f"{trace.positions:,} positions are at {out}.")
     else:
-        collect_here(console, asked, prompts, lambda pair: out)
+        own = asked.settings | ({"positions": None} if once else {}) | ({} if batch is None else {"batch": batch})
+        collect_here(console, replace(asked, settings=own), prompts, lambda pair: out)
     say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))
 
 

@@ -1,7 +1,5 @@
 """The group of all commands, and ``hlm validate``, ``hlm claims``, ``hlm figure`` and ``hlm publish``."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path
@@ -40,7 +38,6 @@ class Commands(click.Group):
     """A command group that reports a UserError or an interrupt as one sentence."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and report errors."""
         try:
             with refusals():
                 return super().invoke(ctx)
@@ -163,27 +160,29 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
 
 @main.command()
 @click.argument("paper")
-@click.argument("number", required=False)
+@click.argument("numbers", nargs=-1)
 @option("--trace path", None, FILE, default=Path("runs/builtin/trace"))
 @option("--out", "Output folder.  [default: figures, next to the trace]", FILE)
 @option("--seed", None, SEED, default=1)
 @option("--beside", "A run of another pair, for comparison.", FILE, multiple=True)
+@option("--pair name", "What the text of a figure calls the pair.  [default: as in the trace]")
 @option("--format formats", "Also write pdf, png or csv; separate several by commas.", multiple=True)
 @quiet_option
 def figure(
     paper: str,
-    number: str | None,
+    numbers: tuple[str, ...],
     path: Path,
     out: Path | None,
     seed: int,
     beside: tuple[Path, ...],
+    name: str | None,
     formats: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Draw one figure or table of a paper, or all.
+    """Draw figures or tables of a paper, or all.
 
-    PAPER is cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours; NUMBER is one of its figures or tables, for example: hlm
-    figure cu-hlm 5a. Without a NUMBER, all are drawn.
+    PAPER is cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours; NUMBERS are some of its figures or tables, for example:
+    hlm figure cu-hlm 5a. Without NUMBERS, all are drawn.
 
     Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
     whole paper, figures without their inputs are listed with the command that makes these inputs (exit code 3).
@@ -192,8 +191,9 @@ def figure(
     from validation.plots import Simulation, find_exhibits
 
     console = open_console(quiet=quiet)
-    exhibits = find_exhibits(paper, number)  # raise on an unknown one before the trace is opened
-    drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats))
+    # an unknown one is refused before the trace is opened
+    exhibits = [one for number in numbers or (None,) for one in find_exhibits(paper, number)]
+    drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats), name)
     missing: dict[str, list[str]] = {}
     for one in exhibits:
         folder = out or (SIMULATED if isinstance(one, Simulation) else path.parent) / "figures"
@@ -205,7 +205,7 @@ def figure(
             continue
         for file in written:
             console.print(str(file))
-        if number is not None:
+        if len(numbers) == 1:
             show_numbers(console, written[0])
     drawn = len(exhibits) - sum(map(len, missing.values()))
     if missing and not drawn:
@@ -222,7 +222,9 @@ def figure(
 @option("--tables", "Only regenerate the tables, from figures/ as it is; needs no run.", is_flag=True)
 @option("--run", None, FILE, default=Path("runs/builtin"))
 @option("--pair name", "Name of the pair in figures/.", default="builtin")
-def publish_run(check: bool, tables: bool, run: Path, name: str) -> None:
+@option("--beside", "A run of another pair that its figures compare.", FILE, multiple=True)
+@option("--whole", "Take every file of the run, so that all name its commit, and nothing simulated.", is_flag=True)
+def publish_run(check: bool, tables: bool, run: Path, name: str, beside: tuple[Path, ...], whole: bool) -> None:
     """Update paper_repro.md from a run.
 
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
@@ -243,7 +245,8 @@ def publish_run(check: bool, tables: bool, run: Path, name: str) -> None:
             raise Verdict
         click.echo("paper_repro.md agrees with figures/.")
         return
-    files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
+    simulated = run / "none" if whole else SIMULATED
+    files = [regenerate(ROOT)] if tables else publish(run, simulated, ROOT, name, whole=whole, beside=beside)
     for written in files:
         click.echo(str(written.relative_to(ROOT)))
 

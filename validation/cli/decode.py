@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name")
 @option("--run", None, FILE, default=Path("runs/builtin"))
-@option("--draft", "The draft model, as in `hlm validate`; the built-in pair if left out.")
+@option("--pair named", "A named pair.  [default: builtin]")
+@option("--draft", "The draft model, as in `hlm validate`.")
 @option("--target", "The target model: a folder (also of a peft adapter), .gguf file or hub name.")
 @version_options
 @option("--prompts", "Your prompts, perhaps each with a `reference`.", FILE)
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 def decode(
     name: str,
     run: Path,
+    named: str | None,
     draft: str | None,
     target: str | None,
     base: str | None,
@@ -93,7 +95,8 @@ def decode(
     if name not in known:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(known)}.")
     study, folder = known[name], run / "decoded" / name
-    models = {"draft": draft, "target": target, "base": base, "changed_anchor": changed_anchor, "chat": chat}
+    models = {"name": named, "draft": draft, "target": target, "chat": chat}
+    models |= {"base": base, "changed_anchor": changed_anchor}
     if study is COMMON:
         _refuse_common(models, policy)
     planned = planned_methods(policy, study.temperature, study.top_p)
@@ -147,7 +150,8 @@ def decode(
 def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
     if not (models["draft"] and models["target"]):
         raise UserError("The study common is of two models with tokenizers of their own; give --draft and --target.")
-    given = {"--base": models["base"], "--changed-anchor": models["changed_anchor"], "--policy": policy}
+    options = {"--pair": "name", "--base": "base", "--changed-anchor": "changed_anchor"}
+    given = {option: models[name] for option, name in options.items()} | {"--policy": policy}
     if named := [name for name, value in given.items() if value]:
         raise UserError(f"{named[0]} is for models with one tokenizer; leave it out, or use another study.")
 
@@ -157,9 +161,8 @@ def _load(models: dict[str, Any], device: str, dtype: str | None, *, common: boo
     from validation.models.two_tokenizers import load_two
 
     if common:
-        named = {name: models[name] for name in ("draft", "target", "chat")}
-        return load_two(**named, device=device, dtype=dtype)
-    return load_pair(None if models["draft"] else "builtin", **models, device=device, dtype=dtype)
+        return load_two(**{name: models[name] for name in ("draft", "target", "chat")}, device=device, dtype=dtype)
+    return load_pair(**models, device=device, dtype=dtype)
 
 
 def _shares(pair: Pair, decoded: Decoded) -> dict[str, float]:

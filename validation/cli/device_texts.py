@@ -44,7 +44,6 @@ def write_text(
     settings: dict[str, Any],
     recording: Recording | None = None,
 ) -> dict[str, Any]:
-    """Write one text; return what is stored of it."""
     from validation.decoding.methods.switched import Switched
     from validation.link.message_choice import AdaptiveSeed, FollowingText
     from validation.link.skip_choice import OwnThreshold
@@ -87,7 +86,6 @@ def write_text(
 
 
 def told(line: dict[str, Any]) -> str:
-    """Return one line about a text."""
     from validation.link.device_records import ALONE
 
     count, seconds, said = len(line["tokens"]), line["seconds"], ""
@@ -112,7 +110,6 @@ def _ranges(parts: list[tuple[int, int]]) -> str:
 
 
 def mark_of(ids: list[int]) -> str:
-    """Return a hash of a prompt's tokens."""
     return hashlib.sha256(json.dumps(ids).encode()).hexdigest()[:16]
 
 
@@ -137,7 +134,6 @@ def stored_texts(out: Path | None, described: dict[str, Any], asked: dict[str, s
 
 
 def append_text(out: Path, line: dict[str, Any]) -> None:
-    """Append a text to a file, whose folder is made."""
     with naming(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("a", encoding="utf-8") as file:

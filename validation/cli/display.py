@@ -44,7 +44,6 @@ UNBROKEN = 100_000
 
 
 def verdict_screen(console: Console, results: Results) -> None:
-    """Print the numbers of claims by outcome."""
     modules: dict[tuple[str, str], list[Tally]] = {}
     for name, tally in results.tallies.items():
         modules.setdefault((name.split(".")[0], tally.kind), []).append(tally)
@@ -222,7 +221,6 @@ def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
 
 
 def shortened(value: object, limit: int = 300) -> str:
-    """Return a value as text of limited length."""
     text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -61,7 +61,6 @@ class _Differs(Exception):
 
 
 def find_devices() -> list[Device]:
-    """Return the CPU and every accelerator that torch finds."""
     import torch
 
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None

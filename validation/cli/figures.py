@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from validation import plots
 from validation.cli.tables import print_table, say
@@ -51,20 +51,19 @@ class Drawing:
     """Draws figures from the trace and the decoded texts of one run, next to those of other runs."""
 
     def __init__(
-        self, trace: Path, beside: Sequence[Path], seed: int, command: str, formats: Sequence[str] = ("svg",)
+        self, trace: Path, beside: Sequence[Path], seed: int, command: str, formats: Sequence[str], pair: str | None
     ) -> None:
-        self.path, self.beside, self.seed, self.command, self.formats = trace, beside, seed, command, formats
+        self.path, self.beside = trace, beside
+        self.about: dict[str, Any] = {"seed": seed, "command": command, "formats": formats, "pair": pair}
 
     @cached_property
     def trace(self) -> Trace:
-        """The trace, opened once."""
         return open_trace(self.path)
 
     def draw(self, one: Exhibit, folder: Path) -> list[Path]:
-        """Draw one figure or make one table; return the files."""
         trace = self.trace if isinstance(one, Figure) else None
         decoded = self._studies(one) if isinstance(one, Decoding) else []
-        return draw(one, trace, folder, command=self.command, seed=self.seed, decoded=decoded, formats=self.formats)
+        return draw(one, trace, folder, decoded=decoded, **self.about)
 
     def _studies(self, one: Decoding) -> list[Decoded]:
         from validation.decoding.studies import open_study

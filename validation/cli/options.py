@@ -1,7 +1,5 @@
 """Option classes shared by several commands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import reduce
@@ -19,7 +17,6 @@ class PlaceType(click.ParamType[Any]):
     name = "place"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a Path or a RemotePath."""
         return place(value)
 
 
@@ -29,7 +26,6 @@ class SizeType(click.ParamType[Any]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the bytes."""
         found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([MGT])B?", str(value).strip(), re.IGNORECASE)
         size = 0 if found is None else int(float(found[1]) * {"M": 10**6, "G": 10**9, "T": 10**12}[found[2].upper()])
         if not size:

@@ -35,7 +35,6 @@ def show_reconciliation(console: Console, found: Reconciliation, laws: Mapping[s
 
 
 def plain_reconciliation(found: Reconciliation, laws: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Return the reconciliation as plain values."""
     return found.as_json() | ({"laws": {name: one.plain() for name, one in laws.items()}} if laws else {})
 
 

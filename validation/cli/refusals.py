@@ -1,7 +1,5 @@
 """Report errors on the command line: one sentence with the path and the remedy, and exit code 2."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +32,6 @@ REMEDIES = {
 
 
 class Refusal(click.ClickException):
-    """An error that the user can fix."""
-
     exit_code = REFUSED
 
 

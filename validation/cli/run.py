@@ -41,7 +41,7 @@ def collect_trace(
     pair: Pair,
     prompts: list[Prompt],
     path: Place,
-    settings: dict[str, int],
+    settings: dict[str, Any],
     command: str,
     fresh: bool,
 ) -> Trace:

@@ -5,8 +5,6 @@ batches of all shards in order. A shard is a folder with ``shard.json`` (setting
 trace that is never finished, so that the shard can be continued.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,8 +49,6 @@ class ShardNumber:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard on disk."""
-
     folder: Path
     place: ShardNumber
     settings: dict[str, Any]  # those of :func:`validation.collection.collect.settings_of`

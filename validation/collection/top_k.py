@@ -101,8 +101,6 @@ class ListSource:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists of both models at n positions."""
-
     draft_tokens: NDArray[Any]
     draft_log_probabilities: NDArray[np.float64]
     target_tokens: NDArray[Any]

@@ -4,8 +4,6 @@ Sequences are independent of each other; rounds and tokens of one sequence are n
 Methods with the same prompts get the same sets, so that two of them can be compared.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -66,7 +64,6 @@ def counts_of(chosen: Array, texts: int) -> Array:
 
 
 def divide(above: Array, below: Array) -> Array:
-    """Return the quotient; NaN where the denominator is 0."""
     return np.asarray(np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0))
 
 

@@ -97,7 +97,6 @@ def fading_links(
     *,
     k_factor_db: float | None = None,
     bandwidth_hz: float = BANDWIDTH_HZ,
-    way: Way | None = None,
 ) -> list[FadingLink]:
     """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given."""
     kind = "Rayleigh" if k_factor_db is None else f"Rician (K = {k_factor_db:g} dB)"
@@ -105,12 +104,12 @@ def fading_links(
     for snr_db in average_snr_db:
         mean = float(db_to_linear(float(snr_db)))
         law = Rayleigh(mean) if k_factor_db is None else Rician(mean, float(db_to_linear(float(k_factor_db))))
-        links.append(FadingLink(f"{kind}, {snr_db:g} dB", bandwidth_hz, law, way or Way()))
+        links.append(FadingLink(f"{kind}, {snr_db:g} dB", bandwidth_hz, law, Way()))
     return links
 
 
-def uhlm_link(*, transmit_dbm: float = 23.0, distance_m: float = 2500.0) -> FadingLink:
+def uhlm_link() -> FadingLink:
     """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh."""
-    gain = log_distance_gain(distance_m, reference_gain=1.0, exponent=4.0)
-    mean = float(dbm_to_watts(transmit_dbm) * gain / dbm_to_watts(-104.0))
+    gain = log_distance_gain(2500.0, reference_gain=1.0, exponent=4.0)
+    mean = float(dbm_to_watts(23.0) * gain / dbm_to_watts(-104.0))
     return FadingLink(f"u-hlm, {10 * np.log10(mean):.1f} dB", 1e6, Rayleigh(mean))

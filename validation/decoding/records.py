@@ -13,8 +13,6 @@ from typing import Any
 
 @dataclass(slots=True)
 class Round:
-    """One exchange with the server."""
-
     position: int = 0  # new tokens before it
     drafted: int = 0  # drafts sent, or proposed on the server
     accepted: int = 0
@@ -55,8 +53,6 @@ SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "thre
 
 @dataclass(slots=True)
 class GenerationRecord:
-    """The result of one method for one prompt over one link."""
-
     method: str
     prompt: str
     link: str

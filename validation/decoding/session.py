@@ -24,8 +24,6 @@ Array = NDArray[Any]
 
 @dataclass(slots=True)
 class Draft:
-    """A drafted token on its way to the server."""
-
     token: int
     probability: float = 1.0  # q̂_d, with which the server decides on acceptance
     draft_distribution: torch.Tensor | None = None  # q, the draft model's
@@ -43,8 +41,6 @@ class Draft:
 
 @dataclass(slots=True)
 class Step:
-    """One drafting step of n sequences."""
-
     sequences: Array  # (n,), their indices in the batch
     positions: Array  # (n,), of the token to draw; 0 for the first new one
     parts: torch.Tensor | list[torch.Tensor]  # the draft model's logits (n, V), whole or in consecutive parts
@@ -63,8 +59,6 @@ class Step:
 
 @dataclass(slots=True)
 class Proposal:
-    """A method's answer to a step."""
-
     distributions: torch.Tensor  # (n, V), the distributions that drafts are drawn from
     server_distributions: torch.Tensor | None = None  # (n, V), known to the server; ``distributions`` if None
     ends_round: Array | None = None  # (n,) bool, whether the round ends before this draft
@@ -74,16 +68,12 @@ class Proposal:
 
 @dataclass(slots=True)
 class Message:
-    """The uplink message of a round."""
-
     bits: float  # by the paper's formula
     payload: bytes  # as it is sent
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one sequence's round."""
-
     sequence: int
     drafts: list[Draft]
     accepted: int

@@ -105,8 +105,6 @@ STUDIES = {
 
 @dataclass(frozen=True)
 class Decoded:
-    """The records and scores of a study."""
-
     name: str
     about: dict[str, Any]
     records: list[GenerationRecord]

@@ -4,8 +4,6 @@ The fitted parameters of the methods and all figures of uncertainty and skipping
 fit. The target model wrote the texts, so sums along them are those of claim ``skipping.sequence``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

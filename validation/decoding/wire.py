@@ -1,7 +1,5 @@
 """Messages as bytes: integers of any width, one after the other, highest bit first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +10,6 @@ Array = NDArray[Any]
 
 
 def index_bits(vocabulary: int) -> int:
-    """Return ⌈log₂ V⌉, the bits of a token's index."""
     return (vocabulary - 1).bit_length()
 
 

@@ -1,7 +1,5 @@
 """Where a server or a door listens: loopback, unless a key keeps others out."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket
@@ -86,7 +84,6 @@ def origin(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -79,7 +79,6 @@ class Shared:
 
     @property
     def engine(self) -> Engine:
-        """The engine of the version in use."""
         return self.version.engine
 
     def switch(self, name: str) -> None:
@@ -121,8 +120,6 @@ class SwitchedError(Exception):
 
 
 class Connection:
-    """A device that is connected to a server."""
-
     pipe: Pipe
 
     def __init__(self, server: Shared, socket: ServerConnection) -> None:

@@ -63,7 +63,6 @@ class Progress:
         return self._show(self.decode(self.tokens), final=False)
 
     def rest(self) -> str:
-        """Return what was held back, after the last token."""
         return "" if self.reason == "stop" and self.stops else self._show(self.decode(self.tokens), final=True)
 
     def part(self, text: str, *, last: bool = False) -> Part:
@@ -120,7 +119,6 @@ class Door:
         self.taken = 0  # requests that are served or wait
 
     def application(self) -> Starlette:
-        """Return the application, for an ASGI server that listens on loopback."""
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -137,7 +135,6 @@ class Door:
         )
 
     def close(self) -> None:
-        """End the connections to the server."""
         for one in self.devices:
             one.remote.close()
 

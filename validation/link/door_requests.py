@@ -38,8 +38,6 @@ class RequestError(UserError):
 
 @dataclass(slots=True)
 class Asked:
-    """A request that was read."""
-
     ids: list[int]
     new_tokens: int
     temperature: float
@@ -60,7 +58,6 @@ class Reader:
     temperature: float | None
 
     def read(self, given: dict[str, Any], *, chat: bool) -> Asked:
-        """Return what a request asks for, or refuse it by name."""
         known = (*KNOWN, *(("messages", "max_completion_tokens") if chat else ("prompt",)))
         for name, value in given.items():
             if name not in known and value is not None and not _asks_nothing(name, value):

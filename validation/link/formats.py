@@ -116,16 +116,13 @@ class Terms:
         return found
 
     def plain(self) -> dict[str, Any]:
-        """Return the terms as plain values."""
         return asdict(self)
 
     @cached_property
     def known(self) -> ServerPolicy:
-        """The server's side of the policy."""
         return ServerPolicy(DevicePolicy.from_json(self.policy))
 
     def streamed_policy(self, vocabulary: int, temperature: float) -> DevicePolicy:
-        """Return the policy of a device that drafts on."""
         if self.format == POLICY:
             return self.known.policy
         return DevicePolicy(vocabulary, temperature, threshold_rule(1), StreamedTokens(), bonus=False)
@@ -144,7 +141,6 @@ class Terms:
 
     @property
     def pads(self) -> bool:
-        """Whether messages, answers and openings are padded."""
         return self.format == POLICY and bool(self.known.policy.message_sizes)
 
     def least_answer(self, vocabulary: int) -> int:
@@ -152,7 +148,6 @@ class Terms:
         return answer_size(self.most, vocabulary) if self.pads else 0
 
     def longest(self, vocabulary: int, left: int) -> int:
-        """Return the most bytes of a round's body, with ``left`` tokens to come."""
         head = 8 + -(-left * index_bits(vocabulary) // 8)
         if self.format == POLICY:
             return head + self.known.longest
@@ -160,7 +155,6 @@ class Terms:
         return head + 16 + self.most * (row + 4)
 
     def method(self) -> Method:
-        """Return a method that verifies by these terms."""
         method = DssdCertified(self.cut_limit, self.most) if self.cut_limit else Method()
         method.bonus, method.by_argmax, method.samples_target = self.bonus, self.by_argmax, self.samples_target
         method.shared_seed, method.by_block, method.max_draft_length = self.shared_seed, self.by_block, self.most

@@ -26,7 +26,6 @@ Array = NDArray[Any]
 def session_of(
     pair: Pair, prompt: list[int], name: str, seed: int, temperature: float, top_p: float, new_tokens: int
 ) -> Session:
-    """Return what the loop knows of one text."""
     numbers, lengths = Noise(seed, [name], new_tokens), np.array([len(prompt)], dtype=np.int64)
     return Session(pair, 1, numbers, None, temperature, top_p, new_tokens, prompt_lengths=lengths)
 
@@ -77,12 +76,10 @@ class OneText(_Loop):
         return found
 
     def close_rounds(self, slots: Array, rounds: list[Any]) -> None:
-        """Close the round, and report its tokens."""
         super().close_rounds(slots, rounds)
         self._report()
 
     def keep_skipped(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Keep a draft without verification, and report it."""
         super().keep_skipped(slots, tokens, drafts)
         self._report()
 

@@ -109,7 +109,6 @@ class MessageChoice:
         self.fixed_s.append(max(wait_s - bytes_s, 0.0))
 
     def choose(self) -> Chosen:
-        """Return the message and the length of the next round."""
         for name, one in self.messages.items():
             if one.rounds < TRIED:
                 return Chosen(name, sorted(one.lengths)[len(one.lengths) // 2])
@@ -161,7 +160,6 @@ class Following:
         self.remote: Remote | None = None
 
     def method(self) -> FollowingText:
-        """Return the method of the next text."""
         return FollowingText(self)
 
     def next(self) -> Chosen:
@@ -195,7 +193,6 @@ class AdaptiveSeed(SharedSeed):
         self.choice, self.name = choice, f"shared seed (K ≤ {most}, adapts)"
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return the chosen length."""
         return np.full(len(sequences), self.choice.choose().length)
 
     def exchange(self, one: Round, spent: Exchange) -> None:
@@ -206,7 +203,7 @@ class AdaptiveSeed(SharedSeed):
 
 def round_tokens(counts: Array, confidence: float) -> tuple[Array, Array, Array]:
     """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ... from n[k][i], at all times."""
-    found = tokens_by_length(counts, confidence=confidence, method="anytime")
+    found = tokens_by_length(counts, error=1.0 - confidence, method="anytime")
     tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
     for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined counts as always accepted
         tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)

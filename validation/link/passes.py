@@ -1,7 +1,5 @@
 """What a server allows and counts, and the passes of the target model that its texts share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,13 +41,11 @@ class Metrics:
         self.versions = Gauge("hlm_version", "1 for the version of the target in use, else 0.", ["version"], **to)
 
     def page(self) -> tuple[str, str]:
-        """Return the type of the page, and the page."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return CONTENT_TYPE_LATEST, generate_latest(self.registry).decode()
 
     def value(self, name: str, **labels: str) -> float:
-        """Return a number of the page."""
         return float(self.registry.get_sample_value(name, labels) or 0.0)
 
 

@@ -1,7 +1,5 @@
 """Texts whose tokens come as the server sends them: it writes them, or verifies drafts that do not wait for answers."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -102,12 +100,10 @@ class Received:
                     return
 
     def once(self) -> None:
-        """Receive the rest of the text over one connection."""
         raise NotImplementedError
 
     @property
     def left(self) -> int:
-        """How many tokens may follow."""
         return 0 if self.record.ended else self.session.new_tokens - len(self.text)
 
     def take(self, tokens: list[int], writer: str, accepted: int = 0) -> None:
@@ -126,10 +122,7 @@ class Received:
 
 
 class Written(Received):
-    """A text that the server writes."""
-
     def once(self) -> None:
-        """Receive tokens until the text is complete."""
         while self.left:
             self.take(self.remote.tokens(self.session.vocabulary, self.left), self.remote.version)
 

@@ -31,8 +31,6 @@ HEADERS = 6, 2
 
 
 class Recording:
-    """The record of a run, in which texts follow each other."""
-
     def __init__(
         self, path: Path, device: Device, method: Method | None, settings: dict[str, Any], *, adapts: bool = False
     ) -> None:
@@ -59,12 +57,10 @@ class Recording:
             self.recorder.add("probe", **probe)
 
     def begin(self, prompt: str, mark: str, new_tokens: int) -> None:
-        """Begin a text."""
         self.recorder.add("text", prompt=prompt, mark=mark, new_tokens=new_tokens)
         self.began = time.perf_counter()
 
     def exchange(self, one: Round, spent: Exchange) -> None:
-        """Add a round."""
         counts = {name: getattr(one, name) for name in ("position", "drafted", "accepted", "bonus", "skipped")}
         self.recorder.add("round", **counts, **asdict(spent))
 
@@ -74,7 +70,6 @@ class Recording:
         self.recorder.add("answer", position=position, tokens=tokens, accepted=accepted, seconds=seconds)
 
     def end(self, record: GenerationRecord) -> None:
-        """End a text, and probe the link again."""
         seconds = time.perf_counter() - self.began
         self.recorder.add("end", tokens=len(record.tokens), ended=record.ended, seconds=seconds)
         self.recorder.add("probe", **_ping(self.remote, 1, SMALL))

@@ -81,7 +81,6 @@ class Remote:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
         self._socket, self.opened, self._proved = None, False, False
         with contextlib.suppress(Exception):
             self._stack.close()
@@ -188,7 +187,6 @@ class Remote:
         return float(self._patiently(once))
 
     def send(self, data: bytes) -> None:
-        """Send a frame."""
         self._socket.send(data)
         self.sent_bytes += len(data)
 
@@ -200,7 +198,6 @@ class Remote:
         return bytes(data) if isinstance(data, bytes) else data.encode()
 
     def tokens(self, vocabulary: int, most: int) -> list[int]:
-        """Return the next tokens of a text that the server writes."""
         kind, body = self._pipe.unseal(self.receive(), self._longest)
         self.heard()
         tokens, rest = round_of(body, vocabulary, most)
@@ -213,7 +210,6 @@ class Remote:
         self._heard, self.away = time.monotonic(), False
 
     def _connected(self) -> None:
-        """Connect, unless there is a connection, and read the greeting."""
         if self._socket is not None:
             return
         self._socket = self._stack.enter_context(self._connect())

@@ -51,7 +51,6 @@ class SkipChoice:
 
     @property
     def tokens(self) -> int:
-        """Tokens so far."""
         return self.audit.tokens
 
     @property
@@ -60,7 +59,6 @@ class SkipChoice:
         return self._sum + self._since
 
     def begin(self) -> None:
-        """Begin a text."""
         self.texts += 1
 
     def keeps(self, estimate: float) -> bool:
@@ -79,7 +77,6 @@ class SkipChoice:
         self.kept += 1
 
     def exchange(self, one: Round) -> None:
-        """Learn from a round, whose first draft was decided last."""
         rejected = bool(one.drafted) and not one.accepted
         new = one.accepted + one.resampled + one.bonus
         if one.drafted:
@@ -113,10 +110,8 @@ class OwnThreshold(Audited):
         self.choice = choice
 
     def begin(self, session: Session) -> None:
-        """Begin a text."""
         super().begin(session)
         self.choice.begin()
 
     def exchange(self, one: Round, spent: Exchange) -> None:
-        """Learn from a round."""
         self.choice.exchange(one)

@@ -54,8 +54,6 @@ ENDED_KEY = "the key of this device was withdrawn; ask for another one"
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a server says first."""
-
     protocol: int
     nonce: str  # 16 bytes, hexadecimal
     vocabulary: int
@@ -93,7 +91,6 @@ class Pipe:
         self.sent = self.received = 0
 
     def seal(self, kind: bytes, body: bytes) -> bytes:
-        """Return the bytes of the next frame."""
         data = self.envelope.seal(kind + body, direction=self.out, place=self.sent)
         self.sent += 1
         return data
@@ -116,7 +113,6 @@ def to_json(value: Greeting | Opening, *, padded: bool = False) -> bytes:
 
 
 def greeting_of(data: bytes | str) -> Greeting:
-    """Return a greeting, or raise a LinkError."""
     greeting = Greeting(**fields_of(Greeting, _json(data)))
     if greeting.protocol != PROTOCOL:
         raise LinkError(f"the server's protocol is {greeting.protocol}, and ours {PROTOCOL}; update one of the two")
@@ -174,7 +170,6 @@ def fields_of(kind: type, given: Any) -> dict[str, Any]:
 
 
 def error_frame(name: str, message: str, retry_s: float | None = None) -> str:
-    """Return the text frame of an error."""
     return json.dumps({"error": name, "message": message[:500]} | ({} if retry_s is None else {"retry_s": retry_s}))
 
 

@@ -38,12 +38,10 @@ PIECE = 2**24
 
 
 def is_adapter(folder: Path) -> bool:
-    """Return whether a folder holds an adapter, and not a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the adapter's configuration."""
     found = _object(folder, CONFIG)
     kind = found.get("peft_type")
     if kind != "LORA":
@@ -106,7 +104,6 @@ def check_files(folder: Path) -> None:
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the adapter's weights."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -22,7 +22,6 @@ REMEDY = "choose a smaller pair, a narrower dtype such as bfloat16, or another d
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of the given name and check that it exists."""
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

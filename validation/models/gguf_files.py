@@ -57,7 +57,6 @@ class GgufHeader:
 
     @property
     def architecture(self) -> str:
-        """Return the name of the architecture."""
         return str(self.metadata["general.architecture"])
 
     def setting(self, name: str) -> Any:
@@ -73,7 +72,6 @@ def require_packages() -> None:
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Return the header of a GGUF file."""
     require_packages()
     status = path.stat()
     return _read_header(path, status.st_size, status.st_mtime_ns)

@@ -90,8 +90,6 @@ PAIRS = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two causal language models over one vocabulary, ready to run."""
-
     name: str
     draft: PreTrainedModel
     target: PreTrainedModel

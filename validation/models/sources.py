@@ -75,17 +75,14 @@ class ModelSource:
 
     @property
     def local(self) -> bool:
-        """Return whether the model is a local folder or file."""
         return Path(self.name).exists()
 
     @property
     def gguf(self) -> bool:
-        """Return whether the model is a local GGUF file, by its name."""
         return self.name.endswith(".gguf") and Path(self.name).is_file()
 
     @property
     def aligned(self) -> bool:
-        """Return whether the model is a folder with an aligned draft."""
         return self.local and aligned.is_aligned(Path(self.name))
 
     @property
@@ -110,7 +107,6 @@ class ModelSource:
         return ModelSource(str(aligned.base_folder(self.name, self._json("config.json", {}).get("base"))))
 
     def load(self, factory: str, **options: Any) -> Any:
-        """Call ``transformers.<factory>.from_pretrained`` on the model."""
         import transformers
 
         if base := self.adapted:
@@ -133,7 +129,6 @@ class ModelSource:
             self._explain(error)
 
     def load_tokenizer(self) -> Any:
-        """Return the tokenizer."""
         if base := self.adapted or self.leaned_on or self._anchor:
             return base.load_tokenizer()
         load = partial(self.load, "AutoTokenizer")

@@ -1,7 +1,7 @@
 """A draft model with a tokenizer of its own: it drafts the tokens that both tokenizers have (timor2025heterogeneous).
 
 The adapter decodes the target's tokens to text, encodes it with the draft's tokenizer, and keeps the logits of common
-tokens (:func:`hlmtheory.vocabulary.common_draft`). The proposal depends on the tokens so far alone, so every lossless
+tokens (:mod:`hlmtheory.vocabulary`). The proposal depends on the tokens so far alone, so every lossless
 method stays lossless. The text is encoded anew for each draft, without a cache.
 """
 

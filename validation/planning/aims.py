@@ -4,8 +4,6 @@ Each aim lists every policy at its best option, chosen on the training texts. Be
 decide, whose numbers the plan prints; so no printed row is better than the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +16,7 @@ from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED
 from validation.errors import UserError
 from validation.estimates import Estimate
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import TIE, Planner, Pool, load
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
@@ -37,7 +35,6 @@ class Number(Estimate):
     prompts: int | None = None
 
     def plain(self, digits: int | None = None) -> dict[str, Any]:
-        """Return the number as plain values; what is not finite is null."""
         return {**Estimate.plain(self, digits), "basis": self.basis, "prompts": self.prompts}
 
 
@@ -67,7 +64,6 @@ class Row:
     counts: dict[str, float]
 
     def plain(self) -> dict[str, Any]:
-        """Return the row as plain values."""
         found: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
@@ -92,8 +88,6 @@ def measured_speed(above: Array, seconds: Array, prompts: int) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A policy at an option."""
-
     family: str
     option: Option
     breaks: tuple[str, ...]  # The limits that it breaks
@@ -102,14 +96,11 @@ class Listed:
 
     @property
     def name(self) -> str:
-        """Return the policy and its parameters."""
         return f"{self.family}, {self.option.label}" if self.option.label else self.family
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """An aim, its rows and its answer."""
-
     name: str
     setting: Setting
     rows: list[Listed]  # One for each policy; the strongest of the policies that are not ours first
@@ -132,7 +123,6 @@ class Aim:
 
 
 def has_device(listed: Listed) -> bool:
-    """Return whether a policy needs a device that drafts."""
     return listed.option.row.device
 
 
@@ -203,7 +193,6 @@ def aim_of(planner: Planner, setting: Setting) -> Aim:
 
 
 def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
-    """Return the row of a listed option, predicted on the test prompts."""
     setting, split, family, option = aim.setting, planner.split, listed.family, listed.option
     test, n = split.test, split.prompts["test"]
     counts = split.sums(option.counts, test)

@@ -4,8 +4,7 @@ The law of each token is within ε of the target's, whatever the models are (``c
 of a text of n tokens is within n ε. Bytes are measured on a sample, weighted by how often a draft is rejected.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from hlmtheory.policy.answers import answer_size, coded_answer
 from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.rows import CERTIFIED
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.profile import DRAFT_LENGTHS, Profile, rejection_bits, remembered, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.truncated import sampled_chunks
@@ -24,22 +23,20 @@ from validation.trace.reader import Trace, probabilities
 Array = NDArray[Any]
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """ε of a token."""
-_COUNT = 8.0 * 2  # bits of the number of accepted drafts
 
 
-def answer_options(trace: Trace, profile: Profile, cache: Path | None = None) -> list[Option]:
-    """Return the option of every draft length and limit."""
+def answer_options(profile: Profile, answers: Mapping[float, float]) -> Iterator[Option]:
+    """Yield the option of every draft length and limit; ``answers``: :func:`answer_bits`."""
     down, exchanges = COUNTS.index("down_bits"), COUNTS.index("exchanges")
-    longest, found = int(profile.lengths.max()), []
-    for limit, bits in answer_bits(trace, profile, cache).items():
+    longest = int(profile.lengths.max())
+    for limit, bits in answers.items():
         loss, token_loss = (np.full(profile.texts, min(n * limit, 1.0)) for n in (longest, 1))
         for k, whole in zip(DRAFT_LENGTHS, profile.split, strict=True):
             counts = whole.copy()
-            plain = counts[:, exchanges] * reply_bits(profile.vocabulary)
-            counts[:, down] = plain + (counts[:, down] - plain) / rejection_bits(profile.vocabulary) * (_COUNT + bits)
+            with_p = counts[:, down] - counts[:, exchanges] * reply_bits(profile.vocabulary)
+            counts[:, down] += with_p / rejection_bits(profile.vocabulary) * (bits - 32.0 * profile.vocabulary)
             label = f"ε = {limit:g}, K = {k}"
-            found.append(Option(CERTIFIED, label, counts, k, -np.inf, loss, token_loss, (1, 1), answer_limit=limit))
-    return found
+            yield Option(CERTIFIED, label, counts, k, -np.inf, loss, token_loss, (1, 1), answer_limit=limit)
 
 
 def answer_bits(trace: Trace, profile: Profile, cache: Path | None = None) -> dict[float, float]:

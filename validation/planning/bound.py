@@ -18,8 +18,8 @@ from hlmtheory.policy.columns import solve
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Prices, Rounds
 from hlmtheory.policy.user import Given
-from validation.planning.menu import Line, Option
 from validation.planning.message_length import token_bytes
+from validation.planning.option import Line, Option
 from validation.planning.profile import DRAFT_LENGTHS, SEEDED, Profile, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
@@ -73,7 +73,6 @@ class Model:
         return costs, alpha, (8.0 * token_bytes(self.vocabulary, 0) + ids - costs.header_bits) / k
 
     def bits_of(self, k: int, codec: int) -> float:
-        """Return the mean bits of a draft in rounds of K."""
         return max(float(self.counts[k - 1, codec, COUNTS.index("up_bits")]) - 16.0, 0.0) / k
 
     def rate(self, option: Option, setting: Setting) -> tuple[float, float]:
@@ -108,7 +107,6 @@ class Model:
         return solve(models, risk, Prices(0.0), charged=False).bound
 
     def _rounds(self, k: int, costs: StageCosts, alpha: Array, bits: float, *, skipping: bool) -> Rounds:
-        """Return the rounds of K drafts whose messages all have the same bits."""
         rows = len(self.uncertainty)
         hulls = lower_hulls(np.full((rows, 1), bits), np.zeros((rows, 1)))
         weight = np.full(rows, 1.0 / rows)

@@ -1,7 +1,5 @@
 """A planned option as a policy that a device runs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory.wire import (
@@ -17,7 +15,7 @@ from hlmtheory.wire import (
 )
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, STREAMED
 from validation.planning.aims import PROVED, aim_of
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES
 from validation.planning.profile import SEEDED

@@ -4,8 +4,6 @@ A sampled draft needs q_d up, and after a rejection p down. Of a greedy draft, o
 own token, the token id is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.planning.menu import Option, exact
+from validation.planning.option import Option, exact
 from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
 

@@ -5,8 +5,6 @@ length the fastest counts. A pass is the wait without round trip and bits, so it
 round that opened its text waited for the prompt too, so its times do not count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from validation.acceptance.record import AcceptanceRecord, tally
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.engine_counts import options_of_counts, square_of
-from validation.planning.menu import Option, sealed
+from validation.planning.option import Option, sealed
 from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
 from validation.planning.setting import Setting
@@ -76,7 +74,6 @@ def _rate(record: RunRecord) -> Quartiles:
 
 
 def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
-    """Return the counts of each text."""
     run = record.run
     again = "plan from a trace, or record `--method 'shared seed'`"
     if run["streamed"] or run["messages"] == "server":

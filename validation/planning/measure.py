@@ -1,7 +1,5 @@
 """Planners from evidence: a trace, or an engine's counts of accepted drafts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +8,14 @@ import numpy as np
 
 from validation.collection.import_lists import CORPUS
 from validation.decoding.methods.planned import models_mark
-from validation.planning.answers import answer_options
+from validation.planning.answers import answer_bits
 from validation.planning.bound import Model
-from validation.planning.menu import SEALS, fitted_line, options, sealed
+from validation.planning.menu import Evidence, options
+from validation.planning.option import SEALS, fitted_line, sealed
 from validation.planning.padding import padded
 from validation.planning.plan import Planner
 from validation.planning.profile import Report, profile_of
 from validation.planning.setting import Setting
-from validation.planning.several import tree_options
 from validation.planning.split import PARTS, split_prompts
 from validation.planning.streamed import Streamed
 from validation.planning.truncated import messages
@@ -67,12 +65,12 @@ def planner_of_trace(
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
     model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
-    found = options(profile, cut, shared_seed=shared_seed, block=block)
     if setting.leak_bits is not None:
-        found = padded(found, profile, split.train, setting.leak_bits)
+        plain = options(Evidence(profile, cut, shared_seed=shared_seed, block=block))
+        found = padded(plain, profile, split.train, setting.leak_bits)
     else:
-        found += answer_options(trace, profile, answers_file)
-        found += tree_options(profile, shared_seed=shared_seed) if setting.verify_token_s > 0 else []
+        answers = answer_bits(trace, profile, answers_file)
+        found = options(Evidence(profile, cut, answers, shared_seed, block, trees=setting.verify_token_s > 0))
     found = sealed(found, seal)
     streamed = Streamed.of(profile, SEALS[seal]) if shared_seed and setting.leak_bits is None else None
     return Planner(found, setting, split, line, model, streamed), about

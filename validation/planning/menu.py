@@ -1,182 +1,163 @@
-"""The options of a plan: every policy of the papers and of ours with its parameters, and its expected counts."""
+"""The options of a plan: what each row of the method registry may do, and its expected counts."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.skipping import skip_thresholds
-from hlmtheory.uncertainty import fit_linear
-from hlmtheory.wire import envelope_bits
 from validation.decoding.methods import rows
+from validation.planning.answers import answer_options
+from validation.planning.option import Option, at_server, exact, without_exchanges
 from validation.planning.positions import LATTICES, THRESHOLDS
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS, count_table
+from validation.planning.several import list_options, own_tree_options
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Option:
-    """One policy with its parameters; ``family`` is the name of its row."""
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the options are made of: the profile of a trace, and what is measured on a sample of its positions."""
 
-    family: str
-    label: str  # The parameters as text
-    counts: Array
-    draft_length: float  # K; for c-sqs the mean
-    threshold: float  # Largest uncertainty that skips verification; -inf: nothing is skipped
-    loss: Array  # (texts,): loss of the whole text, in [0, 1], which bounds its total variation in the mean
-    token_loss: Array  # (texts,): mean one-step risk of a token
-    top_k: tuple[float, float] = (0, 0)  # Mean and 95th percentile of the probabilities that a draft's message holds
-    codec: int | None = None  # Of the message
-    leak_bits: float = 0.0  # bits that the sizes of a round tell at most, where messages are padded
-    sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
-    block: bool = False  # Whether the server verifies the drafts of a round together
-    answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
+    profile: Profile
+    cut: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)  # Messages of each kind of CU-HLM
+    answers: Mapping[float, float] = field(default_factory=dict)  # Mean bits of a certified answer, by its limit ε
+    shared_seed: bool = True
+    block: bool = False
+    trees: bool = False
 
     @property
-    def row(self) -> rows.RowInfo:
-        """Return what is true of every option of its policy."""
-        return rows.ROWS[self.family]
+    def whole(self) -> tuple[float, float]:
+        return (float(self.profile.vocabulary),) * 2
 
-    @cached_property
-    def lossless(self) -> bool:
-        """Return whether its texts have the target model's law, for every pair of models."""
-        return bool(self.threshold == -np.inf) and not np.any(self.loss > 0)
+    def kept(self, codec: int) -> tuple[float, float]:
+        """Return the mean and the 95th percentile of the probabilities in a message of a codec."""
+        return _pair(self.profile.kept[codec])
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The papers' line of the rejection probability, and their risk-prone threshold."""
-
-    slope: float
-    intercept: float
-    prone: float
+def options(evidence: Evidence) -> list[Option]:
+    """Return every option whose counts do not depend on a setting's times, by row."""
+    return [option for row in rows.ROWS if row in MENU for option in MENU[row](evidence)]
 
 
-def fitted_line(profile: Profile, texts: Array) -> Line | None:
-    """Return the line fitted to some texts; None if it does not rise."""
-    chosen = np.isin(profile.owner, texts)
-    u, beta = profile.uncertainty[chosen], profile.rejection[chosen]
-    if len(u) < 3 or np.ptp(u) == 0:
-        return None
-    line = fit_linear(u, beta)
-    if not line.slope > 0:
-        return None
-    return Line(line.slope, line.intercept, float(skip_thresholds(**line.line)[1]))
+def _device(known: Evidence) -> list[Option]:
+    profile, n = known.profile, known.profile.lengths
+    counts = count_table(tokens=n, drafts=n, skipped=n)
+    return [Option(rows.DEVICE, "", counts, 0, np.inf, profile.overlap[:, 0, -1], profile.risk[:, 0, -1])]
 
 
-def column_of(threshold: float) -> int:
-    """Return the largest of the thresholds at or below one, as a column behind "skip nothing"; 0 if there is none."""
-    return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
+def _colocated(known: Evidence) -> Iterator[Option]:
+    """Yield the options of a server that runs the draft model itself.
 
-
-def exact(family: str, label: str, counts: Array, draft_length: float = 0, **more: Any) -> Option:
-    """Return an option that loses nothing."""
-    none = np.zeros(len(counts))
-    return Option(family, label, counts, draft_length, -np.inf, none, none, **more)
-
-
-def options(
-    profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: bool = True, block: bool = False
-) -> list[Option]:
-    """Return every option whose counts do not depend on a fit.
-
-    A server that runs the draft model itself may draw its drafts from any distribution, and look at their uncertainty,
-    as a listed device may. So with the same times no listed device that drafts and waits in turn is faster.
+    It may draw its drafts from any distribution, and look at their uncertainty, as a listed device may. So with the
+    same times no listed device that drafts and waits in turn is faster.
     """
-    whole = (float(profile.vocabulary),) * 2
-    alone, n = (profile.overlap[:, 0, -1], profile.risk[:, 0, -1]), profile.lengths
-    found = [
-        exact(rows.SERVER, "one exchange a token", profile.server),
-        Option(rows.DEVICE, "", count_table(tokens=n, drafts=n, skipped=n), 0, np.inf, *alone),
-        exact(rows.STREAM, "no round trips", _without_exchanges(profile.server)),
-    ]
-    for k, full, split in zip(DRAFT_LENGTHS, profile.full, profile.split, strict=True):
-        found.append(exact(rows.FIXED, f"K = {k}", full, k, top_k=whole))
-        found.append(exact(rows.FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
-    found += _one_draft(profile, cut)
-    for codec, name in enumerate(CODECS if shared_seed else CODECS[:SEEDED]):
-        kept = _pair(profile.kept[codec])
-        for k, tables in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
-            for column, table in enumerate(tables):
-                level, said, loss = -np.inf, "", (np.zeros(profile.texts),) * 2
-                if column:
-                    level = float(THRESHOLDS[column - 1])
-                    said = f", u ≤ {level:g}"
-                    loss = profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1]
-                found.append(Option(rows.OURS, f"{name}, K = {k}{said}", table, k, level, *loss, kept, codec))
-                if codec < SEEDED:
-                    label, own = f"K = {k}{_drawn(codec)}{said}", at_server(table, profile)
-                    found.append(Option(rows.COLOCATED, label, own, k, level, *loss, codec=codec if column else None))
-    for lattice, by_length in enumerate(profile.quantised.swapaxes(0, 1)):
-        kept = _pair(profile.kept[lattice + 1])
-        for k, table in zip(DRAFT_LENGTHS, by_length, strict=True):
-            found.append(exact(rows.SQS, f"{LATTICES[lattice].name}, K = {k}", table, k, top_k=kept))
-    for lattice, by_budget in zip(ADAPTIVE, profile.budgeted, strict=True):
-        name, kept = LATTICES[lattice].name, _pair(profile.kept[lattice + 1])
-        for budget, table in zip(BUDGETS, by_budget, strict=True):
-            mean, own = _mean_length(table), at_server(table, profile)
-            found.append(exact(rows.SQS, f"{name}, B = {budget:g}", table, mean, top_k=kept))
-            found.append(exact(rows.COLOCATED, f"drafts from {name}, B = {budget:g}", own, mean))
-    for codec, name in enumerate(CODECS[:SEEDED] if block else ()):  # they need the distribution of each draft
-        for k, table in zip(DRAFT_LENGTHS, profile.blocks[:, codec], strict=True):
-            label, kept = f"{name}, K = {k}, by block", _pair(profile.kept[codec])
-            if codec:
-                found.append(exact(rows.OURS, label, table, k, top_k=kept, codec=codec, block=True))
-            label, own = f"K = {k}{_drawn(codec)}, by block", at_server(table, profile)
-            found.append(exact(rows.COLOCATED, label, own, k, block=True))
-    return found
+    profile, family = known.profile, rows.COLOCATED
+    drawn = ["", *(f", drafts from {lattice.name}" for lattice in LATTICES)]
+    for codec, k, level, said, table, text, token in _rounds(known):
+        if codec < SEEDED:
+            label, own = f"K = {k}{drawn[codec]}{said}", at_server(table, profile)
+            yield Option(family, label, own, k, level, text, token, codec=codec if level > -np.inf else None)
+    for name, table, _ in _budgeted(known):
+        yield exact(family, f"drafts from {name}", at_server(table, profile), _mean_length(table))
+    for codec in range(SEEDED if known.block else 0):
+        tables = at_server(profile.blocks[:, codec], profile)
+        yield from _by_length(family, f"K = {{}}{drawn[codec]}, by block", tables, block=True)
 
 
-def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
-    """Return the options of rows.HLM, U-rows.HLM and CU-rows.HLM: one draft a round, with a row or a part of it."""
-    whole = (float(profile.vocabulary),) * 2
-    row_bits = 32.0 * profile.vocabulary + (profile.vocabulary - 1).bit_length()
-    found = [exact(rows.HLM, "", _with_bits(profile.single[0], row_bits), 1, top_k=whole)]
-    for column, threshold in enumerate(THRESHOLDS, 1):
-        loss = profile.overlap_sampled[:, column - 1], profile.risk_sampled[:, column - 1]
-        counts = _with_bits(profile.single[column], row_bits)
-        found.append(Option(rows.U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
-        for kind, message in cut.items():
-            extra = min(float(message["bias"][column]), 1.0)
+def _u_hlm(known: Evidence) -> Iterator[Option]:
+    for column, level, text, token in _levels(known):
+        yield Option(rows.U_HLM, f"u ≤ {level:g}", _with_rows(known, column), 1, level, text, token, known.whole)
+
+
+def _cu_hlm(known: Evidence) -> Iterator[Option]:
+    for column, level, text, token in _levels(known):
+        for kind, message in known.cut.items():
+            counts = _with_bits(known.profile.single[column], float(message["bits"][column]))
+            bias = min(float(message["bias"][column]), 1.0) * counts[:, COUNTS.index("exchanges")]
             size = _pair([message[name][column] for name in ("mean", "p95")])
-            counts = _with_bits(profile.single[column], float(message["bits"][column]))
-            sent = extra * counts[:, COUNTS.index("exchanges")]
-            text = np.minimum(loss[0] + sent, 1.0)
-            token = np.minimum(loss[1] + sent / np.maximum(profile.lengths, 1), 1.0)
-            found.append(Option(rows.CU_HLM, f"{kind}, u ≤ {threshold:g}", counts, 1, threshold, text, token, size))
-    return found
+            losses = text + bias, token + bias / np.maximum(known.profile.lengths, 1)
+            lost, risk = (np.minimum(loss, 1.0) for loss in losses)
+            yield Option(rows.CU_HLM, f"{kind}, u ≤ {level:g}", counts, 1, level, lost, risk, size)
 
 
-def _drawn(codec: int) -> str:
-    """Return the words on a server's drafts that are drawn from the rows of a codec."""
-    return f", drafts from {CODECS[codec].removeprefix('lattice ')}" if codec else ""
+def _sqs(known: Evidence) -> Iterator[Option]:
+    for number, lattice in enumerate(LATTICES):
+        tables, kept = known.profile.quantised[:, number], known.kept(number + 1)
+        yield from _by_length(rows.SQS, f"{lattice.name}, K = {{}}", tables, top_k=kept)
+    for name, table, kept in _budgeted(known):
+        yield exact(rows.SQS, name, table, _mean_length(table), top_k=kept)
 
 
-def _without_exchanges(counts: Array) -> Array:
-    """Return the counts of a server that sends its tokens as they come: passes without round trips."""
-    found = counts.copy()
-    found[:, [COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
-    return np.asarray(found)
+def _ours(known: Evidence) -> Iterator[Option]:
+    for codec, k, level, said, table, text, token in _rounds(known):
+        label = f"{CODECS[codec]}, K = {k}{said}"
+        yield Option(rows.OURS, label, table, k, level, text, token, known.kept(codec), codec)
+    for codec in range(1, SEEDED if known.block else 1):  # the server needs the distribution of each draft
+        label, tables = f"{CODECS[codec]}, K = {{}}, by block", known.profile.blocks[:, codec]
+        yield from _by_length(rows.OURS, label, tables, top_k=known.kept(codec), codec=codec, block=True)
 
 
-def at_server(table: Array, profile: Profile) -> Array:
-    """Return the counts of the same rounds if the server drafts, and streams its tokens."""
-    counts = _without_exchanges(table)
-    drafts, down = COUNTS.index("drafts"), COUNTS.index("down_bits")
-    counts[:, COUNTS.index("server_drafts")] = counts[:, drafts]
-    counts[:, drafts], counts[:, down] = 0.0, profile.server[:, down]
-    return counts
+MENU: dict[str, Callable[[Evidence], Sequence[Option] | Iterator[Option]]] = {
+    rows.SERVER: lambda known: [exact(rows.SERVER, "one exchange a token", known.profile.server)],
+    rows.STREAM: lambda known: [exact(rows.STREAM, "no round trips", without_exchanges(known.profile.server))],
+    rows.COLOCATED: _colocated,
+    rows.OWN_TREE: lambda known: own_tree_options(known.profile) if known.trees else (),
+    rows.DEVICE: _device,
+    rows.FIXED: lambda known: _by_length(rows.FIXED, "K = {}", known.profile.full, top_k=known.whole),
+    rows.HLM: lambda known: [exact(rows.HLM, "", _with_rows(known, 0), 1, top_k=known.whole)],
+    rows.U_HLM: _u_hlm,
+    rows.CU_HLM: _cu_hlm,
+    rows.SQS: _sqs,
+    rows.FLEXSPEC: lambda known: _by_length(rows.FLEXSPEC, "K = {}", known.profile.split, top_k=(1, 1), codec=0),
+    rows.SEED_TREE: lambda known: list_options(known.profile) if known.trees and known.shared_seed else (),
+    rows.CERTIFIED: lambda known: answer_options(known.profile, known.answers),
+    rows.OURS: _ours,
+}
+"""The options of each row; those of a device that drafts on depend on a setting's times (``planning.streamed``)."""
+
+
+def _by_length(family: str, label: str, tables: Array, **more: Any) -> Iterator[Option]:
+    """Yield a lossless option for each draft length; ``tables``: (K, texts, counts)."""
+    for k, table in zip(DRAFT_LENGTHS, tables, strict=True):
+        yield exact(family, label.format(k), table, k, **more)
+
+
+def _rounds(known: Evidence) -> Iterator[tuple[int, int, float, str, Array, Array, Array]]:
+    """Yield codec, K, threshold and its words, counts and losses of rounds whose first draft may be skipped."""
+    profile, none = known.profile, np.zeros(known.profile.texts)
+    for codec in range(len(CODECS) if known.shared_seed else SEEDED):
+        losses = profile.overlap[:, codec].T, profile.risk[:, codec].T
+        for k, (exact_table, *tables) in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
+            yield codec, k, -np.inf, "", exact_table, none, none
+            for level, table, text, token in zip(THRESHOLDS.tolist(), tables, *losses, strict=True):
+                yield codec, k, level, f", u ≤ {level:g}", table, text, token
+
+
+def _budgeted(known: Evidence) -> Iterator[tuple[str, Array, tuple[float, float]]]:
+    """Yield name, counts and probabilities of a message of c-sqs's rounds that end with a budget of bits."""
+    for lattice, by_budget in zip(ADAPTIVE, known.profile.budgeted, strict=True):
+        for budget, table in zip(BUDGETS, by_budget, strict=True):
+            yield f"{LATTICES[lattice].name}, B = {budget:g}", table, known.kept(lattice + 1)
+
+
+def _levels(known: Evidence) -> Iterator[tuple[int, float, Array, Array]]:
+    """Yield column, threshold and losses of one draft a round with a sampled uncertainty."""
+    losses = known.profile.overlap_sampled.T, known.profile.risk_sampled.T
+    yield from zip(range(1, 1 + len(THRESHOLDS)), THRESHOLDS, *losses, strict=True)
 
 
 def _pair(values: Any) -> tuple[float, float]:
     return float(values[0]), float(values[1])
+
+
+def _with_rows(known: Evidence, column: int) -> Array:
+    """Return the counts of one draft a round, each sent with its distribution."""
+    vocabulary = known.profile.vocabulary
+    return _with_bits(known.profile.single[column], 32.0 * vocabulary + (vocabulary - 1).bit_length())
 
 
 def _with_bits(counts: Array, bits: float) -> Array:
@@ -188,28 +169,3 @@ def _with_bits(counts: Array, bits: float) -> Array:
 def _mean_length(counts: Array) -> float:
     exchanges = counts[:, COUNTS.index("exchanges")].sum()
     return float(counts[:, COUNTS.index("verified")].sum() / exchanges - 1.0)
-
-
-ROUNDS = 128
-"""Rounds of a text, so that their number takes one byte."""
-
-SEALS = {
-    "none": 0,
-    "checksum": envelope_bits(ROUNDS, authenticated=False),
-    "hmac": envelope_bits(ROUNDS, authenticated=True),
-}
-"""Bits of an envelope, by the name that the command line has for it."""
-
-
-def sealed(options: Sequence[Option], seal: str) -> list[Option]:
-    """Return the options with an envelope around each message to the server and each answer."""
-    bits = SEALS[seal]
-    if not bits:
-        return list(options)
-    found = []
-    for option in options:
-        counts = option.counts.copy()
-        for direction in ("up_bits", "down_bits"):
-            counts[..., COUNTS.index(direction)] += bits * counts[..., COUNTS.index("exchanges")]
-        found.append(replace(option, counts=counts))
-    return found

@@ -4,8 +4,6 @@ Codec 0 sends q_d and the token of each draft; the last one, a shared seed, the 
 whose message keeps only tokens with a count, so that its size changes from draft to draft.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ _ROUNDING = 1e-7  # of a sum of logarithms
 
 
 def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Array:
-    """Return the bits of the message of a round that begins at each position."""
     steps = len(sizes)
     drafts = np.clip(length - np.arange(steps)[:, None], 0, most)
     found = np.zeros(sizes.shape)

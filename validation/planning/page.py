@@ -4,8 +4,6 @@ The page holds the counts of every option; its script repeats the choice of :mod
 the page's head forbids every connection.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -25,7 +23,6 @@ UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
-    """Write a plan as a page that works offline."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -50,7 +47,6 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
 
 
 def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page's script needs of a plan."""
     asked, link = plan["request"], plan["link"]
     exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}

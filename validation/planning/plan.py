@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, STREAMED, U_HLM
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, U_HLM
 from validation.decoding.seconds import UP
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.menu import Line, Option, column_of
+from validation.planning.option import Line, Option, column_of
 from validation.planning.positions import THRESHOLDS
 from validation.planning.setting import Setting
 from validation.planning.split import Split
@@ -67,7 +67,6 @@ class Pool:
         self.kept = ~np.any(list(self.broken.values()), axis=0)
 
     def breaks(self, place: int) -> tuple[str, ...]:
-        """Return the limits that an option breaks."""
         return tuple(name for name, mask in self.broken.items() if mask[place])
 
     def best(self, places: Array, worth: Array | None = None) -> int | None:
@@ -114,7 +113,6 @@ class Planner:
         return self._static
 
     def pool(self, setting: Setting) -> Pool:
-        """Return all options in a setting."""
         self.static()
         if id(setting) not in self._pools:
             self._pools[id(setting)] = Pool(self, setting)  # it keeps the setting, so that its id stays its own
@@ -162,7 +160,6 @@ class Planner:
         return float(self.split.means(self._loss(option, kind), texts).mean())
 
     def limits(self, pool: Pool) -> dict[str, Array]:
-        """Return by limit which options of a pool break it."""
         setting = pool.setting
         found = {"risk": np.array([not self.safe(one, setting) for one in pool.options])}
         if setting.latency_s is not None:
@@ -176,7 +173,6 @@ class Planner:
         return found
 
     def safe(self, option: Option, setting: Setting) -> bool:
-        """Return whether an option keeps the limit of the risk."""
         if option.lossless or setting.risk_limit <= 0:
             return option.lossless
         if option.row.calibrated:
@@ -203,11 +199,10 @@ class Planner:
         place = pool.best(pool.places[family])
         return None if place is None else (pool.options[place], pool.breaks(place))
 
-    def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]] | None:
-        """Return the best option of our policies; None if none keeps the limits. ``streams``: one may draft on."""
+    def ours(self, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
+        """Return the best option of our policies; None if none keeps the limits."""
         pool = self.pool(setting)
-        families = [name for name, row in ROWS.items() if row.ours and (streams or name != STREAMED)]
-        place = pool.best(np.concatenate([pool.places[name] for name in families]))
+        place = pool.best(np.concatenate([pool.places[name] for name, row in ROWS.items() if row.ours]))
         return None if place is None or not pool.kept[place] else (pool.options[place], ())
 
     def chosen(self, setting: Setting) -> Option:

@@ -1,7 +1,5 @@
 """What a plan needs of each position of a trace, computed block by block; the rows themselves are not kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
@@ -43,7 +41,6 @@ class Lattice:
 
     @property
     def name(self) -> str:
-        """Return the parameters as text."""
         kept = f"k = {self.k}" if self.k is not None else f"τ = {self.threshold:g}"
         return f"{kept}, ℓ = {self.resolution}"
 
@@ -117,12 +114,10 @@ def _weights() -> Array:
 
 
 def join(parts: list[Positions]) -> Positions:
-    """Return the positions of several blocks, one after the other."""
     return Positions(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Positions)))
 
 
 def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
-    """Return the quantities of a block of positions."""
     q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
     at, vocabulary = np.arange(len(q)), q.shape[-1]
     y, known = np.maximum(chunk.tokens, 0), chunk.tokens >= 0

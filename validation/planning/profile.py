@@ -3,8 +3,6 @@
 It serves every link, every pass time and every limit, and is kept in a file, so that the next plan needs no logits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 import zlib
@@ -36,7 +34,7 @@ from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 Array = NDArray[Any]
 
-VERSION = 10
+VERSION = 11
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -57,8 +55,6 @@ SEEDED = CODECS.index(SHARED_SEED)
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of the texts of a trace."""
-
     vocabulary: int
     prompts: Array
     lengths: Array
@@ -89,7 +85,6 @@ class Profile:
 
     @property
     def texts(self) -> int:
-        """Return the number of texts."""
         return len(self.lengths)
 
 
@@ -325,8 +320,8 @@ def reply_bits(vocabulary: int) -> float:
 
 
 def rejection_bits(vocabulary: int) -> float:
-    """Return the bits that p adds to an answer after a rejection, with a count of 16 bits."""
-    return 16.0 + 32.0 * vocabulary
+    """Return how many bits more than other answers one with p has, after a count of 16 bits, in place of a token."""
+    return 16.0 + 32.0 * vocabulary - reply_bits(vocabulary)
 
 
 def until_spent(bits: Array, budget: float) -> Array:

@@ -1,7 +1,5 @@
 """Read numbers with units from the command line; a number whose unit is ambiguous is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -36,24 +34,20 @@ def _quantity(option: str, text: str, units: dict[str, float], example: str) -> 
 
 
 def read_rate(option: str, text: str) -> float:
-    """Return a rate in bit/s."""
     if text.endswith("B/s"):
         raise UserError(f"{option} is {text}; rates are in bit/s, not bytes: write 8 times as much, such as 80M.")
     return _quantity(option, text, RATES, "10M for 10 Mbit/s")
 
 
 def read_time(option: str, text: str) -> float:
-    """Return a time in seconds."""
     return _quantity(option, text, TIMES, "20ms")
 
 
 def read_energy(option: str, text: str) -> float:
-    """Return an energy in joules."""
     return _quantity(option, text, JOULES, "50mJ")
 
 
 def read_snr(option: str, text: str) -> float:
-    """Return a signal-to-noise ratio, from dB or from a ratio."""
     value, unit = _parts(option, text, "10dB")
     if unit == "dB":
         return float(10.0 ** (value / 10.0))

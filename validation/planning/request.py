@@ -69,7 +69,6 @@ class Request:
         return replace(self, server_draft_s=float(f"{1e3 * seconds:.3g}") / 1e3, server_draft_basis=basis)
 
     def link(self) -> PlanLink:
-        """Return the link."""
         if self.recorded is not None:
             name, source = self.recorded
             return recorded_link(source, self.round_trip_s, self.down_bps, name)
@@ -80,7 +79,6 @@ class Request:
         return fading_link(self.rate_bps, law, self.snr, self.round_trip_s, self.down_bps, name)
 
     def setting(self) -> Setting:
-        """Return the setting of a single user."""
         for option, name in NUMBERS.items():
             value = getattr(self, name)
             if value and not SMALLEST <= abs(value) <= LARGEST:

@@ -1,7 +1,5 @@
 """The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, SERVER, STREAMED
 from validation.planning.aims import Aim, Listed, Number, Row, aims_of, described, has_device
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import Request
@@ -22,8 +20,6 @@ _DUAL = "dual bound in the model of mean rounds"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A plan."""
-
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
@@ -80,7 +76,6 @@ class Result:
 
 
 def make(planner: Planner, request: Request, shared: Shared | None = None) -> Result:
-    """Return the plan for a request."""
     aims = aims_of(planner, planner.setting, shared)
     full = planner.setting.objective == "capacity"
     asked = aims[1] if full else aims[0] if shared is None else aims[-1]

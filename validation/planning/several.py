@@ -5,9 +5,7 @@ Both are trees with w_j children of each node at depth j. Along a text with the 
 likeliest, else min(1, q'_y/p_y) (a sure tree: ``verification.top_drafts_tried``).
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from validation.decoding.methods.rows import OWN_TREE, SEED_TREE
 from validation.decoding.wire import index_bits
-from validation.planning.menu import Option, at_server, exact
+from validation.planning.option import Option, at_server, exact
 from validation.planning.profile import SEEDED, Profile
 from validation.planning.rounds import Wire, expected_counts
 
@@ -35,18 +33,20 @@ def nodes_of(widths: Sequence[int]) -> Array:
     return np.concatenate([[0], np.cumsum(np.cumprod(widths))]).astype(np.int64)
 
 
-def tree_options(profile: Profile, *, shared_seed: bool = True) -> list[Option]:
-    """Return the option of every tree, of a device's lists and of the server's own."""
-    matched, sure = profile.chances[..., SEEDED].T, profile.sure.transpose(2, 1, 0)
-    found = []
+def list_options(profile: Profile) -> Iterator[Option]:
+    """Yield the option of every tree of a device's lists by a shared seed."""
+    matched = profile.chances[..., SEEDED].T
     for widths in WIDTHS:
-        name, k = "-".join(map(str, widths)), len(widths)
-        if shared_seed:
-            lists = _counts([1.0 - (1.0 - matched) ** n for n in widths], widths, profile)
-            found.append(exact(SEED_TREE, name, lists, k))
+        counts = _counts([1.0 - (1.0 - matched) ** n for n in widths], widths, profile)
+        yield exact(SEED_TREE, "-".join(map(str, widths)), counts, len(widths))
+
+
+def own_tree_options(profile: Profile) -> Iterator[Option]:
+    """Yield the option of every tree of the server's own draft model."""
+    sure = profile.sure.transpose(2, 1, 0)
+    for widths in WIDTHS:
         counts = _counts([sure[n - 1] for n in widths], widths, profile)
-        found.append(exact(OWN_TREE, name, at_server(counts, profile), k))
-    return found
+        yield exact(OWN_TREE, "-".join(map(str, widths)), at_server(counts, profile), len(widths))
 
 
 def _counts(by_depth: Sequence[Array], widths: Sequence[int], profile: Profile) -> Array:

@@ -4,8 +4,6 @@ A pass of the server has the rounds of at most B users that wait, and may wait f
 with the mean rounds of the option. Users have equal shares of the band, or those of our plan if they give more.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
 from validation.decoding.seconds import Times, seconds
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting
@@ -75,7 +73,6 @@ class Shared:
 
     @property
     def name(self) -> str:
-        """Return the name of the aim."""
         return f"{len(self.users)} users"
 
     def estimates(self, pool: Pool) -> Array:

@@ -3,8 +3,6 @@
 Texts of one prompt are alike, so every promise, prediction and interval counts prompts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +25,6 @@ class Split:
 
     @property
     def prompts(self) -> dict[str, int]:
-        """Return the number of prompts of each part."""
         return {part: len(np.unique(self.prompt[getattr(self, part)])) for part in PARTS}
 
     def sums(self, values: Array, texts: Array) -> Array:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.methods.rows import STREAMED
-from validation.planning.menu import Option, exact
 from validation.planning.message_length import token_bytes
+from validation.planning.option import Option, exact
 from validation.planning.profile import Profile, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.setting import Setting
@@ -27,8 +27,6 @@ _START = 1  # bytes of the number of starts, below 128
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """What the row needs of a trace."""
-
     streaks: Array  # (texts, T): expected cycles with J accepted drafts
     lengths: Array
     message_bits: float  # Of a message with one draft

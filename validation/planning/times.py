@@ -36,7 +36,6 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: list[float]) -> Timing:
-        """Return the median and quartiles of measured seconds."""
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
@@ -72,8 +71,6 @@ class RoundTiming:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was measured, and on what."""
-
     draft: Timing
     passes: tuple[PassTiming, ...]
     serialisation: tuple[Serialisation, ...]
@@ -88,7 +85,6 @@ class Times:
 
     @property
     def table(self) -> Passes:
-        """Return the passes as measured."""
         return table_of([(one.batch, one.width, one.time.median_s) for one in self.passes])
 
     def pass_s(self, width: int) -> float:
@@ -114,12 +110,10 @@ class Times:
         return found[0]
 
     def plain(self) -> dict[str, Any]:
-        """Return the times as plain values."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Times:
-        """Return the times from the result of :meth:`plain`."""
         found = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
         rounds = found.rounds
         seconds = [found.draft, found.socket, found.token, rounds.drafting, rounds.waiting, rounds.passing]
@@ -213,14 +207,12 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
 
 
 def write_times(times: Times, path: Path) -> None:
-    """Write times to a JSON file with a checksum."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sealed(path, times.plain())
 
 
 def read_times(path: Path) -> Times:
-    """Return the times of a file of :func:`write_times`."""
     with naming(path):
         plain = read_sealed(path)
     if (plain.get("format"), plain.get("version")) != (FORMAT, VERSION):

@@ -1,7 +1,5 @@
 """The truncated messages of CU-HLM on a sample of positions: how many probabilities, how many bytes, which Bias."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 from hlmtheory.truncation import resampling_bias
 from validation.decoding.methods.single_draft import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline, Cut
 from validation.decoding.trace_drafts import offline_k
-from validation.planning.menu import Line
+from validation.planning.option import Line
 from validation.planning.positions import ROUNDING, positions_of, sampled, without_residue
 from validation.planning.profile import Profile, remembered
 from validation.trace.reader import Trace, TraceChunk, probabilities

@@ -3,8 +3,6 @@
 A user with a share w of the band has w times the rate; a pass of the server verifies at most ``server_batch`` rounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, islice
 from pathlib import Path
@@ -19,7 +17,7 @@ from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
 from validation.planning.bound import Model
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate
@@ -35,7 +33,6 @@ MOST_USERS = 1000
 
 
 def equal_users(count: int, setting: Setting) -> list[User]:
-    """Return users that are all alike."""
     rate = setting.link.quantile(0.5)
     return [User(str(n + 1), rate, setting.link.round_trip_s, setting.draft_s) for n in range(count)]
 

@@ -63,7 +63,6 @@ def draw(
     formats: Sequence[str] = ("svg",),
     pair: str | None = None,
 ) -> list[Path]:
-    """Draw one figure, or make one table."""
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
         basis = _measured_basis(exhibit, trace, numbers, pair)
@@ -116,7 +115,6 @@ def repaint(sidecar: Path) -> Path | None:
 
 
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
-    """Return the fields of a sidecar that name the exhibit and its source."""
     return {
         "figure": f"{exhibit.paper} {exhibit.number}",
         **exhibit.describe(dict(numbers), basis),

@@ -1,7 +1,5 @@
 """Format sources as text, from ``references.bib``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -21,7 +19,6 @@ PAPERS = {
 
 
 def cite(source: Source) -> str:
-    """Return a source as text: first author, year, place."""
     return f"{bibliography().get(source.key, {}).get('short', source.key)}, {source.place}"
 
 

@@ -58,10 +58,9 @@ def write_report(
     figures: Sequence[Path],
     command: str,
     trace: str = "",
-    claims: Mapping[str, Claim] | None = None,
 ) -> Path:
     """Write ``report.html``, with everything inlined, into a folder; return its path."""
-    claims = hlmtheory.all_claims() if claims is None else claims
+    claims = hlmtheory.all_claims()
     certified = certificate()
     released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
     results = certified.completed(results)

@@ -4,8 +4,6 @@
 be regenerated and checked without a trace. ``figures/NAME/`` holds the same for another pair.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Run commands in their order: skip what is up to date, store each finished one at once with its time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
@@ -13,8 +11,8 @@ from typing import Any
 
 from validation.errors import UserError
 from validation.processes import run_to_end
-from validation.provenance import file_digest
-from validation.reproduce.tasks import Task
+from validation.provenance import commit_of_code, file_digest
+from validation.reproduce.tasks import STAMPS, Task
 from validation.trace.journal import write_atomically
 
 DONE_FILE = "done.json"
@@ -35,12 +33,13 @@ class State:
 
 
 def in_a_process(root: Path) -> Runner:
-    """Return a runner that runs each task as a process of its own in a folder; SIGTERM ends both."""
+    """Return a runner that runs each command as a process of its own in a folder; SIGTERM ends both."""
 
     def run(task: Task) -> None:
-        code = run_to_end([sys.executable, *task.argv], cwd=root)
-        if code:
-            raise UserError(f"{task.name} ended with exit code {code}; the same command continues.")
+        for command in task.commands:
+            code = run_to_end([sys.executable, *command], cwd=root)
+            if code not in task.allowed:
+                raise UserError(f"{task.name} ended with exit code {code}; the same command continues.")
 
     return run
 
@@ -73,7 +72,6 @@ def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) 
 
 
 def line_of(state: State) -> str:
-    """Return one line for a state."""
     time_said = f" ({duration(state.seconds)})" if state.word in (TO_RUN, DONE) else ""
     why = f": {state.why}" if state.why else ""
     return f"{state.task.name}: {state.word}{time_said}{why}"
@@ -94,7 +92,6 @@ def total_of(found: Sequence[State]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time in words."""
     if seconds is None:
         return "time unknown"
     if seconds < 90:
@@ -123,6 +120,11 @@ def _run_one(task: Task, out: Path, runner: Runner) -> State:
     seconds = time.perf_counter() - began
     done[task.name] = {"mark": _mark(task), "seconds": round(seconds, 1)}
     write_atomically(out / DONE_FILE, json.dumps(done, indent=1) + "\n")
+    if task.run is not None:
+        stamps = task.run / STAMPS
+        before = json.loads(stamps.read_text(encoding="utf-8")) if stamps.exists() else {}
+        before[task.name.partition(":")[2]] = commit_of_code()
+        write_atomically(stamps, json.dumps(before, indent=1) + "\n")
     return State(task, DONE, "", seconds)
 
 
@@ -133,7 +135,7 @@ def _is_done(task: Task, done: Mapping[str, Any]) -> bool:
 
 def _mark(task: Task) -> str:
     """Return a hash of the command, of its code and of the content of its inputs."""
-    found = hashlib.sha256(json.dumps([task.argv, task.code]).encode())
+    found = hashlib.sha256(json.dumps([task.commands, task.code]).encode())
     for path in task.inputs:
         found.update(file_digest(path).encode())
     return found.hexdigest()

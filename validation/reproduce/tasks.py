@@ -1,23 +1,24 @@
-"""List the tasks that make every published figure and table: for each pair, and for the page."""
-
-from __future__ import annotations
+"""The commands that make every published figure and table: for each pair, those of ``hlm`` in their order."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from validation import plots
 from validation.decoding.studies import STUDIES
 from validation.errors import UserError
 from validation.models import hub_weights, smollm2
-from validation.plots import EXHIBITS, Decoding
+from validation.plots import Decoding, Figure, Simulation
 from validation.provenance import code_digest
 
-PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
+PAPERS = tuple(dict.fromkeys(paper for paper, _ in plots.EXHIBITS))
 ALL = "all"
-STEP = ("-m", "validation.reproduce.steps")
+HLM, OWN = ("-m", "validation"), ("-m", "validation.reproduce.inputs")
+VIOLATED, PARTLY = 1, 3
+"""Exit codes that end no task: a claim is violated, and published as such; a figure has no inputs."""
 CODE = {
     "collect": ("collection", "models", "trace"),
     "fit": ("decoding", "trace"),
@@ -25,6 +26,8 @@ CODE = {
     "decode": ("decoding", "models", "trace"),
 }
 """Folders of ``validation`` that make a step's result, besides the theory."""
+STAMPS = "commits.json"
+"""File of a run: the commit of each finished task."""
 code_of = cache(code_digest)
 
 
@@ -58,6 +61,8 @@ CHATS = (smollm2.NAME, hub_weights.QWEN_CODER)
 """Pairs of models that others tuned for turns of a chat."""
 NAMED = ("builtin", *CHATS)
 """Pairs that are found by name: nothing is trained, and no folder is given."""
+WIDE = ("--once", "--batch", "16")
+"""The pair ``wide`` has all texts of its first prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,8 @@ class Setting:
     """What is made, of which inputs, and where.
 
     ``out/PAIR`` holds one pair's trace, texts and figures. ``data`` and ``models`` are the folders of the texts and of
-    the models of other pairs. A quick run has few positions, prompts and tokens, and publishes nothing. ``claims`` is a
-    module whose claims alone are checked; ``texts`` are the prompts of a study in a whole run, which each figure says.
+    the models of other pairs. A quick run has few positions, prompts and tokens, and publishes nothing. ``texts`` are
+    the prompts of a study in a whole run, which each figure says.
     """
 
     root: Path
@@ -81,25 +86,28 @@ class Setting:
     new_tokens: int = 40
     prompts: int = 6
     text_tokens: int = 24
-    claims: str = ""
     studies: tuple[str, ...] = tuple(STUDIES)
     texts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command with its files: what follows the interpreter's name, run in the repository's root."""
+    """Commands with their files: each what follows the interpreter's name, run in the repository's root.
+
+    The exit code of a command may be ``allowed``. In the folder ``run`` the commit of the task is kept.
+    """
 
     name: str
-    argv: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
     inputs: tuple[Path, ...] = ()
     outputs: tuple[Path, ...] = ()
     code: str = ""
     needs: str = ""
+    allowed: tuple[int, ...] = (0,)
+    run: Path | None = None
 
 
 def tasks_of(setting: Setting) -> list[Task]:
-    """Return the tasks of a setting, each after those that it needs."""
     if setting.paper not in (ALL, *PAPERS):
         raise UserError(f"There is no paper {setting.paper!r}; choose one of: {ALL}, {', '.join(PAPERS)}.")
     if unknown := [name for name in setting.pairs if name not in PAIRS]:
@@ -130,82 +138,84 @@ def models_of(setting: Setting, pair: str) -> tuple[Path, Path] | None:
     return folder / "small", folder / "large"
 
 
-def studies_of(setting: Setting, scope: Scope) -> list[str]:
-    """Return the studies of a pair that the figures of a paper need."""
-    wanted = {one.study for one in EXHIBITS.values() if isinstance(one, Decoding) and _asked(setting, one.paper)}
-    return [name for name in scope.studies if name in wanted and name in setting.studies]
-
-
-def _asked(setting: Setting, paper: str) -> bool:
-    return setting.paper in (ALL, paper)
-
-
 def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     """Return the tasks of a published pair, and those of the pairs that it is compared with."""
     scope, run = PAIRS[pair], setting.out / pair
-    studies = studies_of(setting, scope)
-    beside = {other: setting.out / other for other in scope.beside if "hlm" in studies}
+    asked = [one for one in plots.EXHIBITS.values() if setting.paper in (ALL, one.paper)]
+    wanted = {one.study for one in asked if isinstance(one, Decoding)}
+    studies = [name for name in scope.studies if name in wanted and name in setting.studies]
+    beside = [setting.out / other for other in scope.beside if "hlm" in studies]
     found = _texts_tasks(setting, pair, studies)
-    found += [task for other in beside for task in _texts_tasks(setting, other, ["hlm"])]
-    trace, drawn = run / "trace" / "manifest.json", run / "drawn.json"
-    some = ["--claims", setting.claims] if setting.claims else []
-    found.append(_task(setting, pair, "check", *some, inputs=(trace,), outputs=(run / "claims.json",)))
-    texts = [run / "decoded" / study / "study.json" for study in studies]
-    texts += [folder / "decoded" / "hlm" / "study.json" for folder in beside.values()]
-    others = [word for folder in beside.values() for word in ("--beside", str(folder))]
-    read = (trace, run / "decoded" / "fitted.json", *texts)
-    commit = setting.commit or "no commit"
-    drawing = ("draw", "--paper", setting.paper, *others, *_texts_words(setting))
-    found.append(_task(setting, pair, *drawing, inputs=read, outputs=(drawn,), code=commit))
+    found += [task for other in beside for task in _texts_tasks(setting, other.name, ["hlm"])]
+    trace, claims, stamps = (run / name for name in ("trace/manifest.json", "claims.json", STAMPS))
+    every = [] if setting.quick or pair in CHATS else ["--all-claims"]
+    check = (*HLM, "validate", "--trace", str(trace.parent), "--out", str(run), "--no-figures", *every)
+    found.append(_task(setting, pair, "check", check, inputs=(trace,), outputs=(claims,), allowed=(0, VIOLATED)))
+    # a simulation has no pair; of `instructed` the texts alone, for the rest the built-in pair is the better one
+    kinds: dict[str, tuple[type, ...]] = {"builtin": (Figure, Decoding, Simulation), "instructed": (Decoding,)}
+    others = [word for folder in beside for word in ("--beside", _shown(setting, folder))]
+    drawn: dict[tuple[str, bool], list[str]] = {}
+    for one in asked:
+        study = one.study if isinstance(one, Decoding) else ""
+        shown = isinstance(one, kinds.get(pair, (Figure, Decoding))) and one.stem in (scope.exhibits or [one.stem])
+        if shown and study in ("", *studies):
+            drawn.setdefault((one.paper, study == "hlm"), []).append(one.number)
+    where = ("--trace", _shown(setting, trace.parent), "--out", _shown(setting, run / "figures"), "--pair", pair)
+    drawing = [
+        (*HLM, "figure", paper, *numbers, *where, *(others if both else ())) for (paper, both), numbers in drawn.items()
+    ]
+    read = (trace, run / "decoded" / "fitted.json", *(run / "decoded" / name / "study.json" for name in studies))
+    read += tuple(folder / "decoded" / "hlm" / "study.json" for folder in beside)
+    at: Any = {"code": setting.commit or "no commit"}
+    found.append(_task(setting, pair, "draw", *drawing, inputs=read, outputs=(stamps,), allowed=(0, PARTLY), **at))
     if not setting.quick:
-        publishing, record = ("publish", "--root", str(setting.root), *others), run / "published.json"
-        shown = (drawn, run / "claims.json")
-        found.append(_task(setting, pair, *publishing, inputs=shown, outputs=(record,), code=commit))
+        publish = (*HLM, "publish", "--run", str(run), "--pair", pair, "--whole", *others)
+        made = (run / "published.json",)
+        found.append(_task(setting, pair, "publish", publish, inputs=(*read, stamps, claims), outputs=made, **at))
     return found
 
 
 def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Task]:
     """Return the tasks that collect a pair's trace, fit it and decode its studies."""
-    run = setting.out / pair
-    trace, fitted = run / "trace" / "manifest.json", run / "decoded" / "fitted.json"
-    found, weights = list[Task](), _weights(setting, pair)
+    run, weights = setting.out / pair, _weights(setting, pair)
+    trace, prompts, fitted = run / "trace" / "manifest.json", run / "prompts", run / "decoded" / "fitted.json"
     scope = setting if setting.quick else PAIRS.get(pair, Scope())
+    models = models_of(setting, pair)
+    named = ["--pair", pair] if models is None else ["--draft", str(models[0]), "--target", str(models[1])]
+    named += ["--chat"] if pair in CHATS else []
+    texts = setting.prompts if setting.quick else setting.texts
+    asked = [*_option("texts", texts), *_option("data", setting.data), *_option("models", setting.models)]
+    ask = (*OWN, "prompts", "--pair", pair, "--out", str(prompts), *asked)
     sizes = [*_option("positions", scope.positions), *_option("new-tokens", scope.new_tokens)]
-    answers = ["--data", str(setting.data)] if setting.data else []
-    sizes += answers if pair == hub_weights.QWEN_CODER else []  # where its prompts are
-    found.append(_task(setting, pair, "collect", *sizes, inputs=weights, outputs=(trace,)))
-    found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
-    short = _option("new-tokens", scope.text_tokens) + (_option("prompts", setting.prompts) if setting.quick else [])
+    sizes += WIDE if pair == "wide" and not setting.quick else []
+    same = (*named, "--seed", "1", "--device", "cpu")
+    collect = (*HLM, "collect", "--prompts", str(prompts / "trace.jsonl"), "--out", str(trace.parent), *sizes, *same)
+    fit = (*OWN, "fit", "--trace", str(trace.parent))
+    found = [
+        _task(setting, pair, "collect", ask, collect, inputs=weights, outputs=(trace,)),
+        _task(setting, pair, "fit", fit, inputs=(trace,), outputs=(fitted,)),
+    ]
     for study in studies:
-        more = ("--study", study, *answers, *short, *_texts_words(setting))
-        made = tuple(run / "decoded" / study / name for name in ("study.json", "scores.json"))
-        found.append(_task(setting, pair, f"decode:{study}", *more, inputs=(trace, fitted), outputs=made))
+        given, made = ("--run", str(run), "--prompts", str(prompts / f"{study}.jsonl")), run / "decoded" / study
+        decode = (*HLM, "decode", study, *given, *_option("new-tokens", scope.text_tokens), *same)
+        outputs = (made / "study.json", made / "scores.json")
+        found.append(_task(setting, pair, f"decode:{study}", ask, decode, inputs=(trace, fitted), outputs=outputs))
     return found
 
 
-def _option(name: str, value: int | None) -> list[str]:
+def _shown(setting: Setting, path: Path) -> str:
+    """Return a path as a published command shows it: without the place of the repository."""
+    return str(path.relative_to(setting.root) if path.is_relative_to(setting.root) else path)
+
+
+def _option(name: str, value: object) -> list[str]:
     return [] if value is None else [f"--{name}", str(value)]
 
 
-def _texts_words(setting: Setting) -> list[str]:
-    return ["--prompts", str(setting.texts)] if setting.texts and not setting.quick else []
-
-
-def _task(
-    setting: Setting,
-    pair: str,
-    step: str,
-    *more: str,
-    inputs: tuple[Path, ...],
-    outputs: tuple[Path, ...],
-    code: str = "",
-) -> Task:
+def _task(setting: Setting, pair: str, step: str, *commands: tuple[str, ...], code: str = "", **more: Any) -> Task:
     """Return a task of a pair; ``code`` is the hash of its step's code if not given."""
-    kind, models = step.partition(":")[0], models_of(setting, pair)
-    words = ["--run", str(setting.out / pair), "--pair", pair]
-    words += [] if models is None else ["--draft", str(models[0]), "--target", str(models[1])]
-    needs = _needs(setting, pair)
-    return Task(f"{pair}:{step}", (*STEP, kind, *words, *more), inputs, outputs, code or code_of(*CODE[kind]), needs)
+    own, run = code or code_of(*CODE[step.partition(":")[0]]), None if step == "publish" else setting.out / pair
+    return Task(f"{pair}:{step}", commands, code=own, needs=_needs(setting, pair), run=run, **more)
 
 
 def _weights(setting: Setting, pair: str) -> tuple[Path, ...]:

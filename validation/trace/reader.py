@@ -50,7 +50,6 @@ from validation.trace.zarr_store import ENDLESS, FOLDER, ArrayFiles, StoredArray
 HASHED = 2**24  # bytes hashed at a time
 TEXT = 160  # positions in a synthetic sequence
 SYNTHETIC = "synthetic:"  # how the address of such a trace begins
-_KNOWN: dict[tuple[str, int, str], str] = {}
 __all__ = ["ARRAYS", "LISTS", "LOGITS", "Trace", "TraceChunk", "TraceWriter", "open_trace", "probabilities"]
 
 

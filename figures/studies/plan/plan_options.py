@@ -16,7 +16,7 @@ from validation.decoding.methods.quantized import CSqs, KSqs
 from validation.decoding.methods.rows import CERTIFIED, CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, STREAMED, U_HLM
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
 from validation.planning.deploy import policy_of
-from validation.planning.menu import Line, Option
+from validation.planning.option import Line, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES
 

@@ -26,7 +26,7 @@ from validation.decoding.streamed import matches_of
 from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.setting import Setting, constant_link, recorded_link

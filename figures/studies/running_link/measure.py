@@ -26,7 +26,7 @@ from validation.models.machine import machine
 from validation.planning.aims import Listed, aim_of, described
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time

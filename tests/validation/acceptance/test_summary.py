@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth
+from tests.theory.test_censored import rounds_by_loop
 from validation.acceptance.planners import acceptance_length, mean_over
 from validation.acceptance.record import AcceptanceRecord, tally
 from validation.acceptance.summary import RoundTimes, schedule, square, summarise
@@ -75,14 +76,6 @@ def copying(rng, tokens):
     return runs[:tokens]
 
 
-def rounds_of(runs, longest):
-    at, found = 0, []
-    while at < len(runs):
-        found.append(min(runs[at], longest))
-        at += found[-1] + 1
-    return found
-
-
 def of_steps(steps, longest, **fields):
     return record({longest: tuple(steps.count(i) for i in range(longest + 1))}, **fields)
 
@@ -90,13 +83,13 @@ def of_steps(steps, longest, **fields):
 def test_copied_drafts_get_the_best_length_of_their_own_law():
     """A replay at each K agrees where rounds cover whole passages; acceptance by depth loses over 5%."""
     runs = copying(np.random.default_rng(5), 20_000)
-    recorded = rounds_of(runs, 20)
+    recorded = rounds_by_loop(runs, 20)
     lost_by_fit = []
     for draft in (0.0003, 0.001, 0.003, 0.005, 0.04):
         times = RoundTimes(verify=0.03, draft=draft)
         found = summarise([of_steps(recorded, 20, copied=True)], times=times)
         replayed = [1 / 0.03] + [
-            len(runs) / (len(rounds_of(runs, k)) * (times.rounds(1, np.array([k]))[0])) for k in range(1, 21)
+            len(runs) / (len(rounds_by_loop(runs, k)) * (times.rounds(1, np.array([k]))[0])) for k in range(1, 21)
         ]
         for one in found.lengths:
             assert one.tokens_per_second == pytest.approx(replayed[one.draft_length], rel=1e-3)  # the text's end
@@ -153,8 +146,8 @@ def test_more_examined_drafts_lower_both_ends():
     for accepted in (0, 1, 3, 20):
         table = np.zeros((120, 2, 2), dtype=np.int64)
         table[:, 1, 0], table[:, 1, 1] = np.arange(120), accepted
-        for confidence in (0.05, 0.95, 0.999):
-            found = acceptance_by_depth(table, confidence=confidence, method="anytime")
+        for error in (0.95, 0.05, 0.001):
+            found = acceptance_by_depth(table, error=error, method="anytime")
             assert (np.diff(found.low[:, 0]) <= 1e-12).all()
             assert (np.diff(found.high[:, 0]) <= 1e-12).all()
 
@@ -162,12 +155,12 @@ def test_more_examined_drafts_lower_both_ends():
 def test_lengths_that_varied_widen_the_intervals():
     """At depth 1 the interval of 60 of 100; deeper it holds those of every number of examined drafts."""
     found = summarise([of_places(100, 200, 60, 25, 5)], times=TIMES)
-    first = acceptance_by_depth(np.diag([0, 60]) + np.array([[0, 0], [40, 0]]), method="anytime")
+    first = acceptance_by_depth(np.diag([0, 60]) + np.array([[0, 0], [40, 0]]), error=1 - 0.95, method="anytime")
     assert (found.depths[0].acceptance, found.depths[0].low) == (0.6, first.low[0])
     assert not found.identified
     assert found.counts is None
     for examined in (25, 40, 60):
-        one = acceptance_by_depth([[0, 0], [examined - 25, 25]], method="anytime")
+        one = acceptance_by_depth([[0, 0], [examined - 25, 25]], error=1 - 0.95, method="anytime")
         assert found.depths[1].low <= one.low[0] < one.high[0] <= found.depths[1].high
     assert found.lengths[0].tokens == pytest.approx(1.6)
     assert all(one.low <= one.tokens <= one.high for one in found.lengths)

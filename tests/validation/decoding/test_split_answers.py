@@ -55,7 +55,7 @@ def test_the_answer_has_the_bytes_of_its_message():
     draft, target = rows()
     found = all_texts(table_pair(draft, target), DssdCertified(0.01, 1), 1, CELLS, risk=True)
     size = certified_size(target[0], 0.02, bits_per_probability=BITS)
-    whole = len(encode(truncated_message(target[0], k=size, token=0, bits=BITS)))
+    whole = len(encode(truncated_message(target[0], top_k=size, token=0, bits=BITS)))
     for record in found:
         (only,) = record.rounds
         assert only.down_bytes == (2 + whole if only.resampled else 1)
@@ -73,7 +73,7 @@ def test_the_bytes_of_a_policys_answer_are_those_of_its_message():
     records = decode(table_pair(draft, target), prompts, policy, new_tokens=2, risk=True)
     rejected = [one for record in records for one in record.rounds if one.resampled]
     size = int(certified_size(target[0], 2 * LIMIT, bits_per_probability=BITS))
-    wholes = {len(encode(truncated_message(target[0], k=size, token=token, bits=BITS))) for token in range(3)}
+    wholes = {len(encode(truncated_message(target[0], top_k=size, token=token, bits=BITS))) for token in range(3)}
     assert {one.down_bytes - 2 for one in rejected} <= wholes
     assert 0 < max(one.risk for one in rejected) <= LIMIT
 

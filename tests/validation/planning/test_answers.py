@@ -50,12 +50,12 @@ def test_an_answer_grows_as_its_limit_falls_and_is_counted_at_each_rejection(tra
     assert all(a > b for a, b in zip(bits.values(), list(bits.values())[1:], strict=False))
     least = 8 * len(cut_answer(np.eye(VOCABULARY)[0], 1, 0.1))
     assert least <= bits[0.1] < bits[0.0005] <= 8 * (24 + VOCABULARY * 29 // 8 + 8)
-    found = {one.label: one for one in answer_options(opened, profile)}
+    found = {one.label: one for one in answer_options(profile, bits)}
     down, exchanges = COUNTS.index("down_bits"), COUNTS.index("exchanges")
     for k, exact in zip(DRAFT_LENGTHS, profile.split, strict=True):
         option = found[f"ε = 0.01, K = {k}"]
         rejected = (exact[:, down] - exact[:, exchanges] * reply_bits(VOCABULARY)) / rejection_bits(VOCABULARY)
-        saved = rejected * (rejection_bits(VOCABULARY) - 16.0 - bits[0.01])
+        saved = rejected * (32.0 * VOCABULARY - bits[0.01])
         np.testing.assert_allclose(option.counts[:, down], exact[:, down] - saved, rtol=1e-9)
         np.testing.assert_array_equal(np.delete(option.counts, down, axis=1), np.delete(exact, down, axis=1))
         assert set(option.token_loss) == {0.01}

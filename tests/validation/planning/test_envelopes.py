@@ -7,7 +7,7 @@ import pytest
 
 from hlmtheory import wire
 from validation.decoding.methods.rows import OURS
-from validation.planning.menu import SEALS, Option, sealed
+from validation.planning.option import SEALS, Option, sealed
 from validation.planning.rounds import COUNTS
 
 

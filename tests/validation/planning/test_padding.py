@@ -13,11 +13,12 @@ from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.methods.planned import read_policy
 from validation.decoding.methods.rows import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, U_HLM
-from validation.planning.menu import Option, options
+from validation.planning.menu import Evidence, options
 from validation.planning.message_length import longest_bytes, message_bits, token_bytes
+from validation.planning.option import Option
 from validation.planning.padding import padded
 from validation.planning.positions import LATTICES
-from validation.planning.profile import CODECS, SEEDED, profile_of, reply_bits
+from validation.planning.profile import CODECS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
 from validation.trace.reader import open_trace
 
@@ -38,7 +39,7 @@ def profile(folder):
 
 @pytest.fixture(scope="module")
 def plain(profile):
-    return {(one.family, one.label): one for one in options(profile, {}) if one.family != CU_HLM}
+    return {(one.family, one.label): one for one in options(Evidence(profile)) if one.family != CU_HLM}
 
 
 def of(found: list[Option], family: str) -> dict[str, Option]:
@@ -100,7 +101,7 @@ def test_rivals_are_padded_or_say_that_they_tell_more(profile, plain):
         np.testing.assert_allclose(one.counts[:, DOWN], one.counts[:, PASSES] * (one.draft_length + 1) * token)
         assert of(five, COLOCATED)[label].leak_bits == (math.log2(one.draft_length + 1) if one.draft_length < 8 else 0)
     for label, one in of(none, FLEXSPEC).items():
-        answer = reply_bits(VOCABULARY) + 16.0 + 32.0 * VOCABULARY
+        answer = 16.0 + 32.0 * VOCABULARY
         np.testing.assert_allclose(one.counts[:, DOWN], one.counts[:, EXCHANGES] * answer)
         assert (one.leak_bits, of(two, FLEXSPEC)[label].leak_bits) == (0.0, 1.0)
         assert (of(two, FLEXSPEC)[label].counts[:, DOWN] <= one.counts[:, DOWN]).all()

@@ -9,7 +9,7 @@ import pytest
 
 from hlmtheory.channel import Rayleigh, Rician, TraceLink
 from validation.decoding.methods.rows import OURS
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, fading_link, recorded_link

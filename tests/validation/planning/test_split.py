@@ -11,7 +11,7 @@ import pytest
 from tests.validation.command_line import run
 from tests.validation.stored_traces import TEXTS, stored
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS
-from validation.planning.menu import Option
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import _names
 from validation.planning.rounds import COUNTS

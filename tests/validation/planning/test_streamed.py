@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hlmtheory.wire import DevicePolicy, StreamedDevice, StreamedServer, StreamedTokens, threshold_rule
-from validation.planning.menu import SEALS
+from validation.planning.option import SEALS
 from validation.planning.rounds import COUNTS, expected_streaks
 from validation.planning.setting import Setting, constant_link
 from validation.planning.streamed import Streamed

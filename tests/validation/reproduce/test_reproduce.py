@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.validation import command_line
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
-from validation.reproduce import steps
+from validation.reproduce import inputs
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, run_tasks, states
-from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
+from validation.reproduce.tasks import STAMPS, Setting, Task, chosen, tasks_of
 
 
 def chain(folder: Path, *, code: str = "1") -> list[Task]:
     first, second = folder / "first", folder / "second"
-    return [Task("a", ("a",), (folder / "given",), (first,), code), Task("b", ("b",), (first,), (second,), code)]
+    return [Task("a", (("a",),), (folder / "given",), (first,), code), Task("b", (("b",),), (first,), (second,), code)]
 
 
 def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], None]:
@@ -29,6 +30,15 @@ def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], 
             path.write_text("".join(one.read_text() for one in task.inputs) + task.name)
 
     return run
+
+
+def run_here(task):
+    for _, module, *arguments in task.commands:
+        if module == "validation":
+            done = command_line.run(*arguments)
+            assert done.exit_code in task.allowed, done.output
+        else:
+            inputs.main(arguments)
 
 
 def words(found: list[object]) -> list[str]:
@@ -92,24 +102,24 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
 
 
 def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path, monkeypatch):
-    for name in steps.CHAT_SETS:
+    for name in inputs.CHAT_SETS:
         (tmp_path / name).mkdir()
         rows = [{"id": f"{name}-{i}", "prompt": f"{i}?", "split": "train" if i == 0 else "test"} for i in range(3)]
         with gzip.open(tmp_path / name / "dev.jsonl.gz", "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
-    found = steps.chat_prompts(tmp_path)
-    assert [one.id for one in found] == [f"{name}-{i}" for i in (1, 2) for name in steps.CHAT_SETS]
+    found = inputs.chat_prompts(tmp_path)
+    assert [one.id for one in found] == [f"{name}-{i}" for i in (1, 2) for name in inputs.CHAT_SETS]
     assert found[0].text == "Complete this Python function.\n\n1?"
     setting = Setting(tmp_path, tmp_path / "out", pairs=("qwen-coder",), data=tmp_path)
     monkeypatch.delenv("HLM_WEIGHTS", raising=False)
     assert "HLM_WEIGHTS" in tasks_of(setting)[0].needs
     monkeypatch.setenv("HLM_WEIGHTS", str(tmp_path))
     first = tasks_of(setting)[0]
-    assert (first.needs, first.argv[-2:]) == ("", ("--data", str(tmp_path)))
+    assert (first.needs, first.commands[0][-2:]) == ("", ("--data", str(tmp_path)))
 
 
 def test_a_tiny_run_goes_from_the_models_to_the_figures(tmp_path, folders, monkeypatch):
-    """Quick, with two tiny models in the place of the built-in pair, and each step in this process."""
+    """Quick, with two tiny models in the place of the built-in pair, and each command in this process."""
     from validation.models import pair as pairs
     from validation.plots import EXHIBITS
 
@@ -121,28 +131,23 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(tmp_path, folders, monke
     monkeypatch.setattr("validation.decoding.fitting.fit", lambda trace: fitted)
     drawn = ("cu-hlm", "4a"), ("cu-hlm", "1"), ("ours", "3")
     monkeypatch.setattr("validation.plots.EXHIBITS", {key: EXHIBITS[key] for key in drawn})
-    setting = Setting(
-        Path(__file__).parents[3],
-        tmp_path / "runs",
-        quick=True,
-        positions=80,
-        new_tokens=4,
-        prompts=2,
-        text_tokens=3,
-        claims="lattice",
-        studies=("hlm",),
-        commit="c",
-    )
+    sizes = {"positions": 80, "new_tokens": 4, "prompts": 2, "text_tokens": 3}
+    setting = Setting(Path(__file__).parents[3], tmp_path / "runs", quick=True, studies=("hlm",), commit="c", **sizes)
     tasks = tasks_of(setting)
     lines = []
-    found = run_tasks(tasks, setting.out, lambda task: steps.main(task.argv[2:]), lines.append)
+    found = run_tasks(tasks, setting.out, run_here, lines.append)
     assert words(found) == [DONE] * 5, lines
     run = setting.out / "builtin"
     sidecars = [json.loads(file.read_text()) for file in sorted((run / "figures").glob("*.json"))]
     assert [one["figure"] for one in sidecars] == ["cu-hlm 1", "cu-hlm 4a", "ours 3"]
     assert len({(one["commit"], one["trace"], one["fit"]) for one in sidecars}) == 1
     assert all(sidecars[0][name] for name in ("trace", "fit"))
-    stamps = json.loads((run / steps.STAMPS).read_text())
+    stamps = json.loads((run / STAMPS).read_text())
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
+    once = ("collect", "--once", "--batch", "2", "--new-tokens", "2", "--prompts", run / "prompts" / "hlm.jsonl")
+    assert command_line.run(*once, "--out", tmp_path / "once").exit_code == 0
+    settings = json.loads((tmp_path / "once" / "manifest.json").read_text())["settings"]
+    assert (settings["positions"], settings["batch"]) == (None, 2)
+    command_line.one_sentence(command_line.run(*once, "--shard", "1/2", "--out", tmp_path), "for one process")

@@ -4,8 +4,6 @@ Table II's constants are the defaults of :class:`Load` and :class:`Radio`. Where
 generates its own O_k tokens, tasks keep their order of arrival, and a baseline has its own best draft length.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -44,7 +42,6 @@ class Load:
 
     @property
     def service(self) -> Service:
-        """Return the two models with their devices."""
         return service(self.pair, self.acceptance, self.memory)
 
 
@@ -123,14 +120,9 @@ SCHEMES = (
 of ``dp`` and ``balanced`` without the barrier: a batch drafts as soon as its own draft tokens are verified.
 """
 
-WITH_BOUND = ("proposed", "johnson", "free")
-"""Plans whose gap to a lower bound is computed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The choices of a scheme and their cost."""
-
     seconds: float  # T_inf with the actual answer lengths
     planned: float  # T_inf if every answer has O_max tokens
     draft_length: int  # l
@@ -164,11 +156,9 @@ class _Cell:
 
     @cached_property
     def freely(self) -> Problem:
-        """Return the same tasks without the barrier."""
         return Problem(self.tasks, self.service, Options("free", self.rule))
 
     def serve(self, scheme: str) -> Served:
-        """Return the plan and the cost of one scheme."""
         best = self.proposed
         if scheme == "known":
             told = Problem(self.answers, self.service, Options("barrier", self.rule))

@@ -3,8 +3,6 @@
 Tables I and II of edge-sd (zhu2025edgesd): prompts of 1..512 tokens, answers of 1..2,048, drafts of 1..10 tokens.
 """
 
-from __future__ import annotations
-
 from hlmtheory.serving import Device, ModelShape, Service
 
 LLAMA_68M = ModelShape(2, 768, 3072)
@@ -22,5 +20,4 @@ LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH = 512, 2048, 10
 
 
 def service(pair: int = 1, acceptance: float = 0.8, memory: float = MEMORY) -> Service:
-    """Return one of the three model pairs on the two devices."""
     return Service(*PAIRS[pair], EDGE, CLOUD, acceptance, memory)

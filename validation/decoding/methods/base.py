@@ -47,7 +47,6 @@ class Method:
     tree_nodes = 0  # for trees of drafts: the most tokens that the target model reads in a pass
 
     def begin(self, session: Session) -> None:
-        """Prepare for a batch of sequences."""
         self.session = session
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:

@@ -31,8 +31,6 @@ CERTIFIED_BITS = (16, 24)
 
 @register(entry("small only", Family.ONE_MODEL, "grey", "v", "dotted", default=PLAIN, published="SLM"))
 class DraftOnly(Method):
-    """The draft model alone."""
-
     law, row = Law.LOST, DEVICE
     format: Format | Absent = Absent("nothing is sent")
     name, runs_target = "small only", False
@@ -203,8 +201,7 @@ class CuHlm(UHlm, ABC):
 
     @staticmethod
     def coded(row: Array, token: int, cut: Cut) -> bytes:
-        """Return the bytes of a draft with this part of its distribution (V,)."""
-        return encode(truncated_message(row, k=cut.k, token=token, bits=cut.bits))
+        return encode(truncated_message(row, top_k=cut.k, token=token, bits=cut.bits))
 
 
 @register(

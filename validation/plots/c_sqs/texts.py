@@ -3,8 +3,6 @@
 Passes are counted instead of seconds, so the latency follows for any pass times and any link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -77,7 +75,6 @@ class Texts:
 
 @cache
 def texts() -> Texts:
-    """Return the stored texts."""
     found, record = stored(EXPERIMENT)
     cells = {(one["method"], one["temperature"]): _cell(one) for one in found.pop("cells")}
     long = {one["method"]: _cell(one) for one in found.pop("long")}

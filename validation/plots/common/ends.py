@@ -1,14 +1,12 @@
 """Write the name of each curve or point at the right edge of its panel, so that a panel needs no legend."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from validation.plots.common.style import SMALLEST, Axes
+from validation.plots.common.style import SMALLEST, Axes, canvas_of
 
 _LINE = 1.25
 """Height of a line of text over its size."""
@@ -28,10 +26,10 @@ def label_ends(
     _write_all(axes, ends, tied=bool(order))
 
 
-def name_points(axes: Axes, points: Sequence[tuple[float, float, str]], color: Any = "0.45") -> None:
+def name_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
     """Write the names of points at the right edge, each at the end of a thin line; call it once the limits are set."""
     left, right = axes.get_xlim()
-    look: dict[str, Any] = {"color": color, "linewidth": 0.5, "linestyle": (0, (1, 2)), "zorder": 0.5}
+    look: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0, (1, 2)), "zorder": 0.5}
     lines = [axes.plot([x, right], [y, y], **look)[0] for x, y, _ in points]
     axes.set_xlim(left, right)
     _write_all(
@@ -41,8 +39,7 @@ def name_points(axes: Axes, points: Sequence[tuple[float, float, str]], color: A
 
 def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool = False) -> None:
     """Write names beside the ends of lines, each with its rank where several end at one height."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None, "the panel has been removed from its figure"
+    figure = canvas_of(axes)
     figure.draw_without_rendering()  # the layout gives the panel its height
     scale = 72.0 / figure.dpi
     bottom, top = (float(value) * scale for value in axes.get_window_extent().intervaly)

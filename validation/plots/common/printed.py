@@ -1,7 +1,5 @@
 """Read the numbers and the tables that the papers print."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path
@@ -23,11 +21,11 @@ NUMBERS: dict[str, Printed] = {
 
 
 def value(paper: str, name: str) -> float:
-    """Return one number that a paper prints."""
     return NUMBERS[f"{paper} {name}"].value
 
 
-_HLM = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))["hlm"]
+_TABLES = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))
+_HLM, _FLEXSPEC = _TABLES["hlm"], _TABLES["flexspec"]
 
 SETS: tuple[str, ...] = tuple(_HLM["sets"])
 HLM_LATENCIES: dict[str, dict[str, tuple[float, float, float]]] = _HLM["latency"]
@@ -57,16 +55,12 @@ def accuracy_of(paper: str) -> dict[str, Any]:
 
 
 def printed_name(method: str) -> str | None:
-    """Return the papers' name of a method, or None."""
     return HLM_NAMES.get(method.split(" (")[0])
 
 
 def row_bits(vocabulary: int = VOCABULARY) -> float:
-    """Return the bits of a full distribution by cu-hlm (4)."""
     return float(vocabulary_payload_bits(vocabulary, BITS))
 
-
-_FLEXSPEC = tomllib.loads((Path(__file__).parents[1] / "printed_tables.toml").read_text(encoding="utf-8"))["flexspec"]
 
 NETWORKS, DATASETS, METHODS, DEVICE_DATASETS = (
     tuple(_FLEXSPEC[key]) for key in ("networks", "datasets", "methods", "device_datasets")

@@ -146,7 +146,6 @@ def printed_words(about: Mapping[str, Any]) -> str:
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
-    """Return rows of text under heads, as ``Numbers["tables"]`` holds them."""
     return {"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}
 
 
@@ -199,7 +198,6 @@ def plain(values: Any, digits: int = 9) -> Any:
 
 
 def curve(name: str, x: Any, each: Sequence[Estimate | None], **more: Any) -> dict[str, Any]:
-    """Return estimates along an axis as a curve with its band."""
     ends = [kept(one) for one in each]
     band = {key: [one[end] for one in ends] for key, end in (("mean", "value"), ("low", "low"), ("high", "high"))}
     return {"name": name, **more, "x": plain(x), **band}

@@ -1,7 +1,5 @@
 """Name the stored experiments that figures are drawn from: each has one file, one commit, one date."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
@@ -17,7 +15,6 @@ SHOWN = ("date", "commit", "digest")
 
 
 def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
-    """Return the record of each stored experiment, by its name."""
     found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
@@ -30,7 +27,6 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def digest(file: Path) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of a stored file."""
     try:
         return file_digest(file)[:16]
     except FileNotFoundError as error:
@@ -75,7 +71,6 @@ def origin(experiment: dict[str, Any]) -> str:
 def record(
     name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
 ) -> None:
-    """Write the record of an experiment that has just stored its file."""
     about = {
         "file": file.resolve().relative_to(ROOT).as_posix(),
         "digest": digest(file),

@@ -1,7 +1,5 @@
 """Set the common style of all figures: sizes, lines, greys, and reproducible file bytes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,12 +77,12 @@ def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
     """Put a panel's own legend below its axis label, where it covers no curve."""
     from matplotlib.transforms import ScaledTranslation
 
-    below = axes.transAxes + ScaledTranslation(0, -28 / 72, _canvas(axes).dpi_scale_trans)
+    below = axes.transAxes + ScaledTranslation(0, -28 / 72, canvas_of(axes).dpi_scale_trans)
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": SMALLEST}
     axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
 
 
-def _canvas(axes: Axes) -> Canvas:
+def canvas_of(axes: Axes) -> Canvas:
     figure = axes.get_figure(root=True)
     assert figure is not None, "the panel has been removed from its figure"
     return figure
@@ -103,7 +101,6 @@ def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
 
 
 def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
-    """Label and scale both axes as the numbers specify."""
     for side in ("x", "y"):
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""

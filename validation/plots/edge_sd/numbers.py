@@ -1,7 +1,5 @@
 """Compute the numbers of edge-sd (zhu2025edgesd) Figs. 6 to 9: savings by drafting, batching and bandwidth shares."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,7 +54,6 @@ def interval(values: Row) -> tuple[float, float, float]:
 
 
 def spread(savings: Row) -> dict[str, float]:
-    """Return mean and interval over the runs, in percent."""
     return dict(zip(("mean", "low", "high"), interval(savings), strict=True))
 
 

@@ -1,7 +1,5 @@
 """Compute Fig. 2 and Table I of flexspec (li2025flexspec) from its printed numbers; no number is read off a curve."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -127,7 +125,6 @@ METHODS = {"base": "version 0", "lora16": "LoRA, rank 16", "full": "full"}
 
 
 def version(domain: str, method: str) -> dict[str, Any]:
-    """Return the record of a version at its last step."""
     versions = read(STORED)["versions"]
     found: dict[str, Any] = next(
         one for one in versions if (one["of"], one["method"], one["hot"]) == (domain, method, False)
@@ -136,7 +133,6 @@ def version(domain: str, method: str) -> dict[str, Any]:
 
 
 def ranged(found: dict[str, Any] | None) -> str:
-    """Format a value with its interval."""
     return str(re.sub(r"\b0\.", ".", cell(found, ".2f", WORDS)))
 
 

@@ -69,8 +69,6 @@ class Fate:
 
 @dataclass(frozen=True)
 class Counted:
-    """Hold what the study stored."""
-
     about: dict[str, Any]
     rows: dict[tuple[str, float, str, str, str], Texts]
     flags: dict[tuple[str, float, str], list[Fate]]
@@ -83,7 +81,6 @@ class Counted:
 
 @cache
 def counted() -> Counted:
-    """Read the stored counts."""
     record = from_experiment("flexspec_tables")
     stored = json.loads(STORED.read_text(encoding="utf-8"))
     rows = {
@@ -157,7 +154,6 @@ def replayed(fates: Sequence[Fate], rules: Sequence[Rule], *, vocabulary: int, l
 
 
 def fixed(length: int) -> Rule:
-    """Return the rule of a fixed length."""
     return lambda average: length
 
 
@@ -168,7 +164,6 @@ def cost(network: str, draft_s: float, bits: float, *, round_s: float | None = N
 
 
 def by_surrogate(fixed_s: float, marginal_s: float, most: int) -> Rule:
-    """Return Algorithm 2's rule."""
     return lambda average: int(surrogate_draft_length(average, fixed_s, marginal_s, most))
 
 
@@ -192,8 +187,6 @@ LENGTHS = tuple(range(1, 9))
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Describe a line of the tables."""
-
     name: str
     column: str | None
     draft: str
@@ -218,8 +211,6 @@ LINES = (
 
 @dataclass(frozen=True)
 class Case:
-    """The first version of the target model at a temperature."""
-
     study: Counted
     temperature: float
 
@@ -283,7 +274,6 @@ def over(network: str, **times: Any) -> Clock:
 
 
 def milliseconds(texts: Texts, times: Clock) -> float:
-    """Return ms per token."""
     return float(1e3 * times(texts).sum() / texts.tokens.sum())
 
 

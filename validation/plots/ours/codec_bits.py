@@ -1,7 +1,5 @@
 """Bits of each rule for the same certified bias: the cheapest codec beside the rules of cu-hlm and c-sqs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -157,7 +155,6 @@ def _mean_bits(found: Promise | float | None) -> float | None:
 
 
 def measure_figure(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 7: bits for each token over ε for each rule."""
     found = compared(trace, seed)
     series = [
         {"name": name, "x": list(EPSILON), "y": [_mean_bits(one) for one in promises]}
@@ -230,7 +227,6 @@ def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table V of ours: bits and bias of each rule at the shown ε."""
     found = compared(trace, seed)
     places = [EPSILON.index(epsilon) for epsilon in SHOWN_EPSILON]
     heads = ("rule", *(f"ε = {epsilon:g}" for epsilon in SHOWN_EPSILON))

@@ -1,7 +1,5 @@
 """Measure the dropped mass and the bits of C-SQS and of the budget on the same texts: Figure 9 of ours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +37,6 @@ LINES = dict(zip(OTHERS, ("-", (0, (1, 1.2)), (0, (4, 1, 1, 1))), strict=True))
 
 @dataclass(slots=True)
 class Path:
-    """Tokens kept and dropped mass at each position of a text."""
-
     sizes: NDArray[np.int64]
     dropped: Values
 
@@ -54,7 +50,6 @@ def cheapest_sizes(bits: Values) -> NDArray[np.int64]:
 
 
 def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray[np.int64] | None = None) -> Path:
-    """Return the decisions of a controller along a text."""
     tau, saved = OTHERS.get(name, MIDDLE_THRESHOLD), 0.0
     sizes, dropped = np.empty(len(q), dtype=np.int64), np.empty(len(q))
     for n in range(len(q)):
@@ -75,7 +70,6 @@ def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray
 
 
 def priced(threshold: float, q: Values, tail: Values) -> Path:
-    """Return the decisions of a fixed threshold along a text."""
     sizes = np.maximum(1, np.count_nonzero(q >= threshold, axis=-1))
     return Path(sizes, np.take_along_axis(tail, sizes[:, None] - 1, axis=-1)[:, 0])
 

@@ -45,7 +45,6 @@ class Texts:
 
 
 def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
-    """Convert records of one method to arrays."""
     rows = sorted(rows, key=lambda row: row.prompt)
     tables = [np.array([_READ(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
     sums = dict(zip(_FIELDS, np.stack([table.sum(axis=0) for table in tables]).T, strict=True))

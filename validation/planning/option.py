@@ -1,0 +1,119 @@
+"""One option of a plan: a policy with its parameters and expected counts, and what is made of options."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.skipping import skip_thresholds
+from hlmtheory.uncertainty import fit_linear
+from hlmtheory.wire import envelope_bits
+from validation.decoding.methods import rows
+from validation.planning.positions import THRESHOLDS
+from validation.planning.profile import Profile
+from validation.planning.rounds import COUNTS
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One policy with its parameters; ``family`` is the name of its row."""
+
+    family: str
+    label: str  # The parameters as text
+    counts: Array
+    draft_length: float  # K; for c-sqs the mean
+    threshold: float  # Largest uncertainty that skips verification; -inf: nothing is skipped
+    loss: Array  # (texts,): loss of the whole text, in [0, 1], which bounds its total variation in the mean
+    token_loss: Array  # (texts,): mean one-step risk of a token
+    top_k: tuple[float, float] = (0, 0)  # Mean and 95th percentile of the probabilities that a draft's message holds
+    codec: int | None = None  # Of the message
+    leak_bits: float = 0.0  # bits that the sizes of a round tell at most, where messages are padded
+    sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
+    block: bool = False  # Whether the server verifies the drafts of a round together
+    answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
+
+    @property
+    def row(self) -> rows.RowInfo:
+        return rows.ROWS[self.family]
+
+    @cached_property
+    def lossless(self) -> bool:
+        """Return whether its texts have the target model's law, for every pair of models."""
+        return bool(self.threshold == -np.inf) and not np.any(self.loss > 0)
+
+
+def exact(family: str, label: str, counts: Array, draft_length: float = 0, **more: Any) -> Option:
+    none = np.zeros(len(counts))
+    return Option(family, label, counts, draft_length, -np.inf, none, none, **more)
+
+
+def without_exchanges(counts: Array) -> Array:
+    """Return the counts of a server that sends its tokens as they come: passes without round trips."""
+    found = counts.copy()
+    found[..., [COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
+    return np.asarray(found)
+
+
+def at_server(table: Array, profile: Profile) -> Array:
+    """Return the counts of the same rounds if the server drafts, and streams its tokens."""
+    counts = without_exchanges(table)
+    drafts, down = COUNTS.index("drafts"), COUNTS.index("down_bits")
+    counts[..., COUNTS.index("server_drafts")] = counts[..., drafts]
+    counts[..., drafts], counts[..., down] = 0.0, profile.server[:, down]
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The papers' line of the rejection probability, and their risk-prone threshold."""
+
+    slope: float
+    intercept: float
+    prone: float
+
+
+def fitted_line(profile: Profile, texts: Array) -> Line | None:
+    """Return the line fitted to some texts; None if it does not rise."""
+    chosen = np.isin(profile.owner, texts)
+    u, beta = profile.uncertainty[chosen], profile.rejection[chosen]
+    if len(u) < 3 or np.ptp(u) == 0:
+        return None
+    line = fit_linear(u, beta)
+    if not line.slope > 0:
+        return None
+    return Line(line.slope, line.intercept, float(skip_thresholds(**line.line)[1]))
+
+
+def column_of(threshold: float) -> int:
+    """Return the largest of the thresholds at or below one, as a column behind "skip nothing"; 0 if there is none."""
+    return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
+
+
+ROUNDS = 128
+"""Rounds of a text, so that their number takes one byte."""
+
+SEALS = {
+    "none": 0,
+    "checksum": envelope_bits(ROUNDS, authenticated=False),
+    "hmac": envelope_bits(ROUNDS, authenticated=True),
+}
+"""Bits of an envelope, by the name that the command line has for it."""
+
+
+def sealed(options: Sequence[Option], seal: str) -> list[Option]:
+    """Return the options with an envelope around each message to the server and each answer."""
+    bits = SEALS[seal]
+    if not bits:
+        return list(options)
+    found = []
+    for option in options:
+        counts = option.counts.copy()
+        for direction in ("up_bits", "down_bits"):
+            counts[..., COUNTS.index(direction)] += bits * counts[..., COUNTS.index("exchanges")]
+        found.append(replace(option, counts=counts))
+    return found

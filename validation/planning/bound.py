@@ -5,10 +5,8 @@ prices common to all codecs and lengths. Any message accepts a draft with at mos
 (``shared_seed.any_scheme``), and later rounds start no earlier: so token ids alone bound all messages.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +38,7 @@ class Model:
     vocabulary: int
 
     @classmethod
-    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Model:
+    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Self:
         """Return the model of the given texts, reduced to ``rows`` positions."""
         total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]

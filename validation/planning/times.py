@@ -5,13 +5,11 @@ exchange = drafting + waiting - K t_d - T(K + 1), and between = token - T(1). So
 took on this machine.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,7 +33,7 @@ class Timing:
     high_s: float
 
     @classmethod
-    def of(cls, seconds: list[float]) -> Timing:
+    def of(cls, seconds: list[float]) -> Self:
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
@@ -113,7 +111,7 @@ class Times:
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> Times:
+    def of(cls, plain: dict[str, Any]) -> Self:
         found = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
         rounds = found.rounds
         seconds = [found.draft, found.socket, found.token, rounds.drafting, rounds.waiting, rounds.passing]

@@ -14,8 +14,8 @@ SHOWN = ("date", "commit", "digest")
 """Fields of a record that a sidecar holds beside the name."""
 
 
-def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+def records() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(RECORDS.read_text(encoding="utf-8"))
     return found
 
 

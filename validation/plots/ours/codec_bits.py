@@ -15,7 +15,7 @@ from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
 from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
-from validation.plots.common.truncation.looks import curve
+from validation.plots.common.truncation.looks import curve, full_bits
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.trace.reader import Trace, probabilities
 
@@ -164,14 +164,9 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     return {
         "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
-        "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
+        "statistics": {"vocabulary": found.vocabulary, "full": full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
     }
-
-
-def _full_bits(vocabulary: int) -> int:
-    """Return the bits of all entries at 8 bits with their indices, as (4) of cu-hlm counts."""
-    return vocabulary * (PAPER_BITS + (vocabulary - 1).bit_length())
 
 
 GREEN = "#3a7d44"

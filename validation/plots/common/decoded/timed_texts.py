@@ -1,11 +1,9 @@
 """Convert the texts of a study to arrays, and compute their latency over many links at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,8 +113,8 @@ class BootstrapDraws:
     value: Array  # (L,)
     drawn: Array  # (resamples, L)
 
-    def over(self, other: BootstrapDraws) -> BootstrapDraws:
-        return BootstrapDraws(divide(self.value, other.value), divide(self.drawn, other.drawn))
+    def over(self, other: Self) -> Self:
+        return type(self)(divide(self.value, other.value), divide(self.drawn, other.drawn))
 
     def estimates(self) -> list[Estimate]:
         columns = zip(self.value, self.drawn.T, strict=True)

@@ -287,6 +287,11 @@ ARGUMENTS: Mapping[str, Argument] = {
     "server_draft_s": Argument("t_s", "", between(1e-3, 0.5)),
     "other_s": Argument("o", "", zero_or(1e-3, 1.0)),
     "users": Argument("N", "", whole(1, 5)),
+    "user_acceptances": Argument("α_i", "K", UNIT),
+    "draft_each_s": Argument("t_i", "K", between(1e-3, 1.0)),
+    "send_each_s": Argument("c_i", "K", between(1e-3, 1.0)),
+    "window_s": Argument("W", "", between(1e-2, 4.0)),
+    "rises_s": Argument("r_d", "D", zero_or(1e-3, 1.0)),
     "bias": Argument("ε", "NS", Values("0 or more", joint.levels(8), entries(-0.5, math.nan))),
     "bias_budget": Argument("ε", "", Values("0 or more", joint.levels(24), entries(-1.0, math.nan))),
     # drafts by a shared seed
@@ -365,6 +370,7 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
         )
     },
     "conformal.hindsight": {"threshold": _drawn_as("threshold", derived(uniform(0.0, 1.0), zero_or(1e-3, 1.0).draw))},
+    "draft_length.light": {"targets": Argument("p(·|x)", "TW", ROW), "draft_count": Argument("P", "", whole(1, 60))},
     "draft_length.mean_": _FEW_DEPTHS,
     "draft_length.split": _all(whole(1, 6), "draft_length", "other_length"),
     "draft_length": {
@@ -438,6 +444,7 @@ FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "draft_length.adaptive_depths": {"D": _up_to(2)},
     "draft_length.online": {"D": _up_to(3), "N": _size(2, 9, 60)},
     "ofdma": {"K": _size(1, 2, 3, 12, 100)},
+    "policy.spin": {"K": _up_to(3)},
     "shared_seed.any_scheme": {"V": _up_to(5)},
     "shared_seed.list": {"V": _up_to(6)},
     "skipping.bill": {"V": _size(1, 2, 3, 4, 5, 8, 12)},

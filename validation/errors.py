@@ -1,7 +1,5 @@
 """The error that users see, and helpers for its message: add a path, find the nearest names."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

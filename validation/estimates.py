@@ -1,7 +1,5 @@
 """A number with its interval: how it is computed over clusters, and how it is written as JSON and as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Make dataclasses of plain values from JSON. A value that does not fit is refused by its field's name."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 

@@ -1,7 +1,5 @@
 """Read files that users give: JSON, JSON lines, CSV and text, plain or with gzip; each value comes with its place."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -41,7 +39,6 @@ def read_text(path: Path, characters: int | None = None) -> str:
 
 
 def text_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each line."""
     with _opened(path) as file:
         number = 0
         while True:

@@ -1,7 +1,5 @@
 """How this project lies on the machine, a clone or an installed package, and the lines that suit it."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import PackageNotFoundError, distribution

@@ -1,7 +1,5 @@
 """Text of files that others wrote, made safe to show: control and direction characters become visible escapes."""
 
-from __future__ import annotations
-
 import unicodedata
 from typing import Any, TypeVar
 

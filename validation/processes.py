@@ -5,8 +5,6 @@ with one thread, so that processes times threads is at most the number of cores.
 however that ends. Ctrl-C is the parent's: it ends the processes at once.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -85,7 +83,6 @@ class Processes:
             yield self._first(waiting, tick)
 
     def _first(self, waiting: deque[tuple[Call, Future[Any]]], tick: Callable[[], None] | None) -> Any:
-        """Remove the first call and return its result."""
         while True:
             try:
                 future = waiting[0][1]

@@ -1,7 +1,5 @@
 """Where a result comes from: commit and digest of the code, digests of files, versions of packages, date."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import subprocess

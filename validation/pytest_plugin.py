@@ -9,8 +9,6 @@ A test whose draws were not enough fails, so that it is no silent skip; pytest c
 *failed*. What each passed test showed stands in the summary. Nothing is imported before a test asks for the fixture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from typing import Any
 

@@ -4,8 +4,6 @@ The package loads its public names on first use, by ``__getattr__``. Type checke
 them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import hlmtheory

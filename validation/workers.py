@@ -4,8 +4,6 @@ dask computes a task again if its worker is lost. Results come in the order of t
 every worker says which source, libraries and processor it has, because otherwise the last digits may differ.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import platform

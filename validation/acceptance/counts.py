@@ -1,7 +1,5 @@
 """Read counts from the parsed content of an engine's file, and refuse what is none with its place and name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,11 +38,6 @@ def read_counts(where: str, name: str, value: Any) -> tuple[int, ...]:
     return tuple(read_count(where, f"{name}[{i}]", one) for i, one in enumerate(value))
 
 
-def read_optional_counts(where: str, table: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
-    """Return the list of counts under a name, or None."""
-    return None if table.get(name) is None else read_counts(where, name, table[name])
-
-
 def read_word(where: str, table: Mapping[str, Any], name: str) -> str | None:
     value = table.get(name)
     if value is not None and (not isinstance(value, str) or not value or len(value) > 40):
@@ -62,7 +55,6 @@ def read_histogram(where: str, name: str, value: Any) -> dict[int, int]:
 
 
 def read_length(where: str, name: str, key: Any) -> int:
-    """Return the key of a histogram as an integer."""
     text = str(key)
     if not text.isdecimal() or int(text[:10]) > GREATEST_LENGTH or len(text) > 5:
         raise UserError(f"{where}: {name} has the key {key!r}; a draft length from 0 to {GREATEST_LENGTH:,} is needed.")

@@ -4,8 +4,6 @@ They print totals and rounded rates by position, but not the number of steps. It
 over the steps, and the counts add up to the total. A line of vLLM covers a window of a few seconds. Windows add up.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict
@@ -14,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from validation.acceptance.record import AcceptanceRecord, LeftOut, Read
+from validation.acceptance.record import CUT, LeftOut, Read, of_totals
 from validation.acceptance.sanity import differing
 from validation.errors import UserError
 
@@ -39,6 +37,7 @@ LLAMA_STATISTICS = re.compile(
 )
 HALF_LENGTH, HALF_RATE, MOST_STEPS = 0.005 + 1e-9, 0.0005 + 1e-9, 20_000
 """Half of the last digit of a mean length and of a rate; most numbers of steps that are tried for a line."""
+Window = tuple[int, tuple[int, ...], bool]
 FEW = (
     "{accepted:,} of {drafted:,} drafts were accepted, and the log does not say in how many steps; without it the "
     "acceptance is too high: give the answers or /metrics instead"
@@ -64,9 +63,7 @@ def counts_of(rates: Sequence[float], steps: int, accepted: int) -> tuple[int, .
     return tuple(counts.astype(int).tolist()) if counts.sum() == accepted and (np.diff(counts) <= 0).all() else None
 
 
-def steps_of(
-    accepted: int, drafted: int, length: float, rates: Sequence[float]
-) -> tuple[int, tuple[int, ...], bool] | None:
+def steps_of(accepted: int, drafted: int, length: float, rates: Sequence[float]) -> Window | None:
     """Return the steps, their counts by position and whether the digits leave one choice; None if nothing fits.
 
     Of several numbers of steps the fewest that can have made the drafts is taken, since most drafts have full length.
@@ -85,17 +82,6 @@ def steps_of(
     return steps, counts, exact and 2 * HALF_RATE * steps < 1.0
 
 
-def _record(engine: str, source: str, totals: tuple[int, int, int], places: tuple[int, ...] | None) -> AcceptanceRecord:
-    return AcceptanceRecord(
-        engine=engine,
-        source=source,
-        num_spec_steps=totals[0],
-        num_draft_tokens=totals[1],
-        num_accepted_draft_tokens=totals[2],
-        accepted_per_position=places,
-    )
-
-
 def vllm_log(path: str, text: str) -> list[Read]:
     """Return the sum of vLLM's windows: of each service where a log has several, and of each draft length."""
     lines, read = text.splitlines(), list[Read]()
@@ -112,7 +98,7 @@ def vllm_log(path: str, text: str) -> list[Read]:
         accepted, drafted, mean, rates = ("0" if field is None else field[1] for field in fields)
         window = steps_of(int(accepted), int(drafted), float(mean), _numbers(rates)) if all(fields) else None
         if window is None and number == len(lines) and not text.endswith("\n"):
-            read.append(LeftOut(where, "the log is cut off there"))
+            read.append(LeftOut(where, CUT))
         elif window is None:
             raise UserError(
                 f"{where}: no number of steps gives {accepted} accepted of {drafted} drafts, a mean length of {mean} "
@@ -126,14 +112,15 @@ def vllm_log(path: str, text: str) -> list[Read]:
         drafted, steps, counts, exact = zip(*windows, strict=True)
         places = tuple(map(sum, zip(*counts, strict=True)))
         loose = [count for count, sure in zip(steps, exact, strict=True) if not sure]
-        record = _record(f"vllm {who}".strip(), where, (sum(steps), sum(drafted), sum(places)), places)
+        own = {"accepted_per_position": places, "num_spec_tokens": length}
+        record = of_totals(f"vllm {who}".strip(), where, (sum(steps), sum(drafted), sum(places)), **own)
         said = [f"{where}: {len(windows):,} windows add up to {sum(steps):,} steps; counts are rates x steps."]
         if loose:
             said.append(f"Digits of {len(loose):,} leave a rate open by {max(2 * HALF_RATE, 1.0 / min(loose)):.3f}.")
         if key is None and len(servers) > 1:
             said.append(f"{len(servers)} server processes are added (ranks, restarts, or several models).")
         alike = differing("windows", [(row[0], n) for row, n in zip(counts, steps, strict=True)])
-        read += [replace(record, num_spec_tokens=length), " ".join([*said, *alike])]
+        read += [record, " ".join([*said, *alike])]
     return read
 
 
@@ -153,7 +140,7 @@ def llama_statistics(path: str, text: str) -> list[Read]:
         steps, drafted, accepted = (count + totals[name][kind] for kind, count in counts.items())
         places = counts_of(_numbers(rates), steps, accepted) if rates and not totals[name] else None
         engine = f"llama.cpp {name}" if several else "llama.cpp"
-        record = _record(engine, f"{path}, {name}", (steps, drafted, accepted), places)
+        record = of_totals(engine, f"{path}, {name}", (steps, drafted, accepted), accepted_per_position=places)
         records.append(replace(record, copied=name.startswith("ngram")))
     return records
 
@@ -182,5 +169,6 @@ def llama_log(path: str, text: str) -> list[Read]:
         steps, counts, exact = fitted or (0, (), False)
         if not exact and accepted:
             steps = round(accepted / (length - 1.0))
-        records.append(_record("llama.cpp", where, (steps, drafted, accepted), counts if exact else None))
+        own = {"accepted_per_position": counts if exact else None}
+        records.append(of_totals("llama.cpp", where, (steps, drafted, accepted), **own))
     return records

@@ -1,10 +1,9 @@
 """Read mean acceptance lengths without counts, and lists of rates that do not say what they are.
 
 InferenceX's golden files are YAML or JSON, ``model: {mode: {K: length}}``; AIPerf's ``speed-bench-report`` writes a CSV
-matrix of models and categories; SGLang's log prints a mean of its last steps. None has counts, so none an interval.
+matrix of models and categories; SGLang's log prints a mean of its last steps, trtllm-bench means over requests. None
+has counts, so none an interval.
 """
-
-from __future__ import annotations
 
 import csv
 import json
@@ -26,6 +25,12 @@ LARGEST, LONGEST_LIST = 2**24, 2**16
 _NUMBER = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)%?")
 SGLANG_LOG = re.compile(
     r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?.*?gen throughput"
+)
+_TRTLLM = {"num_draft_tokens": "DT", "num_accepted_draft_tokens": "ADT", "draft_acceptance_rate": "DAR"}
+_TRTLLM |= {"acceptance_length": "AL", "acceptance_rate": "AR"}
+TRTLLM_BENCH = re.compile(
+    rf"""(?:^\[(DT|ADT|DAR|AL|AR)\] AVERAGE *: |"({"|".join(_TRTLLM)})_percentiles": \{{[^}}]*"average": )([\d.]+)""",
+    re.M,
 )
 
 
@@ -57,6 +62,8 @@ def read_means(path: str | Path) -> Means | None:
     where, text = str(path), read_text(path)
     if SGLANG_LOG.search(text):
         return _sglang(where, text)
+    if averages := TRTLLM_BENCH.findall(text):
+        return _trtllm_bench(where, {name or _TRTLLM[key]: float(x) for name, key, x in averages})
     if text.startswith("Model,"):
         return _matrix(where, text)
     numbers = re.split(r"[\s,;]+", text[:LONGEST_LIST].strip(" \n\r\t[]()"))
@@ -130,10 +137,19 @@ def _checked(where: str, points: Sequence[Mean], *remarks: str) -> Means:
 
 def _matrix(where: str, text: str) -> Means | None:
     head, *rows = list(csv.reader(text.splitlines()))
-    cells = [(f"{row[0]} {name}", cell) for row in rows if row for name, cell in zip(head[1:], row[1:], strict=False)]
-    numbers = [(name, cell) for name, cell in cells if _NUMBER.fullmatch(cell.strip())]
-    points = [Mean(name, None, float(cell)) for name, cell in numbers if "%" not in cell]
-    return _checked(where, points) if points else None
+    points, said = list[Mean](), list[str]()
+    for row in filter(None, rows):
+        cells = dict(zip(head[1:], map(str.strip, row[1:]), strict=False))
+        numbers = {name: float(cell) for name, cell in cells.items() if _NUMBER.fullmatch(cell) and "%" not in cell}
+        points += [Mean(f"{row[0]} {name}", None, number) for name, number in numbers.items()]
+        kinds = sorted((number, name) for name, number in numbers.items() if name != "Overall")
+        if len(kinds) > 1:
+            ends = " to ".join(f"{number:g} ({name})" for number, name in (kinds[0], kinds[-1]))
+            said.append(
+                f"{row[0]}: {ends} tokens a step. Overall is the plain mean of categories, which is not that of steps. "
+                "Whether they are a mixture needs counts: give profile_export.jsonl."
+            )
+    return _checked(where, points, *said) if points else None
 
 
 def _sglang(where: str, text: str) -> Means:
@@ -150,6 +166,16 @@ def _sglang(where: str, text: str) -> Means:
     )
     mean = round(float(weights @ lengths / weights.sum()), 2)
     return _checked(where, [Mean("SGLang", length or None, mean)], said)
+
+
+def _trtllm_bench(where: str, averages: Mapping[str, float]) -> Means:
+    """Return the means of trtllm-bench; older versions call the tokens of a pass an acceptance rate."""
+    length, rate, drafted = (averages.get(name, 0.0) for name in ("AL", "DAR", "DT"))
+    longest = round((length - 1.0) / rate) if rate else 0
+    points = [Mean("over requests", longest or None, length or averages.get("AR", 0.0))]
+    if longest and drafted:  # it counts K drafts in every pass
+        points.append(Mean("over steps", longest, round(1.0 + longest * averages.get("ADT", 0.0) / drafted, 2)))
+    return _checked(where, points, "trtllm-bench counts the pass over the prompt, which drafts nothing, as a step.")
 
 
 def _rates(where: str, texts: Sequence[str], *remarks: str) -> Means:

@@ -1,15 +1,12 @@
-"""Read counts of accepted drafts from the files of SGLang, TensorRT-LLM, llama.cpp and three benchmarks."""
-
-from __future__ import annotations
+"""Read counts of accepted drafts from the files of SGLang, llama.cpp and three benchmarks."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional, read_seconds
-from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
-from validation.acceptance.vllm import of_answer
+from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, of_totals, whole_length
 from validation.errors import UserError
 
 
@@ -39,57 +36,10 @@ def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     if accepted is None and found is not None:
         accepted = sum(i * count for i, count in found.items())
     proposed = read_optional(where, meta, "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
-    return [
-        AcceptanceRecord(
-            engine="sglang",
-            source=where,
-            num_spec_steps=steps,
-            num_spec_tokens=_configured(proposed, steps),
-            num_accepted_draft_tokens=read_field(where, {names[0]: accepted}, names[0]),
-            completion_tokens=read_optional(where, meta, "completion_tokens"),
-            acceptance_histogram=found,
-            seconds_per_token=read_seconds(meta, rate="decode_throughput"),
-        )
-    ]
-
-
-def _configured(drafted: int | None, steps: int) -> int | None:
-    return drafted // steps if drafted and steps and drafted % steps == 0 else None
-
-
-def tensorrt_request(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return TensorRT-LLM's counts of one answer, of its first choice or its performance metrics, in vLLM's names."""
-    choices = content.get("choices")
-    for table in (choices[0] if isinstance(choices, list) and choices else None, content.get("request_perf_metrics")):
-        found = table.get("speculative_decoding") if isinstance(table, Mapping) else None
-        if isinstance(found, Mapping) and "total_accepted_draft_tokens" in found:
-            accepted, drafted = found["total_accepted_draft_tokens"], found.get("total_draft_tokens")
-            named = {"num_accepted_draft_tokens": accepted, "num_draft_tokens": drafted, "engine": "tensorrt-llm"}
-            return {"usage": content.get("usage"), "metrics": {"speculative_decoding": {**found, **named}}}
-    return None
-
-
-def tensorrt(path: str, content: Any) -> Sequence[Read]:
-    """Return the sum over the iterations of TensorRT-LLM's statistics, or the record of one request."""
-    if isinstance(content, Mapping):
-        if (found := tensorrt_request(content)) is not None:
-            return of_answer(path, found)
-        content = [content]
-    totals: Counter[str] = Counter()
-    for number, iteration in enumerate(content):
-        found = iteration.get("specDecodingStats") if isinstance(iteration, Mapping) else None
-        for name in ("numDraftTokens", "numAcceptedTokens", "numRequestsWithDraftTokens"):
-            totals[name] += read_field(f"{path}[{number}]", found, name) if found else 0
-    return [
-        AcceptanceRecord(
-            engine="tensorrt-llm",
-            source=path,
-            num_spec_steps=totals["numRequestsWithDraftTokens"],
-            num_draft_tokens=totals["numDraftTokens"],
-            num_spec_tokens=_configured(totals["numDraftTokens"], totals["numRequestsWithDraftTokens"]),
-            num_accepted_draft_tokens=totals["numAcceptedTokens"],
-        )
-    ]
+    more: dict[str, Any] = {"num_spec_tokens": whole_length(proposed, steps), "acceptance_histogram": found}
+    more["completion_tokens"] = read_optional(where, meta, "completion_tokens")
+    more["seconds_per_token"] = read_seconds(meta, rate="decode_throughput")
+    return [of_totals("sglang", where, (steps, None, read_field(where, {names[0]: accepted}, names[0])), **more)]
 
 
 def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord | LeftOut]:
@@ -105,17 +55,10 @@ def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
         raise UserError(f"{where}: {accepted:,} accepted drafts in {predicted:,} tokens; the file is damaged.")
     if accepted >= predicted - 1 and accepted:
         return [LeftOut(where, f"{predicted:,} tokens with {accepted:,} accepted drafts leave no token for a step")]
-    return [
-        AcceptanceRecord(
-            engine="llama.cpp",
-            source=where,
-            num_spec_steps=max(0, predicted - accepted - 1),
-            num_draft_tokens=read_field(where, timings, "draft_n"),
-            num_accepted_draft_tokens=accepted,
-            completion_tokens=predicted,
-            seconds_per_token=read_seconds(timings, milliseconds="predicted_ms", count=predicted),
-        )
-    ]
+    steps, drafted = max(0, predicted - accepted - 1), read_field(where, timings, "draft_n")
+    seconds = read_seconds(timings, milliseconds="predicted_ms", count=predicted)
+    more: dict[str, Any] = {"completion_tokens": predicted, "seconds_per_token": seconds}
+    return [of_totals("llama.cpp", where, (steps, drafted, accepted), **more)]
 
 
 def specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:
@@ -140,10 +83,5 @@ def _of_lengths(engine: str, where: str, lengths: Mapping[int, int]) -> Acceptan
     if 0 in lengths:
         raise UserError(f"{where}: a step of length 0; every step emits a token at least.")
     histogram = {length - 1: count for length, count in lengths.items()}
-    return AcceptanceRecord(
-        engine=engine,
-        source=where,
-        num_spec_steps=sum(histogram.values()),
-        num_accepted_draft_tokens=sum(i * count for i, count in histogram.items()),
-        acceptance_histogram=histogram,
-    )
+    steps, accepted = sum(histogram.values()), sum(i * count for i, count in histogram.items())
+    return of_totals(engine, where, (steps, None, accepted), acceptance_histogram=histogram)

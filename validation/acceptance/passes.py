@@ -5,8 +5,6 @@ context (cached tokens; may be left out), ms, and model (target or draft; withou
 width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.goodput.fit_passes` goes on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +61,6 @@ class Passes:
         return max(self.target.rest)
 
     def sentences(self) -> list[str]:
-        """Return what was measured of each model."""
         both = (("target", self.target), ("draft", self.draft))
         return [found.sentence(name) for name, found in both if found is not None]
 

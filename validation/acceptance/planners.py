@@ -4,8 +4,6 @@ AIConfigurator and AISimulate take ``nextn``, the drafts of a step, and ``nextn_
 are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull request 1383).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ the engines differ in how they count; where they differ under each, drafts were 
 another rule, other texts or other weights. First drafts are compared at one K only: others begin at other tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,13 +4,12 @@ The fields have the names of AIPerf's ``SpecDecodeAcceptanceRecord``. A *step* i
 It drafts k tokens and accepts the first i of them, so it emits i + 1 tokens: the last one is the target model's own.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,8 @@ class LengthsUnknownError(UserError):
 
 Counts = dict[int, tuple[int, ...]]
 """Steps by draft length k and accepted drafts i: ``counts[k][i]``, with k + 1 entries for each k."""
+COUNTS: tuple[str, ...] = ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens")
+COUNTS += ("accepted_per_position", "per_step_accepted", "per_step_drafted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,94 +71,74 @@ class AcceptanceRecord:
     verification: str | None = None  # a key of VERIFICATIONS, or an engine's own name of its rule
     seconds_per_token: float | None = None  # of the generation, as the engine or the benchmark timed it
     copied: bool = False  # whether the drafts are known to be copied from the text, as n-grams are
+    category: str | None = None  # the kind of prompt, as a benchmark names it
 
     def __post_init__(self) -> None:
         if self.seconds_per_token is not None and not 0 < self.seconds_per_token < math.inf:
             raise UserError(f"{self.source}: a token took {self.seconds_per_token!r} s; a time above 0 is needed.")
-        for name, value in self._counts():
-            if value < 0:
-                raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
+        numbers: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
+        table = self.by_draft_length or {}
+        numbers["acceptance_histogram"] = [x for pair in (self.acceptance_histogram or {}).items() for x in pair]
+        numbers["acceptance_histogram_by_draft_length"] = [x for k, row in table.items() for x in (k, *row)]
+        for name, values in numbers.items():
+            for value in values if isinstance(values, list | tuple) else [values or 0]:
+                if value < 0:
+                    raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
         if (self.num_spec_tokens or 0) > GREATEST_LENGTH:
             raise UserError(f"{self.source}: num_spec_tokens is {self.num_spec_tokens:,}; at most {GREATEST_LENGTH:,}.")
-        self._check_sums()
+        for contradiction in self._contradictions():
+            raise UserError(f"{self.source}: {contradiction}; the file is damaged, or another engine wrote it.")
 
-    def _counts(self) -> Iterable[tuple[str, int]]:
-        for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens"):
-            if (value := getattr(self, name)) is not None:
-                yield name, value
-        for count in (self.acceptance_histogram or {}).items():
-            yield from (("acceptance_histogram", value) for value in count)
-        for name in ("accepted_per_position", "per_step_accepted", "per_step_drafted"):
-            yield from ((name, value) for value in getattr(self, name) or ())
+    def _contradictions(self) -> Iterator[str]:
+        steps, accepted, drafted = self.num_spec_steps, self.num_accepted_draft_tokens, self.num_draft_tokens
+        if drafted is not None and accepted > drafted:
+            yield f"{accepted:,} drafts are accepted, but only {drafted:,} were made"
+        name = "acceptance_histogram_by_draft_length"
         for length, row in (self.by_draft_length or {}).items():
-            yield from (("acceptance_histogram_by_draft_length", value) for value in (length, *row))
-
-    def _check_sums(self) -> None:
-        if self.num_draft_tokens is not None and self.num_accepted_draft_tokens > self.num_draft_tokens:
-            raise self._contradiction(
-                f"{self.num_accepted_draft_tokens:,} drafts are accepted, but only {self.num_draft_tokens:,} were made"
-            )
+            if len(row) != length + 1:
+                yield f"{name} has {len(row)} counts for draft length {length}; {length + 1} are needed"
+        each, made = self.per_step_accepted or (), self.per_step_drafted
+        if made is not None and self.per_step_accepted is not None and len(each) != len(made):
+            yield "per_step_accepted and per_step_drafted differ in length"
+        yield from (
+            f"step {n} accepted {i} of {k} drafts"
+            for n, (i, k) in enumerate(zip(each, made or (), strict=False))
+            if i > k
+        )
+        longest = math.inf if self.num_spec_tokens is None else self.num_spec_tokens
         for name, histogram in (("acceptance_histogram", self.acceptance_histogram), *self._tables()):
             if histogram is None:
                 continue
-            steps, accepted = sum(histogram.values()), sum(i * count for i, count in histogram.items())
-            if (steps, accepted) != (self.num_spec_steps, self.num_accepted_draft_tokens):
-                raise self._contradiction(
-                    f"{name} has {steps:,} steps and {accepted:,} accepted drafts; the totals are "
-                    f"{self.num_spec_steps:,} and {self.num_accepted_draft_tokens:,}"
-                )
-            deepest = max((i for i, count in histogram.items() if count), default=0)
-            if self.num_spec_tokens is not None and deepest > self.num_spec_tokens:
-                raise self._contradiction(
-                    f"{name} has a step of {deepest} accepted drafts; a step has at most {self.num_spec_tokens}"
-                )
+            found = sum(histogram.values()), sum(i * count for i, count in histogram.items())
+            if found != (steps, accepted):
+                said = "has {:,} steps and {:,} accepted drafts; the totals are".format(*found)
+                yield f"{name} {said} {steps:,} and {accepted:,}"
+            if (deepest := max((i for i, count in histogram.items() if count), default=0)) > longest:
+                yield f"{name} has a step of {deepest} accepted drafts; a step has at most {longest}"
         places = self.accepted_per_position
         if places is not None:
-            if any(later > earlier for earlier, later in zip((self.num_spec_steps, *places), places, strict=False)):
-                raise self._contradiction(
-                    "a later position has more accepted drafts than an earlier one; a step accepts a prefix"
-                )
-            if sum(places) != self.num_accepted_draft_tokens:
-                raise self._contradiction(
-                    f"the positions have {sum(places):,} accepted drafts; the total is "
-                    f"{self.num_accepted_draft_tokens:,}"
-                )
-        for what, count in (("accepted", self.num_accepted_draft_tokens), ("made", self.num_draft_tokens or 0)):
-            if self.num_spec_tokens is not None and count > self.num_spec_tokens * self.num_spec_steps:
-                raise self._contradiction(
-                    f"{count:,} drafts are {what} in {self.num_spec_steps:,} steps of at most {self.num_spec_tokens:,}"
-                )
+            if any(later > earlier for earlier, later in pairwise((steps, *places))):
+                yield "a later position has more accepted drafts than an earlier one; a step accepts a prefix"
+            if sum(places) != accepted:
+                yield f"the positions have {sum(places):,} accepted drafts; the total is {accepted:,}"
+        for what, count in (("accepted", accepted), ("made", drafted or 0)):
+            if count > longest * steps:
+                yield f"{count:,} drafts are {what} in {steps:,} steps of at most {longest:,}"
 
-    def _tables(self) -> Iterable[tuple[str, Mapping[int, int] | None]]:
+    def _tables(self) -> Iterator[tuple[str, Mapping[int, int] | None]]:
         """Yield the steps by number of accepted drafts, from each finer table."""
         if self.by_draft_length is not None:
             total: Counter[int] = Counter()
-            for length, row in self.by_draft_length.items():
-                if len(row) != length + 1:
-                    raise self._contradiction(
-                        f"acceptance_histogram_by_draft_length has {len(row)} counts for draft length {length}; "
-                        f"{length + 1} are needed"
-                    )
+            for row in self.by_draft_length.values():
                 total.update(dict(enumerate(row)))
             yield "acceptance_histogram_by_draft_length", total
         if self.per_step_accepted is not None:
-            if self.per_step_drafted is not None:
-                if len(self.per_step_accepted) != len(self.per_step_drafted):
-                    raise self._contradiction("per_step_accepted and per_step_drafted differ in length")
-                for step, (i, k) in enumerate(zip(self.per_step_accepted, self.per_step_drafted, strict=True)):
-                    if i > k:
-                        raise self._contradiction(f"step {step} accepted {i} of {k} drafts")
             yield "per_step_accepted", Counter(self.per_step_accepted)
-
-    def _contradiction(self, text: str) -> UserError:
-        return UserError(f"{self.source}: {text}; the file is damaged, or another engine wrote it.")
 
     @property
     def mean_acceptance_length(self) -> float | None:
         """Return the mean tokens of a step, including the target model's own; None without steps."""
-        if self.num_spec_steps == 0:
-            return None
-        return 1.0 + self.num_accepted_draft_tokens / self.num_spec_steps
+        return 1.0 + self.num_accepted_draft_tokens / self.num_spec_steps if self.num_spec_steps else None
 
     @property
     def draft_acceptance_rate(self) -> float | None:
@@ -287,9 +268,20 @@ class AcceptanceRecord:
             "copied": self.copied or None,
         }
         found |= derived
-        del found["accepted_per_position"], found["by_draft_length"]
+        del found["accepted_per_position"], found["by_draft_length"], found["category"]
         own = "acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied", "seconds_per_token"
         return {name: value for name, value in found.items() if value is not None or name not in own}
+
+
+def of_totals(engine: str, source: str, totals: Sequence[int | None], **more: Any) -> AcceptanceRecord:
+    """Return the record of a number of steps, drafts and accepted drafts."""
+    more |= zip(("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"), totals, strict=True)
+    return AcceptanceRecord(engine=engine, source=source, **more)
+
+
+def whole_length(drafted: int | None, steps: int) -> int | None:
+    """Return the drafts of a step, if all steps can have drafted the same number."""
+    return drafted // steps if drafted and steps and drafted % steps == 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +294,8 @@ class LeftOut:
 
 Read = AcceptanceRecord | LeftOut | str
 """What a reader finds of one answer or file; a text says how counts were made of it, and what is not certain."""
-NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
-"""Why an answer without a step is left out."""
+NOTHING, CUT = "it has no acceptance: nothing was drafted, or n > 1", "the log is cut off there"
+"""Why an answer without a step is left out, and the last line of a log."""
 
 
 def tally(steps: Iterable[tuple[int, int]]) -> Counts:
@@ -354,7 +346,10 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
 
 def write_records(records: Iterable[AcceptanceRecord], path: str | Path) -> None:
     """Write records as AIPerf's JSONL, which :func:`validation.acceptance.engines.read_acceptance` reads."""
-    lines = [json.dumps({"spec_decode_acceptance": record.as_json()}) for record in records]
+    lines = []
+    for record in records:
+        about = {"metadata": {"source_kind": record.category}} if record.category else {}
+        lines.append(json.dumps(about | {"spec_decode_acceptance": record.as_json()}))
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -7,13 +7,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import Summary
 
-LEAST_EXPECTED, RARE = 5.0, 1e-3
-"""Smallest expected count of a group in a test of homogeneity; probability below which chance is excluded."""
+LEAST_EXPECTED, RARE, PERMUTATIONS = 5.0, 1e-3, 4999
+"""Smallest expected count of a group in a test of homogeneity; probability below which chance is excluded; permutations
+of the categories over requests."""
 UNLIKE, APART, WIDE = 0.05, 0.05, 0.1
 """Acceptance of a draft unlike its target; distance of two means that is said; half an interval that shows little."""
 
@@ -23,7 +25,8 @@ def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = 
     tables = [(record.histogram, record.num_spec_steps) for record in records]
     firsts = [(steps - table.get(0, 0), steps) for table, steps in tables if table is not None]
     said = [] if brief else [*_identities(records), *_rates(records, summary)]
-    said += _impossible(summary) + differing("requests", firsts if len(firsts) == len(records) else [])
+    firsts = firsts if len(firsts) == len(records) else []
+    said += [*_impossible(summary), *by_category(records, firsts), *differing("requests", firsts)]
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
     mean, pooled = float(np.mean(each)), summary.mean_acceptance_length
     if abs(mean / pooled - 1.0) > APART:
@@ -60,6 +63,37 @@ def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
     return [
         f"the {what} are a mixture: first drafts are accepted {low:.0%} to {high:.0%} of the time (10% and 90% of the "
         f"{what}), p = {chance:.0e} if all were alike. One rate is of none of them: read them by kind."
+    ]
+
+
+def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int, int]]) -> list[str]:
+    """Return whether first drafts, (accepted, steps) by record, differ by category, or by file, more than by request.
+
+    The labels are permuted over requests, so that requests that differ alone show nothing.
+    """
+    what = "categories" if any(record.category for record in records) else "files"
+    labels = [record.category or record.source.partition(", line ")[0] for record in records]
+    names, place = np.unique(labels, return_inverse=True)
+    table = np.array(firsts, dtype=np.float64).reshape(-1, 2)
+    share = table[:, 0].sum() / max(table[:, 1].sum(), 1.0)
+    if len(names) in (1, len(records)) or not 0.0 < share < 1.0:
+        return differing(what, firsts) if len(names) > 1 else []
+
+    def rates(place: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.divide(*(np.bincount(place, weights=column) for column in table.T))
+
+    def apart(place: NDArray[np.int64]) -> float:
+        return float(np.bincount(place, weights=table[:, 1]) @ (rates(place) - share) ** 2)
+
+    rng, own = np.random.default_rng(0), apart(place) * (1.0 - 1e-12)
+    chance = (1 + sum(apart(rng.permutation(place)) >= own for _ in range(PERMUTATIONS))) / (1 + PERMUTATIONS)
+    if chance >= RARE:
+        return [f"{what} differ no more than requests do (p = {chance:.2g}, {len(names)} {what})."]
+    ranked = sorted(zip(rates(place), names, strict=True), reverse=True)
+    listed = ", ".join(f"{rate:.0%} ({kind})" for rate, kind in ranked)
+    return [
+        f"the {what} are a mixture: first drafts are accepted {listed} of the time, p = {chance:.0e} if requests alone "
+        "differed. One rate is of none of them: read each by itself."
     ]
 
 

@@ -4,8 +4,6 @@ vLLM and llama.cpp take rates by position (the share of steps that accept so far
 TensorRT-LLM a mean. It leaves the variance of a step open, and so the slowest answer, which a batch waits for.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -76,15 +74,11 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
     mean = float(f"{1.0 + accepted:.4g}")
     rates = None if law is None else [round(float(sum(law[depth:])), 4) for depth in range(1, length + 1)]
     base = {"num_speculative_tokens": length, "rejection_sample_method": "synthetic"}
-    written = {
-        "vllm": (
-            f"--speculative-config '{json.dumps(base | {'synthetic_acceptance_rates': rates})}'",
-            f"--speculative-config '{json.dumps(base | {'synthetic_acceptance_length': mean})}'",
-        ),
-        "llama.cpp": (
-            f"--spec-draft-n-max {length} --spec-synth-rates {','.join(map(str, rates or ()))}",
-            f"--spec-draft-n-max {length} --spec-synth-len {mean:g}",
-        ),
+    kinds = {"synthetic_acceptance_rates": rates}, {"synthetic_acceptance_length": mean}
+    listed, longest = ",".join(map(str, rates or ())), f"--spec-draft-n-max {length}"
+    written: dict[str, tuple[str | None, ...]] = {
+        "vllm": tuple(f"--speculative-config '{json.dumps(base | kind)}'" for kind in kinds),
+        "llama.cpp": (f"{longest} --spec-synth-rates {listed}", f"{longest} --spec-synth-len {mean:g}"),
         "sglang": (
             None,
             f"SGLANG_SIMULATE_ACC_LEN={mean:g} SGLANG_SIMULATE_ACC_METHOD=match-expected "
@@ -93,7 +87,7 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
         "tensorrt-llm": (None, f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={accepted:.4g}"),
     }
     by_rate, by_mean = written[engine]
-    forms = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
+    forms: list[tuple[Any, str, Sequence[float]]] = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
     forms.append((by_mean, BY_MEAN[engine], law_of_mean(engine, accepted, length)))
     own = {} if law is None else {"measured_variance": variance(law), "measured_slowest": slowest(law)}
     return [

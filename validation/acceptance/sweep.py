@@ -4,8 +4,6 @@ The noise of a time is the spread over repeats where a label has several files; 
 which says nothing of how much a machine varies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 llama.cpp's server has metrics of the same names behind another prefix.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,11 +16,10 @@ from validation.acceptance.counts import (
     read_histogram,
     read_length,
     read_optional,
-    read_optional_counts,
     read_seconds,
     read_word,
 )
-from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
+from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read, of_totals
 from validation.errors import UserError
 
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)(\s+\d+)?$")
@@ -128,16 +125,15 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
 
 
 def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) -> None:
-    pairs = {f"{prefix}{name}": (value, after.totals.get(name)) for name, value in before.totals.items()}
-    name = f"{prefix}accepted_tokens_per_pos"
-    pairs |= {f"{name} {i}": (value, after.places.get(i)) for i, value in before.places.items()}
-    for name, (earlier, later) in pairs.items():
+    pairs = [(name, value, after.totals.get(name)) for name, value in before.totals.items()]
+    pairs += [(f"accepted_tokens_per_pos {i}", value, after.places.get(i)) for i, value in before.places.items()]
+    for name, earlier, later in pairs:
         if later is None:
-            raise UserError(f"{where}: the later scrape has no {name}, so it is cut off, or of another server.")
+            raise UserError(f"{where}: the later scrape has no {prefix}{name}, so it is cut off, or of another server.")
         if later < earlier:
             raise UserError(
-                f"{where}: a counter falls, {name} from {earlier:,} to {later:,}. Give the earlier scrape first, and "
-                "no restart of the server between the two."
+                f"{where}: a counter falls, {prefix}{name} from {earlier:,} to {later:,}. Give the earlier scrape "
+                "first, and no restart of the server between the two."
             )
     if any(after.began.get(name, value) != value for name, value in before.began.items()):
         raise UserError(
@@ -165,40 +161,36 @@ def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
 
 def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
     """Return the record of one answer of vLLM or AIPerf; both use the same names."""
-    metrics = content.get("metrics")
-    found = (metrics or {}).get("speculative_decoding") if isinstance(metrics, Mapping) else None
-    usage = content.get("usage") or {}
+    metrics, about, usage = content.get("metrics"), content.get("metadata"), content.get("usage") or {}
+    found = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    found = found or (content.get("choices") or [{}])[0].get("speculative_decoding_stats")
     if found is None and "spec_decode_acceptance" in content:
         found, usage = content["spec_decode_acceptance"], content["spec_decode_acceptance"] or {}
-    if found is None:
-        return [LeftOut(where, NOTHING)]
-    by_length = found.get("acceptance_histogram_by_draft_length")
+    warm = isinstance(about, Mapping) and "warmup" in map(about.get, ("benchmark_phase", "phase_kind", "credit_phase"))
+    if found is None or content.get("error") is not None or warm:
+        return [LeftOut(where, NOTHING if found is None else "AIPerf marks it as a warm-up or as failed")]
+    name = "acceptance_histogram"
+    histogram, by_length = found.get(name), found.get(f"{name}_by_draft_length")
+    fields: dict[str, Any] = {
+        name: read_optional(where, found, name) for name in ("num_draft_tokens", "num_spec_tokens")
+    }
+    listed = [part for part in ("per_step_accepted", "per_step_drafted") if found.get(part) is not None]
+    fields |= {part: read_counts(where, part, found[part]) for part in listed}
+    fields |= {mark: read_word(where, found, mark) for mark in ("draft_sampling", "verification")}
+    if by_length is not None:
+        keys = ((read_length(where, f"{name}_by_draft_length", k), k) for k in by_length)
+        fields["by_draft_length"] = {n: read_counts(where, f"draft length {k}", by_length[k]) for n, k in keys}
     return [
         AcceptanceRecord(
-            engine=str(found.get("engine", "vllm")),
+            engine=str(found.get("engine", "vllm")).replace("_", "-"),
             source=where,
             num_spec_steps=read_field(where, found, "num_spec_steps"),
             num_accepted_draft_tokens=read_field(where, found, "num_accepted_draft_tokens"),
-            num_draft_tokens=read_optional(where, found, "num_draft_tokens"),
-            num_spec_tokens=read_optional(where, found, "num_spec_tokens"),
             completion_tokens=read_optional(where, usage, "completion_tokens"),
-            acceptance_histogram=read_histogram(where, "acceptance_histogram", found["acceptance_histogram"])
-            if found.get("acceptance_histogram") is not None
-            else None,
-            by_draft_length=None
-            if by_length is None
-            else {
-                read_length(where, "acceptance_histogram_by_draft_length", k): read_counts(
-                    where, f"draft length {k}", row
-                )
-                for k, row in by_length.items()
-            },
-            per_step_accepted=read_optional_counts(where, found, "per_step_accepted"),
-            per_step_drafted=read_optional_counts(where, found, "per_step_drafted"),
-            draft_sampling=read_word(where, found, "draft_sampling"),
-            verification=read_word(where, found, "verification"),
+            acceptance_histogram=None if histogram is None else read_histogram(where, name, histogram),
             copied=found.get("copied") is True,
             seconds_per_token=found.get("seconds_per_token") or _latency(metrics),
+            **fields,
         )
     ]
 
@@ -226,12 +218,7 @@ def _latency(metrics: Any) -> float | None:
 
 
 def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
-    return AcceptanceRecord(
-        engine=engine,
-        source=source,
-        num_spec_steps=read_field(source, totals, "drafts"),
-        num_draft_tokens=read_field(source, totals, "verified_draft_tokens", "draft_tokens"),
-        num_accepted_draft_tokens=read_field(source, totals, "accepted_tokens"),
-        num_spec_tokens=len(places) or None,
-        accepted_per_position=tuple(places) or None,
-    )
+    names = (("drafts",), ("verified_draft_tokens", "draft_tokens"), ("accepted_tokens",))
+    counts = [read_field(source, totals, *each) for each in names]
+    own: dict[str, Any] = {"num_spec_tokens": len(places) or None, "accepted_per_position": tuple(places) or None}
+    return of_totals(engine, source, counts, **own)

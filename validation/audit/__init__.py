@@ -10,8 +10,6 @@ Start with :func:`audit_sampler`; the command is ``hlm audit``:
 'kept'
 """
 
-from __future__ import annotations
-
 from validation.audit.assertion import LawBrokenError, NotEnoughDrawsError, keeps_law
 from validation.audit.driver import audit_sampler
 from validation.audit.engines import server_sampler, vllm_sampler

@@ -1,7 +1,5 @@
 """Assert in a test that a sampler keeps a law: three outcomes, each as an exception or a report."""
 
-from __future__ import annotations
-
 from validation.audit.driver import Sampler, audit_sampler
 from validation.audit.laws import Law
 from validation.audit.mechanisms import MECHANISMS

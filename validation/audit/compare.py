@@ -5,8 +5,6 @@ a pass of one token, so two correct runs may differ where the two largest logits
 texts have different prefixes: only the first difference says something.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +35,7 @@ def read_pairs(first: Path, second: Path) -> tuple[list[Text], list[tuple[int, T
     for path, found in zip((first, second), texts, strict=True):
         for prompt, continuations in lines_of_draws(path):
             found.setdefault(prompt, []).extend(continuations)
-    common = [prompt for prompt in texts[0] if prompt in texts[1]]
-    if not common:
+    if not (common := [prompt for prompt in texts[0] if prompt in texts[1]]):
         raise UserError(f"{first} and {second} have no prompt in common; continue the same prompts in both.")
     pairs = [(c, *pair) for c, one in enumerate(common) for pair in zip(texts[0][one], texts[1][one], strict=False)]
     return [list(one) for one in common], pairs

@@ -1,7 +1,5 @@
 """Run an audit: ask a sampler for draws, until enough is known or the draws are used up."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing

@@ -4,8 +4,6 @@ The requests name every setting, so that no default of the engine or of its mode
 at a time, and each draw has a seed of its own: one request of vLLM holds several draws, with the seeds s, s + 1, ...
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

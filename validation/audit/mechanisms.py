@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.audit.late import late_rejections
 from validation.audit.laws import DROPPED, Law, extended_rows
 
 Array = NDArray[Any]
@@ -35,6 +36,7 @@ MECHANISMS = {
     "replaced_by_argmax": "a rejected draft is replaced by the likeliest token of the target, or of the residual",
     "replaced_from_target": "a rejected draft is replaced by a draw from p, not from the residual",
     "q_of_other_row": "drafts are verified with the q of another prompt of the batch",
+    "late_rejection": "a rejection is a round late: each round keeps as many drafts as the one before it accepted",
     "penalty_of_last_token": "penalties see only the last token of each round",
 } | {
     f"{name}_dropped": f"{words} left out of the target's distributions, of drafts or of all tokens"
@@ -86,12 +88,7 @@ def certain(rows: Array) -> Array:
 
 
 def local_likelihoods(
-    law: Law,
-    draft: Law | None,
-    prompt: int,
-    tokens: Array,
-    depth: int,
-    others: Mapping[str, Array] | None = None,
+    law: Law, draft: Law | None, prompt: int, tokens: Array, depth: int, others: Mapping[str, Array] | None = None
 ) -> Iterator[tuple[tuple[str, str], Array]]:
     """Yield each variant of each local mechanism with the probabilities (n,) of texts that begin with tokens (n, T).
 
@@ -128,6 +125,8 @@ def local_likelihoods(
     for label, told in (others or {}).items():
         first = _Parts("", p[:, :1], q[:, :1], np.broadcast_to(told, q[:, :1].shape), x[:, :1])
         yield ("q_of_other_row", label), first.likelihood(1, state[:, :1], ended[:, :1]) * each(p)[:, 1:].prod(axis=1)
+    for label, likelihood in late_rejections((law, draft), prompt, known, (p, q), (state, ended), depth):
+        yield ("late_rejection", label), likelihood
     yield ("draft_unverified", "K or more tokens"), each(q).prod(axis=1)
     other_q = _rows_without(draft, prompt, known, OF_DRAFT)
     for name, label, parts, bonus in _variants(p, q, x, other_p, other_q):

@@ -5,8 +5,6 @@ around that law over its own is a martingale under the mechanism, so by Ville's 
 time. Its gain is the log-likelihood of the draws above that of the target's law.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

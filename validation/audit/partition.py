@@ -4,8 +4,6 @@ The tree grows at its likeliest leaf until it has ``most`` leaves. Tokens that a
 one. For a small vocabulary, or a law of few continuations, every continuation has a cell of its own: no mass is shared.
 """
 
-from __future__ import annotations
-
 import heapq
 from typing import Any
 

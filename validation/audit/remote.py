@@ -1,7 +1,5 @@
 """A user's sampler in a process of its own, seen from the audit: it answers, or the audit says why it does not."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -5,8 +5,6 @@ what followed the same run of draws last time; any earlier continuation; a cell 
 too often; a cell with an odd number of draws, at the end of a call.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

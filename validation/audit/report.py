@@ -1,7 +1,5 @@
 """What an audit says: its verdict, the bounds behind it, and the same in words."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ tokens and jointly, for repeats of earlier draws, and at all times at once. Memo
 draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,8 +249,9 @@ class Audit:
         return self._naming is None or len(self._naming.fits()) <= 1
 
     def report(self) -> AuditReport:
-        at_least, found, verdict = self.at_least, self.found, self.verdict()
         share, tests = self._share, TokenTests.count
+        names = ["draws", "depth", "level", "epsilon", "found_after", "excluded"]
+        names += ["at_least", "at_most", "at_most_on_cells"]
         event = 0.5 if self.epsilon < 0.5 else 0.5 * (1.0 - self.epsilon)  # it leaves room for a distance of ε
         bounds = []
         for t in range(self.depth):
@@ -261,25 +260,17 @@ class Audit:
         shown = sorted((one for test in self._token for one in test.witnesses(8)), key=lambda one: -abs(one[0]))[:8]
         witnesses = tuple(Witness(c, prefix, token, seen, n, p, z) for z, c, prefix, token, seen, n, p in shown)
         return AuditReport(
-            verdict=verdict,
-            draws=self.draws,
-            depth=self.depth,
-            level=self.level,
-            epsilon=self.epsilon,
+            **{name: getattr(self, name) for name in names},
+            verdict=self.verdict(),
             bounds=tuple(bounds),
-            at_least=at_least,
-            at_most=self.at_most,
-            at_most_on_cells=self.at_most_on_cells,
             shared=tuple(self._shared(t + 1) for t in range(self.depth)),
             cells=sum(map(len, self._cells)),
             prompts=len(self._cells),
             smallest_found=smallest_found(max(1, self.draws), share, tests),
             draws_to_find=draws_to_find(self.epsilon, share, tests, event=event),
             draws_to_keep=self._draws_to_keep(),
-            found_after=self.found_after,
             repeats=self._mean("repeat", self.depth - 1),
-            excluded=self.excluded,
-            witnesses=witnesses if found else (),
+            witnesses=witnesses if self.found else (),
             draft_known=self.draft is not None,
             mechanisms=None if self._naming is None or not self._naming.scored else self._naming.fits(),
             notes=tuple(self.notes),

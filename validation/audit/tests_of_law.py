@@ -4,8 +4,6 @@ Fixed sets come from the target's row alone. Learned sets hold what earlier draw
 the target's law says. Both are chosen before the draws that they are used on.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

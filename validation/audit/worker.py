@@ -4,8 +4,6 @@ Requests come in on the standard input and answers go out on the standard output
 sampler is imported, both are moved out of its way: it reads nothing, and what it prints goes to the error output.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

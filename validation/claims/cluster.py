@@ -4,8 +4,6 @@ A task names a part by its number. The worker reads the block of the trace itsel
 a few kilobytes. Tallies are merged in the order of the parts, so the results are those of one process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -4,8 +4,6 @@ Parts have a fixed order and separate random numbers, so the number of finished 
 state is valid for one trace, seed, device, set of claims and code; otherwise the check starts from the beginning.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

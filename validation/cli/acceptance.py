@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from math import isfinite, isnan
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,11 +55,11 @@ _LARGEST_BATCH = 65536
 @option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
 @option("--verify-time", "Time of one pass of the target model, such as 30ms.")
 @option("--draft-time", "Time of one pass of the draft model; 0ms for n-grams.")
-@option("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.")
-@option("--draft-token-time", "Time that each sequence adds to the draft's pass.")
+@option("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.", default="0us")
+@option("--draft-token-time", "Time that each sequence adds to the draft's pass.", default="0us")
 @option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
-@option("--rtt", "Round trip of the link, paid once per round.  [default: none]")
+@option("--rtt", "Round trip of the link, paid once per round.  [default: none]", default="0ms", show_default=False)
 @option(
     "--batch",
     "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
@@ -76,27 +75,7 @@ _LARGEST_BATCH = 65536
 @option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
 @option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
 @json_option
-def acceptance(
-    files: tuple[str, ...],
-    only: str | None,
-    drafts: tuple[str, ...],
-    verification: tuple[str, ...],
-    draft_length: int | None,
-    passes: Path | None,
-    context: float | None,
-    batch: int | None,
-    confidence: float,
-    records: Path | None,
-    others: tuple[str, ...],
-    laws: Place | None,
-    sweep: bool,
-    step_time: str | None,
-    speed: str | None,
-    settings: str | None,
-    synthetic: str | None,
-    as_json: bool,
-    **times_given: str | None,
-) -> None:
+def acceptance(files: tuple[str, ...], **options: Any) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
     FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first), get_metrics, answers
@@ -118,76 +97,71 @@ def acceptance(
     from validation.acceptance.sanity import sanity
     from validation.acceptance.summary import summarise
 
-    fitted = None if passes is None else read_passes(passes)
-    if context is not None and fitted is None:
+    fitted = None if options["passes"] is None else read_passes(options["passes"])
+    if options["context"] is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
-    times = _times(fitted, context, times_given)
+    times, batch = _times(fitted, options), options["batch"]
     if batch is None:
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
+    drafts, verification, others = options["drafts"], options["verification"], options["others"]
+    length, confidence, as_json = options["draft_length"], options["confidence"], options["as_json"]
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
-    if sweep:
-        marks = _of_side(drafts, 0), _of_side(verification, 0)
-        return show_sweep(console, files, (step_time, speed), marks, draft_length, times, confidence, as_json)
-    if step_time is not None or speed is not None:
+    if options["sweep"]:
+        return show_sweep(console, files, times, (_of_side(drafts, 0), _of_side(verification, 0)), options)
+    if options["step_time"] is not None or options["speed"] is not None:
         raise UserError("--step-time and --speed are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
     if means:
         if len(means) < len(files):
             raise UserError(f"{means[0].source} has means without counts; give it without files of counts.")
-        return show_means(console, means, draft_length, times, synthetic, as_json)
+        return show_means(console, means, times, options)
     read = read_acceptance(*files)
-    found = _of_one_engine(read.records, only)
+    found = _of_one_engine(read.records, options["only"])
     second = _of_one_engine(read_acceptance(*others).records, None) if others else []
     found, second = (
         [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
         for side, records in enumerate((found, second))
     )
-    assumed = _assumed_lengths(found, second, draft_length)
+    assumed = _assumed_lengths(found, second, length)
     about: dict[str, Any] = {"times": times, "largest_batch": batch, "left_out": read.left_out}
     summary = summarise(found, assumed_length=assumed[0], confidence=confidence, **about)
-    length = acceptance_length(found, summary, confidence)
-    planned = nextn_of(summary, length)
-    first = Side(found, summary, assumed[0])
-    compared, by_law, other = None, None, None
+    mean_length = acceptance_length(found, summary, confidence)
+    planned = nextn_of(summary, mean_length)
+    first, sane = Side(found, summary, assumed[0]), [*read.notes, *sanity(found, summary)]
+    compared, by_law = None, None
     if second:
         other = summarise(second, assumed_length=assumed[1], confidence=confidence)
-        compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
-    elif laws is not None:
-        by_law = laws_beside(first, laws, confidence)
-    if records is not None:
-        with naming(records):
-            write_records(found, records)
-    sane = [*read.notes, *sanity(found, summary)]
-    if other is not None:
+        compared = _reconciled(first, Side(second, other, assumed[1]), options["laws"], confidence)
         sane += [f"B: {said}" for said in sanity(second, other)]
-    say(console, *(f"Sanity: {said}" for said in sane))
-    for said in [] if fitted is None else fitted.sentences():
-        say(console, said)
+    elif options["laws"] is not None:
+        by_law = laws_beside(first, options["laws"], confidence)
+    if options["records"] is not None:
+        with naming(options["records"]):
+            write_records(found, options["records"])
+    say(console, *(f"Sanity: {said}" for said in sane), *(() if fitted is None else fitted.sentences()))
     _show(console, summary)
-    _show_planned(console, summary, length, planned)
+    _show_planned(console, summary, mean_length, planned)
     written: dict[str, Any] = {}
-    if settings is not None:
+    if (engine := options["settings"]) is not None:
         if summary.best is None:
             raise UserError("The best draft length needs times; give --passes, or --verify-time and --draft-time.")
-        written["settings"] = flags(settings, summary.best, summary.schedule)
-        say(console, f"For {settings}: {written['settings']}", style="bold")
-    if synthetic is not None:
-        written["synthetic"] = synthetic_of(found, summary, synthetic, assumed[0])
-        show_synthetic(console, f"for {synthetic}", written["synthetic"])
+        written["settings"] = flags(engine, summary.best, summary.schedule)
+        say(console, f"For {engine}: {written['settings']}", style="bold")
+    if (engine := options["synthetic"]) is not None:
+        written["synthetic"] = synthetic_of(found, summary, engine, assumed[0])
+        show_synthetic(console, f"for {engine}", written["synthetic"])
     if compared is not None:
         show_reconciliation(console, *compared)
-    for said in () if by_law is None else by_law["findings"]:
-        say(console, said)
-    if records is not None:
-        say(console, str(records))
+    say(console, *(() if by_law is None else by_law["findings"]))
+    if options["records"] is not None:
+        say(console, str(options["records"]))
     if as_json:
-        more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
+        more: dict[str, Any] = {"acceptance_length": asdict(mean_length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
-        more |= {"sanity": sane} | written
-        print_json(summary.as_json() | more)
+        print_json(summary.as_json() | more | {"sanity": sane} | written)
 
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
@@ -237,36 +211,36 @@ def _reconciled(
     return found, lengths_by_law(open_trace(laws), length, confidence)
 
 
-def _times(fitted: Passes | None, context: float | None, given: dict[str, str | None]) -> RoundTimes | None:
+def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
     """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
-    read = {name: read_time(f"--{name.replace('_', '-')}", text) for name, text in given.items() if text is not None}
-    verify_s, verify_token_s = read.get("verify_time"), read.get("verify_token_time", 0.0)
-    draft = (read["draft_time"], read.get("draft_token_time", 0.0)) if "draft_time" in read else None
-    rtt_s = read.get("rtt", 0.0)
+    names = ("verify_time", "verify_token_time", "draft_time", "draft_token_time", "rtt")
+    texts = {name: (f"--{name.replace('_', '-')}", given[name]) for name in names}
+    verify_s, token_s, draft_s, each_s, rtt_s = (text and read_time(name, text) for name, text in texts.values())
+    draft = None if draft_s is None else (draft_s, each_s)
     rests: dict[str, Any] = {}
     if fitted is not None:
-        if verify_s is not None or verify_token_s:
+        if verify_s is not None or token_s:
             raise UserError("--passes has the times of the target model; leave out --verify-time and its tokens'.")
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
             wanted = "give --draft-time (0ms for n-grams)" if fitted.draft is None else "leave out --draft-time"
             raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
         base, token, cached = fitted.target.plane
-        known = fitted.target.context if context is None else context
+        known = fitted.target.context if given["context"] is None else given["context"]
         rests["target_rest"] = fitted.target.beyond_plane
         if fitted.draft is not None:
             first, each, kept = fitted.draft.plane
             draft = (first, each + kept * known)
             rests["draft_rest"] = fitted.draft.beyond_plane
         target = base, token, cached * known
-    elif (verify_s is None) != (draft is None):
+    elif (verify_s is None) != (draft_s is None):
         raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")
     elif verify_s is None:
         return None
     else:
-        target = verify_s, verify_token_s, 0.0
+        target = verify_s, token_s, 0.0
     if draft is None or sum(target) + rtt_s == 0:
         raise UserError("A round takes no time; give --verify-time above 0ms.")
     names = ("verify", "verify_token", "cache", "draft", "draft_token")
@@ -275,16 +249,13 @@ def _times(fitted: Passes | None, context: float | None, given: dict[str, str | 
 
 
 def _show(console: Console, summary: Summary) -> None:
-    say(
-        console,
-        f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} record(s) accepted {summary.accepted:,} "
-        f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens.",
-        *summary.remarks,
-    )
+    said = f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} record(s) accepted {summary.accepted:,} "
+    said += f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens."
+    say(console, said, *summary.remarks)
     if summary.left_out:
         first, count = summary.left_out[0], len(summary.left_out)
-        said = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
-        say(console, f"Left out: {said}.")
+        what = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
+        say(console, f"Left out: {what}.")
     if not summary.identified:
         say(console, f"The acceptance at each depth is not identified: {summary.reason}.")
     rows = []
@@ -301,13 +272,13 @@ def _show(console: Console, summary: Summary) -> None:
                 "Tokens at a shorter length assume that its rounds begin at similar places. If drafts copy passages, "
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
             )
-        said = f" Read from: {summary.reason}." if summary.identified else ""
-        say(console, f"Intervals: {summary.intervals}.{said}")
+        read = f" Read from: {summary.reason}." if summary.identified else ""
+        say(console, f"Intervals: {summary.intervals}.{read}")
     if summary.best is not None:
         say(console, _advice(summary), *_crossing(summary), style="bold")
         if summary.schedule[-1][1] > 1:
-            said = json.dumps([list(one) for one in summary.schedule])
-            say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {said}')
+            written = json.dumps([list(one) for one in summary.schedule])
+            say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}')
 
 
 def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:
@@ -321,25 +292,19 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    heads, rows = ["drafts"], []
-    if summary.copied:
-        heads += ["tokens, at least"]
-    else:
-        heads += ["tokens" if summary.identified else "tokens, at least", "interval"]
-        heads += ["if drafts copy"] if summary.lengths[0].same_text is not None else []
-    heads += ["tokens/s"] if summary.best is not None else []
+    tokens = "tokens, at least" if summary.copied or not summary.identified else "tokens"
+    own = [] if summary.copied else [tokens, "interval"]
+    split = [] if summary.lengths[0].same_text is None else [tokens if summary.copied else "if drafts copy"]
+    rows = []
     for here in summary.lengths:
-        cells = [str(here.draft_length)]
-        if not summary.copied:
-            cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
+        cells = [] if summary.copied else [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
         cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
-        rows.append(cells)
-    return heads, rows
+        rows.append([str(here.draft_length), *cells])
+    return ["drafts", *own, *split, *(["tokens/s"] if summary.best is not None else [])], rows
 
 
 def _crossing(summary: Summary) -> list[str]:
-    """Return from which batch on drafting loses, with the interval; nothing if no larger batch is asked about."""
     found = summary.crossover
     if found is None or (found.loses_from is None and summary.schedule[-1][1] == 1):
         return []
@@ -350,13 +315,11 @@ def _crossing(summary: Summary) -> list[str]:
 
 
 def _advice(summary: Summary) -> str:
+    said = f"Best draft length for these times: {summary.best}"
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
-    if summary.best == 0:
-        said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
-        if summary.perfect is not None:
-            said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
-    else:
-        said = f"Best draft length for these times: {summary.best} ({alone})."
+    said += f" ({alone})." if summary.best else f". Drafting does not pay: {alone}."
+    if summary.best == 0 and summary.perfect is not None:
+        said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
     if summary.best_at_most not in (None, summary.best):
         said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
     if summary.best_if_copied not in (None, summary.best):

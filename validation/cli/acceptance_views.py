@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 def show_sweep(
     console: Console,
     files: Sequence[str],
-    given: tuple[str | None, str | None],  # the times of steps, and tokens per second, with commas
-    marks: tuple[str | None, str | None],
-    draft_length: int | None,
     times: RoundTimes | None,
-    confidence: float,
-    as_json: bool,
+    marks: tuple[str | None, str | None],
+    options: dict[str, Any],
 ) -> None:
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.record import marked
@@ -38,8 +35,8 @@ def show_sweep(
     from validation.acceptance.summary import summarise
     from validation.acceptance.sweep import Point, point_of, rank
 
-    steps_s = _numbers("--step-time", given[0], len(files), read_time)
-    speeds = _numbers("--speed", given[1], len(files), read_speed)
+    steps_s = _numbers("--step-time", options["step_time"], len(files), read_time)
+    speeds, draft_length = _numbers("--speed", options["speed"], len(files), read_speed), options["draft_length"]
     runs, sane = list[Point](), list[str]()
     for number, (label, path) in enumerate(_labelled(files)):
         token_s = None if speeds is None else 1.0 / speeds[number]
@@ -49,13 +46,13 @@ def show_sweep(
             continue
         read = read_acceptance(path)
         records = [marked(one, drafts=marks[0], verification=marks[1]) for one in read.records]
-        summary = summarise(records, assumed_length=draft_length, confidence=confidence)
+        summary = summarise(records, assumed_length=draft_length, confidence=options["confidence"])
         sane += [f"{label}: {said}" for said in (*read.notes, *sanity(records, summary, brief=True))]
         known: dict[str, Any] = {"step_s": step_s, "token_s": token_s, "times": times}
         runs.append(point_of(label, records, assumed_length=draft_length, **known))
-    if times is not None and given == (None, None) and all(run.steps for run in runs):
+    if times is not None and steps_s is None and speeds is None and all(run.steps for run in runs):
         runs.append(Point(label="no drafts", seconds=times.alone()))
-    points, best, findings = rank(runs, confidence)
+    points, best, findings = rank(runs, options["confidence"])
     say(console, *(f"Sanity: {said}" for said in sane))
     rows = []
     for point in points:
@@ -65,7 +62,7 @@ def show_sweep(
     heads = ("label", "runs", "steps", "drafts/step", "accepted", "tokens/step", "ms/token", "±", "P(fastest)")
     print_table(console, "Sweep, the fastest first", heads, rows, left=("label",), ranks=("runs", "steps", "accepted"))
     say(console, *findings)
-    if as_json:
+    if options["as_json"]:
         print_json({"sweep": [asdict(x) for x in points], "best": best, "findings": findings, "sanity": sane})
 
 
@@ -83,18 +80,11 @@ def _numbers(option: str, text: str | None, count: int, read: Callable[[str, str
     return values or None
 
 
-def show_means(
-    console: Console,
-    means: Sequence[Means],
-    draft_length: int | None,
-    times: RoundTimes | None,
-    engine: str | None,
-    as_json: bool,
-) -> None:
+def show_means(console: Console, means: Sequence[Means], times: RoundTimes | None, options: dict[str, Any]) -> None:
     from validation.acceptance.sanity import readings
     from validation.acceptance.settings import synthetic
 
-    plain: list[dict[str, Any]] = []
+    plain, draft_length, engine = list[dict[str, Any]](), options["draft_length"], options["synthetic"]
     for source in means:
         say(console, f"{source.source} has no counts, so no interval is given.", *source.remarks)
         say(console, *(readings(source.rates) if source.rates else ()))
@@ -116,7 +106,7 @@ def show_means(
         for name, forms in written.items():
             show_synthetic(console, name, forms)
         plain.append(asdict(source) | ({"synthetic": written} if written else {}))
-    if as_json:
+    if options["as_json"]:
         print_json({"means": plain})
 
 

@@ -33,9 +33,7 @@ EXAMPLES = """\b
 Examples:
   hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt
   hlm audit --generate --assistant models/small --target models/llama --temperature 0.7 --top-k 50
-  hlm audit --draws-from draws.jsonl --target models/llama --top-p 0.9
-  hlm audit --method "fixed K" --draws 5000
-  hlm audit --sampler mine.py:sample --table toy.npz --epsilon 0.02
+  hlm audit --draws-from draws.jsonl --table toy.npz --epsilon 0.02
   hlm audit --sampler vllm:http://127.0.0.1:8000 --target models/llama --top-p 0.9
   hlm audit --compare alone.jsonl drafted.jsonl --target models/llama --rounding 0.01
 
@@ -188,8 +186,8 @@ def _compare(options: dict[str, Any], console: Console) -> None:
         )
     rows: list[list[Any]] = []
     for one in found:
-        rows.append([one.prompt, one.place, "{}, {}".format(*one.tokens), f"{one.gap:.4f}"])
-        rows[-1] += ["{:.4f}, {:.4f}".format(*one.below), f"{one.needed:.2g}"]
+        cells = "{}, {}".format(*one.tokens), f"{one.gap:.4f}", "{:.4f}, {:.4f}".format(*one.below)
+        rows.append([one.prompt, one.place, *cells, f"{one.needed:.2g}"])
     heads = ["prompt", "tokens before", "tokens", "gap of the two largest logits", "below the largest", "needs"]
     print_table(console, "Where they part", heads, rows)
     if options["as_json"]:
@@ -247,7 +245,6 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of the law, with the biases as numbers."""
     biases = []
     for pair in options["logit_bias"]:
         token, _, bias = pair.partition(":")

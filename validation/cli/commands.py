@@ -1,7 +1,5 @@
 """The group of all commands, and ``hlm validate``, ``hlm claims``, ``hlm figure`` and ``hlm publish``."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -44,7 +44,6 @@ UNBROKEN = 100_000
 
 
 def verdict_screen(console: Console, results: Results) -> None:
-    """Print the numbers of claims by outcome."""
     modules: dict[tuple[str, str], list[Tally]] = {}
     for name, tally in results.tallies.items():
         modules.setdefault((name.split(".")[0], tally.kind), []).append(tally)

@@ -1,7 +1,5 @@
 """Exit codes, and the message for a missing extra. Importing this module needs no extra."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import PackageNotFoundError, requires
 

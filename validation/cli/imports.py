@@ -1,7 +1,5 @@
 """The command ``hlm import``."""
 
-from __future__ import annotations
-
 import shlex
 
 import click

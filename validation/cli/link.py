@@ -1,7 +1,5 @@
 """The command ``hlm link``: a relay that repeats a link."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Option classes shared by several commands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import reduce

@@ -1,7 +1,5 @@
 """Report errors on the command line: one sentence with the path and the remedy, and exit code 2."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The command ``hlm reproduce``: make every published figure and table again."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Start and end a command line: its exit code, missing extras, Ctrl-C. Importing this module needs no extra."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -4,8 +4,6 @@ The formats are vLLM's ``prompt_logprobs``, SGLang's ``input_top_logprobs`` and 
 ``completion_probabilities``. An answer may have ``answer_start``, the number of tokens before the model's answer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 Pickled data is never loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

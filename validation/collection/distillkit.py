@@ -5,8 +5,6 @@ A value misses the true one by at most u |x|, u the type's unit roundoff. With `
 which all are 0 or less, so their sum has that bound too, and a small absolute error from DistillKit's float32 sums.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Check whether an existing trace matches the requested one, by fingerprints of everything its logits depend on."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Import top-k lists of both models as a trace that knows what it does not know."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The first pass checks the values and finds their range; the second stores them. 
 each; without texts, all rows form one sequence.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

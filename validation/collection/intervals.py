@@ -1,7 +1,5 @@
 """Compute intervals of the acceptance rate, and certified k, from the top-k log-probabilities of two models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -30,8 +28,6 @@ class Certified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Intervals from two files of top-k lists."""
-
     places: int
     texts: int
     vocabulary: int

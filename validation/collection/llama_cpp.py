@@ -5,8 +5,6 @@ position of a chunk's second half 2 ceil(V/2) + 4 uint16: float32 step, float32 
 log-probability is floor + step · level, rounded to the nearest level; more than 16 nats below the largest it is 0.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

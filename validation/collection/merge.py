@@ -3,8 +3,6 @@
 Arrays, settings and prompts are the same bit for bit, if the machines round alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

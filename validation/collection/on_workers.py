@@ -1,7 +1,5 @@
 """Collect a trace on the workers of a dask scheduler: one shard each, which are then merged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Files do not say it, so the user does: ``raw_logprobs``, or ``processed_logprobs
 word is vLLM's ``logprobs_mode``: raw values are those before the sampler, processed ones those that it draws from.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any

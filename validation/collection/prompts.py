@@ -1,7 +1,5 @@
 """Read the prompts of a collection: built-in, from a JSON-lines file, or from plain text with one prompt per line."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

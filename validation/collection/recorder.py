@@ -4,8 +4,6 @@
 what ``generate`` computes and changes nothing, so a seed gives the same text with and without it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ batches of all shards in order. A shard is a folder with ``shard.json`` (setting
 trace that is never finished, so that the shard can be continued.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

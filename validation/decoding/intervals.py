@@ -4,8 +4,6 @@ Sequences are independent of each other; rounds and tokens of one sequence are n
 Methods with the same prompts get the same sets, so that two of them can be compared.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

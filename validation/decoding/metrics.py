@@ -4,8 +4,6 @@ Intervals are bootstrap percentiles over prompts. Methods with the same prompts 
 them can be compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -5,8 +5,6 @@ if the old one were used again, a method that learns from dropped drafts, as fle
 Acceptance uses no number behind a rejected draft. Block verification does, so its numbers are selected likewise.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A file, plain or gzipped, is a family of traces. Traces are not redistributed he
 Recordings are often of a downlink, without round-trip times; a study of an uplink must scale them, and say so.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import groupby

@@ -5,8 +5,6 @@
 and to the target model's own text. The embedding is not the papers', so compare methods only with each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import groupby

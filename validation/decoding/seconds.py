@@ -1,7 +1,5 @@
 """Counts × times = seconds, of texts that were decoded and of texts that are planned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ message. The server begins a pass as soon as it is free and a draft waits; what 
 one. For constant times the speed is :func:`hlmtheory.shared_seed.streamed_rate`, which shares no code with this.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Sequence

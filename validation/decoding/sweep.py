@@ -4,8 +4,6 @@ An interrupted sweep continues with the missing records. A record is stored with
 depends on: a method or a link of the same name with other parameters is refused, so that results are never mixed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The fitted parameters of the methods and all figures of uncertainty and skipping
 fit. The target model wrote the texts, so sums along them are those of claim ``skipping.sequence``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -173,7 +171,7 @@ def offline_distortions(trace: Trace) -> Row:
     return total / count if count else total * np.nan
 
 
-def offline_k(trace: Trace, theta: float, *, sharp: bool = False) -> int | None:
+def offline_k(trace: Trace, theta: float) -> int | None:
     """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere."""
     mean = offline_distortions(trace)
-    return None if np.isnan(mean[0]) else int(np.argmax((1.0 if sharp else 2.0) * mean <= theta))
+    return None if np.isnan(mean[0]) else int(np.argmax(2.0 * mean <= theta))

@@ -5,8 +5,6 @@ drawn. Child i is accepted with probability min(1, p_i/q_i), else p_{i+1} ∝ (p
 jeon2024recursive). The texts have the target's law if every drawn child is tried (claim ``verification.tree``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages as bytes: integers of any width, one after the other, highest bit first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where a server or a door listens: loopback, unless a key keeps others out."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket

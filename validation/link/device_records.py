@@ -1,7 +1,5 @@
 """What a device keeps of a text: its tokens and writers, and what each round took."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from validation.decoding.records import GenerationRecord

@@ -1,7 +1,5 @@
 """What a server allows and counts, and the passes of the target model that its texts share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Texts whose tokens come as the server sends them: it writes them, or verifies drafts that do not wait for answers."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -106,7 +104,6 @@ class Received:
 
     @property
     def left(self) -> int:
-        """How many tokens may follow."""
         return 0 if self.record.ended else self.session.new_tokens - len(self.text)
 
     def take(self, tokens: list[int], writer: str, accepted: int = 0) -> None:

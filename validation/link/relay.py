@@ -5,8 +5,6 @@ arrive half a round trip later, in order (mahimahi's model). A lost segment is s
 holds up the bytes behind it, as TCP does. A cut resets every connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import selectors

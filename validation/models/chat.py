@@ -1,7 +1,5 @@
 """Prompts of a model that was tuned for turns: the chat template that its tokenizer carries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

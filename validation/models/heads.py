@@ -5,8 +5,6 @@ model that the part was trained for. f_t is the base model's last hidden state a
 embedding of a token, both (H,); embeddings and head are the base model's.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import cache
@@ -53,7 +51,6 @@ def classes() -> SimpleNamespace:
             return torch.stack([head(features) for head in self.heads], dim=-2)
 
         def start_from(self, base: Any) -> None:
-            """Set the heads to the base model's own head."""
             with torch.no_grad():
                 for head in self.heads:
                     head.block.weight.zero_()
@@ -79,7 +76,6 @@ def classes() -> SimpleNamespace:
             return self.join.weight.dtype
 
         def attach(self, base: Any) -> None:
-            """Use the embeddings and the head of this base model."""
             self._base = [base]
 
         def start_from(self, base: Any) -> None:
@@ -145,7 +141,6 @@ def read_settings(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def weights_mark(folder: Path) -> str:
-    """Return a fingerprint of a folder's weights."""
     return file_digest(folder / WEIGHTS)[:16]
 
 

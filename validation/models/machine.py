@@ -1,7 +1,5 @@
 """Describe the machine on which numbers are measured."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

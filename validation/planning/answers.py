@@ -4,8 +4,6 @@ The law of each token is within ε of the target's, whatever the models are (``c
 of a text of n tokens is within n ε. Bytes are measured on a sample, weighted by how often a draft is rejected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A planned option as a policy that a device runs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory.wire import (

@@ -4,8 +4,6 @@ A sampled draft needs q_d up, and after a rejection p down. Of a greedy draft, o
 own token, the token id is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

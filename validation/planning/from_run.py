@@ -5,8 +5,6 @@ length the fastest counts. A pass is the wait without round trip and bits, so it
 round that opened its text waited for the prompt too, so its times do not count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +74,6 @@ def _rate(record: RunRecord) -> Quartiles:
 
 
 def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
-    """Return the counts of each text."""
     run = record.run
     again = "plan from a trace, or record `--method 'shared seed'`"
     if run["streamed"] or run["messages"] == "server":

@@ -5,8 +5,6 @@ match with q(y). Where a step begins is a Markov chain along the text, so expect
 end of a text would cut are left out. The intervals are over texts.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

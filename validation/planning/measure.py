@@ -1,7 +1,5 @@
 """Planners from evidence: a trace, or an engine's counts of accepted drafts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of a plan: what each row of the method registry may do, and its expected counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +31,6 @@ class Evidence:
 
     @property
     def whole(self) -> tuple[float, float]:
-        """Return how many probabilities a whole distribution has."""
         return (float(self.profile.vocabulary),) * 2
 
     def kept(self, codec: int) -> tuple[float, float]:

@@ -4,8 +4,6 @@ Codec 0 sends q_d and the token of each draft; the last one, a shared seed, the 
 whose message keeps only tokens with a count, so that its size changes from draft to draft.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

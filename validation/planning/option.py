@@ -1,7 +1,5 @@
 """One option of a plan: a policy with its parameters and expected counts, and what is made of options."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

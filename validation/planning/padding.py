@@ -5,8 +5,6 @@ texts; the papers' policies to K drafts of the largest size, with answers of one
 budgets of bits tell more, so they are left out. Not bounded are the number of rounds and their times.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -55,7 +53,6 @@ def padded(options: Sequence[Option], profile: Profile, training: Array, bits: f
 
 
 def said(option: Option, lengths: Array) -> str:
-    """Return the sentence on what an option's messages tell."""
     if option.family in (SERVER, DEVICE):
         return "Its messages have one size, so their sizes tell nothing; their number tells the tokens of a text."
     sizes = ", ".join(map(str, option.sizes))

@@ -4,8 +4,6 @@ The page holds the counts of every option; its script repeats the choice of :mod
 the page's head forbids every connection.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -25,7 +23,6 @@ UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
-    """Write a plan as a page that works offline."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -1,7 +1,5 @@
 """What a plan needs of each position of a trace, computed block by block; the rows themselves are not kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache

@@ -3,8 +3,6 @@
 It serves every link, every pass time and every limit, and is kept in a file, so that the next plan needs no logits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 import zlib
@@ -49,8 +47,6 @@ SEEDED = CODECS.index(SHARED_SEED)
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of the texts of a trace."""
-
     vocabulary: int
     prompts: Array
     lengths: Array

@@ -1,7 +1,5 @@
 """Read numbers with units from the command line; a number whose unit is ambiguous is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 

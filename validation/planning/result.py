@@ -1,7 +1,5 @@
 """The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

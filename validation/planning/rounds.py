@@ -4,8 +4,6 @@ Along a text y the draft of a position is y_t and accepted with probability min(
 round is a Markov chain along the text, and its expected counts are exact sums; a policy that skips leaves these texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +37,6 @@ def count_table(**columns: Any) -> Array:
 
 
 def named(counts: Array) -> dict[str, Array]:
-    """Return the columns of counts (..., counts) by their names."""
     return {name: counts[..., column] for column, name in enumerate(COUNTS)}
 
 

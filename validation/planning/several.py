@@ -5,8 +5,6 @@ Both are trees with w_j children of each node at depth j. Along a text with the 
 likeliest, else min(1, q'_y/p_y) (a sure tree: ``verification.top_drafts_tried``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A pass of the server has the rounds of at most B users that wait, and may wait f
 with the mean rounds of the option. Users have equal shares of the band, or those of our plan if they give more.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

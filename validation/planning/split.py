@@ -3,8 +3,6 @@
 Texts of one prompt are alike, so every promise, prediction and interval counts prompts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,13 +5,11 @@ exchange = drafting + waiting - K t_d - T(K + 1), and between = token - T(1). So
 took on this machine.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,8 +33,7 @@ class Timing:
     high_s: float
 
     @classmethod
-    def of(cls, seconds: list[float]) -> Timing:
-        """Return the median and quartiles of measured seconds."""
+    def of(cls, seconds: list[float]) -> Self:
         low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
@@ -114,8 +111,7 @@ class Times:
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> Times:
-        """Return the times from the result of :meth:`plain`."""
+    def of(cls, plain: dict[str, Any]) -> Self:
         found = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
         rounds = found.rounds
         seconds = [found.draft, found.socket, found.token, rounds.drafting, rounds.waiting, rounds.passing]
@@ -209,14 +205,12 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
 
 
 def write_times(times: Times, path: Path) -> None:
-    """Write times to a JSON file with a checksum."""
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sealed(path, times.plain())
 
 
 def read_times(path: Path) -> Times:
-    """Return the times of a file of :func:`write_times`."""
     with naming(path):
         plain = read_sealed(path)
     if (plain.get("format"), plain.get("version")) != (FORMAT, VERSION):

@@ -1,7 +1,5 @@
 """The truncated messages of CU-HLM on a sample of positions: how many probabilities, how many bytes, which Bias."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A user with a share w of the band has w times the rate; a pass of the server verifies at most ``server_batch`` rounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, islice
 from pathlib import Path

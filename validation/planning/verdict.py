@@ -1,7 +1,5 @@
 """The sentences of a plan. Each one is derived from the rows of an aim, so none can contradict the table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device

@@ -121,7 +121,6 @@ def repaint(sidecar: Path) -> Path | None:
 
 
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
-    """Return the fields of a sidecar that name the exhibit and its source."""
     return {
         "figure": f"{exhibit.paper} {exhibit.number}",
         **exhibit.describe(dict(numbers), basis),

@@ -3,8 +3,6 @@
 A figure is drawn from a trace, from decoded texts, or from neither.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Check the claims that no model changes and that the published run did not check, and add them to the certificate."""
 
-from __future__ import annotations
-
 import json
 import sys
 

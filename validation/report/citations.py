@@ -1,7 +1,5 @@
 """Format sources as text, from ``references.bib``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

@@ -4,8 +4,6 @@
 be regenerated and checked without a trace. ``figures/NAME/`` holds the same for another pair.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -27,7 +25,7 @@ from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, updat
 from validation.trace.reader import fingerprint, open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-STAMPS = ("command", "commit", "created", "seconds", "versions")
+STAMPS = ("added", "command", "commit", "created", "seconds", "versions")
 """Keys whose values differ between two runs of the same code and settings."""
 
 

@@ -4,8 +4,6 @@ Each paper has a page with its figures and tables, and so have our own ones; the
 the site is built.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -53,7 +51,6 @@ def site_pages(root: Path) -> dict[str, str]:
 
 
 def paper_page(figures: Path, paper: str) -> str:
-    """Return the page of a paper's exhibits, or of ours."""
     title, about = INTRODUCTIONS[paper]
     return f"# {title}\n\n{about} {READING}\n\n{_exhibits(figures, paper)}\n"
 

@@ -1,7 +1,5 @@
 """Run commands in their order: skip what is up to date, store each finished one at once with its time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """What the commands of ``hlm reproduce`` read: the prompts of a pair as files, and the fit to its trace."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

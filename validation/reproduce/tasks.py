@@ -1,7 +1,5 @@
 """The commands that make every published figure and table: for each pair, those of ``hlm`` in their order."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

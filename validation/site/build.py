@@ -1,7 +1,5 @@
 """Build the site: put its sources together in a folder, and run Sphinx over them with warnings as errors."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The reference: a page for each public module, with a table of its public names and their docstrings."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Which files of the repository become pages of the site, and where their links lead there."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Define the fields and files of a trace of format version 2, described in :mod:`validation.trace.reader`."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Each line of a journal is a JSON object with its number and the CRC-32 of the by
 line lists are synced before the line is written, so all files listed up to the last valid line are complete.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

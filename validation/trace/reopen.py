@@ -1,7 +1,5 @@
 """Decide what a writer does with an existing folder: start a trace, continue one, or refuse the folder."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping

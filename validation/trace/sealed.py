@@ -1,7 +1,5 @@
 """Read and write JSON files with a checksum of their content, which detects changed or truncated files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Write a trace: whole chunks as they are complete, the rest with each commit."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

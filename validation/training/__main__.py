@@ -5,8 +5,6 @@ pair; with ``--pair distilled`` parent and small; ``aligned``, ``version --domai
 what stands on ``OUT/large``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

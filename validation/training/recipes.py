@@ -1,7 +1,5 @@
 """Define the model pairs: their shapes, training lengths and learning rates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ Methods: ``loraR`` (rank R, in the blocks below the last), ``loraR-all`` (in the
 on. A version's folder has an adapter of peft or a full model, and ``version.json`` with recipe, loss and times.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -4,13 +4,11 @@ The draft model reads the texts of a trace 20 times at dropout rates in [0, 0.1]
 from the draft d. Only that event, of probability 1 - q_d, is drawn. The papers' paraphrases are not computed.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +19,6 @@ from validation.errors import UserError
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import ARRAYS, Trace, TraceChunk
-
-if TYPE_CHECKING:
-    import torch
 
 DROPOUT = "MC dropout"
 RUNS = 20

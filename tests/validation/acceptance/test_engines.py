@@ -63,6 +63,14 @@ LLAMA_LOG_PLACES = (  # as the server of release b11549 wrote it for SmolLM2, at
     "0.11.497.928 I slot print_timing: id  0 | task 0 | draft acceptance = 0.23684 (    9 accepted /    38 generated), "
     "mean len =  1.69\n0.11.497.934 I slot print_timing: id  0 | task 0 |      acc per pos = (0.462, 0.231, 0.000)\n"
 )
+ITERATIONS = "".join(  # of two ranks that repeat one another's counts, as a Python dictionary behind a prefix
+    f"[TRT-LLM] [I] {{'iter': {i}, 'attentionDpRank': {rank}, 'specDecodingStats': {{'numDraftTokens': 24, "
+    f"'numAcceptedTokens': {12 + i}, 'numRequestsWithDraftTokens': 8, 'acceptanceLength': {2.5 + i / 8}}}}}\n"
+    for i in range(2)
+    for rank in range(2)
+)
+EVALUATED = "[I] Spec-dec stats: AL (decoded tokens/step, iteration-weighted) 2.562 (per-request min 1.2, max 3, n=4)\n"
+EVALUATED += "[I] Spec-dec stats: AR (corpus draft acceptance) 25/48 = 52.1%\n"
 SPECDEC = [{"Request_AL": {}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}]
 SPEC_BENCH = {"question_id": 81, "choices": [{"turns": ["a"], "accept_lengths": [3, 1]}, {"accept_lengths": [2]}]}
 SAMPLES = Path(__file__).parent / "samples"
@@ -72,6 +80,12 @@ CASES = {
     "statistics.log": (statistics("draft-mtp", 200, 399, (170, 141)), ("llama.cpp", 200, 311, 399, None)),
     "choice.json": (None, ("tensorrt-llm", 20, 30, 60, {0: 8, 2: 6, 3: 6})),
     "prometheus.txt": (None, ("tensorrt-llm", 20, 28, 60, None)),
+    "iterations.log": (ITERATIONS, ("tensorrt-llm", 16, 25, 48, None)),
+    "iterations.jsonl": (
+        ITERATIONS.replace("'", '"').replace("[TRT-LLM] [I] ", ""),
+        ("tensorrt-llm", 16, 25, 48, None),
+    ),
+    "evaluated.log": (EVALUATED, ("tensorrt-llm", 16, 25, 48, None)),
     "vllm.json": (VLLM, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
     "bench.json": (None, ("vllm", 5, 9, 14, None)),
     "sglang.json": (None, ("sglang", 2, 2, None, {0: 1, 2: 1})),

@@ -79,8 +79,16 @@ def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
             read_means(stored(tmp_path, "c.yaml", text))
     with pytest.raises(UserError, match="means without counts"):
         read_acceptance(stored(tmp_path, "d.yaml", golden))
-    found = read_means(stored(tmp_path, "m.csv", "Model,coding,math,Overall\nm,2.34,N/A,2.2\n"))
-    assert [(point.name, point.length) for point in found.points] == [("m coding", 2.34), ("m Overall", 2.2)]
+    found = read_means(stored(tmp_path, "m.csv", "Model,coding,math,qa,Overall\nm,2.34,N/A,2.06,2.2\n"))
+    assert [(point.name, point.length) for point in found.points][::2] == [("m coding", 2.34), ("m Overall", 2.2)]
+    assert "Overall is the plain mean of categories" in found.remarks[0]
+    bench = "[DT] AVERAGE: 600.00\n[ADT] AVERAGE: 240.00\n[DAR] AVERAGE: 0.44\n[AL] AVERAGE: 2.32\n"
+    tables = {"draft_acceptance_rate": 0.44, "acceptance_length": 2.32}
+    tables = {f"{name}_percentiles": {"p50": 0.5, "average": mean} for name, mean in tables.items()}
+    for name, text in (("b.log", bench), ("b.json", json.dumps({"decoding_stats": tables}))):
+        points = [(point.draft_length, point.length) for point in read_means(stored(tmp_path, name, text)).points]
+        assert points == [(3, 2.32), (3, 2.2)][: 1 + (name == "b.log")]
+    assert read_means(stored(tmp_path, "old.log", "[AR] AVERAGE: 2.32\n")).points[0].length == 2.32
     log = "Decode batch, #running-req: {}, #token: 257, accept len: {}, accept rate: {}, gen throughput (token/s): 9\n"
     for rates in ((0.61, 0.45), (0.71, 0.59)):  # accepted over drafts; in older versions of SGLang tokens over K + 1
         lines = log.format(1, 2.83, rates[0]) + log.format(3, 2.35, rates[1])
@@ -157,6 +165,11 @@ def test_what_is_impossible_or_a_mixture_is_said():
     kinds = [record({1: (45, 5)})] * 5 + [record({1: (5, 45)})] * 5
     assert "the requests are a mixture: first drafts are accepted 10% to 90%" in said_of(*kinds)
     assert "over requests" in said_of(record({3: (90, 0, 0, 10)}), record({3: (1, 0, 0, 9)}))
+    each = [
+        record({1: (10, a)}, category=kind) for kind, row in (("math", (40, 38, 45)), ("prose", (5, 7, 4))) for a in row
+    ]
+    assert "categories are a mixture: first drafts are accepted 80% (math), 35% (prose)" in said_of(*each * 4)
+    assert "differ no more than requests do" in said_of(*each)  # six requests show no more
     for tokens, part in ((15, "in 1 of 1"), (16, "in 1 of 1"), (30, "up to 15 more"), (13, "was cut"), (5, "wrongly")):
         said = said_of(of_places(10, 29, 3, 1, 1, num_spec_tokens=3, completion_tokens=tokens))
         assert (part in said, "1 of 30 are lacking" in said) == (True, True)

@@ -50,11 +50,12 @@ def rounds(fault, q, p, n, seed, bonus=None, told=None, most=2):
     """Texts of rounds of drafts by the exact rule, but for one fault; the server knows ``told`` for q."""
     random, texts = Random(seed), []
     for _ in range(n):
-        text, ends = [], []
+        text, ends, late = [], [], 0
         while len(text) < D:
             drafts = []
             for _ in range(most):
                 drafts += random.choices(range(V), q(text + drafts, ends))
+            made, i = drafts, 0
             for i, x in enumerate(drafts):
                 here = p(text + drafts[: 0 if fault == "stale target" else i], ends)
                 known, top = (told or q)(text + drafts[:i], ends), int(np.argmax(here))
@@ -67,14 +68,16 @@ def rounds(fault, q, p, n, seed, bonus=None, told=None, most=2):
                     drafts = [*drafts[:i], kept.get(fault, other)]
                     break
             else:
-                drafts += random.choices(range(V), (bonus or p)(text + drafts, ends))
+                drafts, i = drafts + random.choices(range(V), (bonus or p)(text + drafts, ends)), most
+            if fault == "late_rejection":
+                drafts, late = made[:late] + random.choices(range(V), p(text + made[:late], ends)), i
             text, ends = text + drafts, [*ends, drafts[-1]]
         texts.append(text[:D])
     return texts
 
 
 FAULTS = ("draft_unverified", "first_draft_unverified", "rejected_draft_kept", "verified_by_argmax")
-FAULTS += ("replaced_by_argmax", "replaced_from_target", "q_of_other_row", "penalty_of_last_token")
+FAULTS += ("replaced_by_argmax", "replaced_from_target", "q_of_other_row", "penalty_of_last_token", "late_rejection")
 
 
 @pytest.mark.parametrize("fault", ["", *FAULTS])

@@ -4,8 +4,6 @@ Table II's constants are the defaults of :class:`Load` and :class:`Radio`. Where
 generates its own O_k tokens, tasks keep their order of arrival, and a baseline has its own best draft length.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property

@@ -3,8 +3,6 @@
 Tables I and II of edge-sd (zhu2025edgesd): prompts of 1..512 tokens, answers of 1..2,048, drafts of 1..10 tokens.
 """
 
-from __future__ import annotations
-
 from hlmtheory.serving import Device, ModelShape, Service
 
 LLAMA_68M = ModelShape(2, 768, 3072)

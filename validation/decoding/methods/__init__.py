@@ -4,8 +4,6 @@ A method is a class in a module of this folder, with its entry above it. ``MODUL
 the tables. :mod:`validation.decoding.methods.registry` says how entries are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from validation.decoding.methods import heads, multi_draft, planned, quantized, shared_seed, single_draft, trees

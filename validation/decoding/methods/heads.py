@@ -5,8 +5,6 @@ states that the next drafts need, in 16 bits a number; those of the prompt are c
 ``on_server`` the heads stand on the server, and the texts are the same.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

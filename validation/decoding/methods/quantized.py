@@ -91,7 +91,6 @@ class Sqs(Method):
             self.sends_last = True
 
     def begin(self, session: Session) -> None:
-        """Start with an unused budget."""
         super().begin(session)
         self.spent = np.zeros(session.sequences)
         self.batches: list[list[LatticeDraft]] = [[] for _ in range(session.sequences)]
@@ -148,7 +147,6 @@ class Sqs(Method):
         """Record which drafts fit the budget."""
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the distributions on their lattices, and the tokens."""
         if not drafts:
             return Message(0.0, b"\0")  # a request for a token
         coded = self._encoded([draft.note.drawn(draft.token) for draft in drafts])
@@ -161,8 +159,6 @@ class Sqs(Method):
 
 @register(entry("QS dense", Family.SQS, "rival", "v", default=PLAIN))
 class DenseQs(Sqs):
-    """QS: the whole distribution on the lattice."""
-
     row = NOT_PLANNED
 
     def __init__(self, **options: Any) -> None:
@@ -201,7 +197,6 @@ class AdaptiveSqs(Sqs):
     epsilon, rate, printed, budgeted = EPSILON, 0.0, False, False
 
     def begin(self, session: Session) -> None:
-        """Start a controller for each sequence; a fixed threshold never updates it."""
         super().begin(session)
         count = session.sequences
         settings = (self.epsilon, self.rate or 1.0, self.first or 0.0)

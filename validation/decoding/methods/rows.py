@@ -1,7 +1,5 @@
 """What a method says of itself: its message on a link, the law of its texts, and the row of a plan that decides so."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

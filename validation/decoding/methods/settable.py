@@ -4,8 +4,6 @@ The names are those of the classes. The number of drafts of a round is no such n
 ``--draft-length``.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +34,6 @@ class Range:
         return "any" if self.least == -math.inf else ("whole, " if self.whole else "") + words
 
     def read(self, text: str) -> float:
-        """Return the number in a text, or raise a ValueError."""
         value = int(text) if self.whole else float(text)
         ends = self.least < value < self.most if self.inside else self.least <= value <= self.most
         if not (ends and math.isfinite(value)):  # a whole number may be too large for isfinite

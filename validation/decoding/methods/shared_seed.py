@@ -1,7 +1,5 @@
 """Drafts by a shared seed: device and server draw from one stream, and only token ids are sent, up and down."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import NDArray

@@ -199,7 +199,6 @@ class CuHlm(UHlm, ABC):
 
     @staticmethod
     def coded(row: Array, token: int, cut: Cut) -> bytes:
-        """Return the bytes of a draft with this part of its distribution (V,)."""
         return encode(truncated_message(row, top_k=cut.k, token=token, bits=cut.bits))
 
 

@@ -6,8 +6,6 @@ the shared seed until it is past every position that was drafted under it. Then 
 are independent of all choices so far, and it has the target's law given the text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Methods whose drafts are trees: from the draft model, and from the target model's own n-grams."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -142,7 +140,6 @@ class LevelTree(TreeMethod):
         """Add the children of these nodes from the draft model's logits (n, V), and return the nodes to read next."""
 
     def finish(self, request: TreeRequest, tree: DraftTree) -> DraftTree:
-        """Return the tree that is sent."""
         return tree
 
     def inputs(

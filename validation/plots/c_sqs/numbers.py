@@ -4,8 +4,6 @@ All methods generate from the same prompts, so a difference uses the same resamp
 slightly outside 2.5 and 97.5 (Hesterberg's), so that the interval of a mean is about as wide as Student's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Paint the figures of c-sqs (bhattacharjee2025csqs), Section 4 and Appendix A.4."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

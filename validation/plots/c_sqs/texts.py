@@ -3,8 +3,6 @@
 Passes are counted instead of seconds, so the latency follows for any pass times and any link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Write the name of each curve or point at the right edge of its panel, so that a panel needs no legend."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any

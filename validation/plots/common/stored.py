@@ -1,7 +1,5 @@
 """Name the stored experiments that figures are drawn from: each has one file, one commit, one date."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
@@ -16,8 +14,8 @@ SHOWN = ("date", "commit", "digest")
 """Fields of a record that a sidecar holds beside the name."""
 
 
-def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+def records() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(RECORDS.read_text(encoding="utf-8"))
     return found
 
 
@@ -67,7 +65,6 @@ def origin(experiment: dict[str, Any]) -> str:
 def record(
     name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
 ) -> None:
-    """Write the record of an experiment that has just stored its file."""
     about = {
         "file": file.resolve().relative_to(ROOT).as_posix(),
         "digest": digest(file),

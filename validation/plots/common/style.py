@@ -1,7 +1,5 @@
 """Set the common style of all figures: sizes, lines, greys, and reproducible file bytes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -123,7 +121,6 @@ def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
 
 
 def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
-    """Label and scale both axes as the numbers specify."""
     for side in ("x", "y"):
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""

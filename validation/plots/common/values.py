@@ -1,7 +1,5 @@
 """Write the numbers of a figure or table as CSV, with one line for each value."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Measure the concentration of q and the cost of truncating it, cu-hlm (oh2025cuhlm) Figs. 5 and 6."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,6 @@ def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> 
 
 
 def measure_ranks(trace: Trace, seed: int) -> Numbers:
-    """Measure the probability by descending rank."""
     ranks = spread(trace.vocabulary, RANKS)
     rows = [ordered[:, -ranks] for ordered in _ranked(trace, seed)]
     return {
@@ -52,7 +49,6 @@ def measure_ranks(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_tails(trace: Trace, seed: int) -> Numbers:
-    """Measure the residual probability beyond the k largest, and Δ_k."""
     sizes = spread(trace.vocabulary, RANKS)
     remains, deviations = [], []
     for ordered in _ranked(trace, seed):
@@ -98,7 +94,6 @@ def paint_tails(numbers: Numbers) -> Canvas:
 
 
 def measure_bias(trace: Trace, seed: int) -> Numbers:
-    """Measure Bias, TV(r, r̂) and TV(q, p) at random positions and several k."""
     sizes = spread(max(1, trace.vocabulary // 2), SCATTER_SIZES)
     count = max(1, min(SCATTER_POSITIONS, SCATTER_VALUES // (trace.vocabulary * len(sizes))))
     parts = []

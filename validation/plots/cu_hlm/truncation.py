@@ -1,7 +1,5 @@
 """Measure truncated transmission, cu-hlm (oh2025cuhlm) Figs. 8 and 9b: bounds of the distortion, and the payload."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Paint Figs. 6 to 9 of edge-sd (zhu2025edgesd): savings by drafting, batching and bandwidth shares."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compute Fig. 2 and Table I of flexspec (li2025flexspec) from its printed numbers; no number is read off a curve."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Fig. 6 is a model: the radio stays in its connected state all the time, because 
 than its tail, and the device drafts. Both powers are stated (:data:`RADIO_W`, :data:`DRAFTING_W`); it prints none.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from validation.decoding.intervals import ratio
@@ -35,7 +33,6 @@ def _ends(found: Estimate, scale: float = 1.0) -> list[float | None]:
 
 
 def simulate_latencies(seed: int) -> Numbers:
-    """Time all methods on GSM8K at temperature 0 over each network."""
     study = c.counted()
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)

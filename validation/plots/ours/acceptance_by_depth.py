@@ -3,8 +3,6 @@
 Both read the stored results of ``figures/studies/acceptance_by_depth``; this module measures nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

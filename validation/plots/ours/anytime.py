@@ -4,8 +4,6 @@ The simulated rows are the stored result of an experiment, ``figures/studies/any
 nothing. The measured rows audit U-HLM along the texts of a trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bits of each rule for the same certified bias: the cheapest codec beside the rules of cu-hlm and c-sqs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +15,7 @@ from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
 from validation.plots.common.style import AMBER, DARK, GREY, MIDDLE, PAGE, PALE, Canvas, axis, canvas, name_axes
-from validation.plots.common.truncation.looks import curve
+from validation.plots.common.truncation.looks import curve, full_bits
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.trace.reader import Trace, probabilities
 
@@ -157,7 +155,6 @@ def _mean_bits(found: Promise | float | None) -> float | None:
 
 
 def measure_figure(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 7: bits for each token over ε for each rule."""
     found = compared(trace, seed)
     series = [
         {"name": name, "x": list(EPSILON), "y": [_mean_bits(one) for one in promises]}
@@ -167,14 +164,9 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     return {
         "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
-        "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
+        "statistics": {"vocabulary": found.vocabulary, "full": full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
     }
-
-
-def _full_bits(vocabulary: int) -> int:
-    """Return the bits of all entries at 8 bits with their indices, as (4) of cu-hlm counts."""
-    return vocabulary * (PAPER_BITS + (vocabulary - 1).bit_length())
 
 
 _CERTIFIED = tuple(f"certified, {bits} bits" for bits in WIDTHS[1:])
@@ -229,7 +221,6 @@ def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table V of ours: bits and bias of each rule at the shown ε."""
     found = compared(trace, seed)
     places = [EPSILON.index(epsilon) for epsilon in SHOWN_EPSILON]
     heads = ("rule", *(f"ε = {epsilon:g}" for epsilon in SHOWN_EPSILON))

@@ -1,7 +1,5 @@
 """Measure the dropped mass and the bits of C-SQS and of the budget on the same texts: Figure 9 of ours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +37,6 @@ LINES = dict(zip(OTHERS, ("-", (0, (1, 1.2)), (0, (4, 1, 1, 1))), strict=True))
 
 @dataclass(slots=True)
 class Path:
-    """Tokens kept and dropped mass at each position of a text."""
-
     sizes: NDArray[np.int64]
     dropped: Values
 

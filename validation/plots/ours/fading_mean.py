@@ -1,7 +1,5 @@
 """Figure 1 of ours: an average latency under fading depends on the sample size and the seed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

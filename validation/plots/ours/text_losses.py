@@ -1,7 +1,5 @@
 """Measure the losses of a trace's texts at each threshold of the uncertainty: overlap loss and sum of TVs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Compare the rules that choose k: tokens that each sends, failures of the published rule, and their reason."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -71,7 +69,6 @@ def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | 
 
 
 def measure_sizes(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 3: tokens and Bias of each rule over its parameter."""
     sample = sample_of(trace, seed)
     series: list[dict[str, Any]] = []
     for rule in PARAMETERS:
@@ -165,7 +162,6 @@ def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_])
 
 
 def measure_failures(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 4: how often and by how much (23) is below the distortion."""
     sample = sample_of(trace, seed)
     drafts, kept = sample.drafts, sample.rejected
     sent = sample.sent
@@ -223,7 +219,6 @@ def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
 
 
 def measure_direction(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 5: tokens over the rejection probability."""
     sample = sample_of(trace, seed)
     x, bins = _binned(sample)
     certified, exact = (_at_epsilon(sample, rule) for rule in ("certified", "exact"))
@@ -324,7 +319,6 @@ def _certified(sample: Sample) -> NDArray[np.int64]:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table II of ours: our k and the paper's."""
     sample = sample_of(trace, seed)
     heads = (f"at θ = {THETA:g}", "paper", "ours")
     return {

@@ -1,7 +1,5 @@
 """Paint figures of decoded texts: cu-hlm (oh2025cuhlm) V and u-hlm (oh2024uhlm) IV."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

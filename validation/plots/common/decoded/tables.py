@@ -1,7 +1,5 @@
 """Tables of cu-hlm V and u-hlm IV: accuracy by method and prompt set, and the parts of the latency."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Paint figures of uncertainty and skipping: cu-hlm (oh2025cuhlm) III and V-B, u-hlm (oh2024uhlm)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,7 +80,6 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
 
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
-    """Draw the means, our lines, the paper's line, and the thresholds."""
     means, *lines = series
     draw_band(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
     looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": DARK})
@@ -161,7 +158,6 @@ def dots(axes: Axes, rows: Sequence[dict[str, dict[str, float | None]]], key: st
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a panel from top to bottom, and scale it for rates."""
     axes.set_yticks(range(len(names)), names)
     axes.set(ylim=(max(len(names), 1) - 0.5, -0.5), xlim=(-0.02, 1.04))
 

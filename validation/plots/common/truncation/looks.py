@@ -1,7 +1,5 @@
 """Shared parts of the truncation figures: the paper's numbers, undefined values, bits, and line styles."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +48,6 @@ def average(values: ArrayLike, axis: int | None = None) -> Any:
 
 
 def say(value: float | None, form: str = ",.0f") -> str:
-    """Format a number, or return "undefined"."""
     return "undefined" if value is None else format(value, form)
 
 

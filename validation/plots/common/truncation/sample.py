@@ -3,8 +3,6 @@
 Every device rule takes the smallest k with Δ_k below its own limit, so Δ_k is computed once for all rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

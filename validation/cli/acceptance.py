@@ -216,9 +216,9 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
     from validation.acceptance.summary import RoundTimes
 
     names = ("verify_time", "verify_token_time", "draft_time", "draft_token_time", "rtt")
-    verify_s, token_s, draft_s, each_s, rtt_s = (
-        None if given[name] is None else read_time(f"--{name.replace('_', '-')}", given[name]) for name in names
-    )
+    texts = ((f"--{name.replace('_', '-')}", given[name]) for name in names)
+    read: list[Any] = [None if text is None else read_time(option, text) for option, text in texts]
+    verify_s, token_s, draft_s, each_s, rtt_s = read
     draft = None if draft_s is None else (draft_s, each_s)
     rests: dict[str, Any] = {}
     if fitted is not None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 # The tests' arrays are small: threads would wait for each other and for other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"  # a name that is no folder would be asked for on the hub, again and again
 
 CI = bool(os.environ.get("CI"))
 # The first call into torch or a module imports it; this is slow, but the property is not the cause.
@@ -24,8 +25,10 @@ DEEP = (
     "tests/test_on_device.py*",
     "tests/test_site.py*",
     "*_browser.py*",
+    "tests/test_stub.py::test_mypy_*",
     "tests/theory/test_batching_facilities.py::test_hundred_*",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
+    "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
     "tests/validation/claims/test_cluster.py*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
 )

@@ -157,7 +157,6 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
 
 
 def save(path: Path, name: str, measured: list[Measurement], command: str) -> None:
-    """Write one row into the file of results and keep the other rows."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows[name] = {
         "date": now(),

@@ -39,7 +39,6 @@ def read_text(path: Path, characters: int | None = None) -> str:
 
 
 def text_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each line."""
     with _opened(path) as file:
         number = 0
         while True:

@@ -83,7 +83,6 @@ class Processes:
             yield self._first(waiting, tick)
 
     def _first(self, waiting: deque[tuple[Call, Future[Any]]], tick: Callable[[], None] | None) -> Any:
-        """Remove the first call and return its result."""
         while True:
             try:
                 future = waiting[0][1]

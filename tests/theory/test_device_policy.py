@@ -409,18 +409,18 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
 
 
 def law_of_a_round(one, logits, target, cells):
-    """Return the exact law of the first token of a round: all numbers of a grid, one for each use."""
-    found = Counter()
-    middle = (np.arange(cells) + 0.5) / cells
-    server = ServerPolicy(one)
-    for draw, accept, replace_ in itertools.product(middle, middle, middle):
+    """Return the exact law of the first token of a round: q is of quarters, and a grid stands for the other numbers."""
+    found, middle, server = Counter(), (np.arange(cells) + 0.5) / cells, ServerPolicy(one)
+    for draw in (0.125, 0.375, 0.625, 0.875):
         draft = one.draft(logits, rng=Replay([draw]))
         if draft.skip:
-            found[draft.token] += 1
+            found[draft.token] += cells**2
             continue
-        answer = server.verify(one.message([draft]), np.stack([target] * 2), rng=Replay([accept, replace_]))
-        found[one.tokens([draft], answer, rng=Replay([replace_]))[0]] += 1
-    return np.array([found[token] for token in range(len(target))]) / cells**3
+        message = one.message([draft])
+        for accept, replace_ in itertools.product(middle, middle):
+            answer = server.verify(message, np.stack([target] * 2), rng=Replay([accept, replace_]))
+            found[one.tokens([draft], answer, rng=Replay([replace_]))[0]] += 1
+    return np.array([found[token] for token in range(len(target))]) / (4 * cells**2)
 
 
 Q, P = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25])
@@ -445,26 +445,23 @@ def test_a_certified_answer_moves_a_token_by_less_than_its_limit():
 
 
 def test_drafts_that_are_verified_by_block():
-    """Of one message: kept drafts and the token after them, 3,000 times, against the law of the theory."""
+    """Of one message: how often each kept block and token occur, over a grid of numbers, by the law of the theory."""
     one = make(LatticeRows(4, top_k=3), threshold_rule(2, None), vocabulary=3, line=None, block=True)
-    message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in (0, 1)])
-    server, rng, count = ServerPolicy(one), np.random.default_rng(1), 3000
-    found = Counter()
-    for _ in range(count):
-        made = server.verify(message, [P, P, Q], rng=rng)
-        found[made.accepted, made.token] += 1
+    cells = [(np.arange(count) + 0.5) / count for count in (20, 20, 4)]
+
+    def counts(tokens, rows):
+        message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in tokens])
+        answers = (ServerPolicy(one).verify(message, rows, rng=Replay(u)) for u in itertools.product(*cells))
+        return Counter((answer.accepted, answer.token) for answer in answers)
+
     # w_1 = .5 and w_2 = min(1, .5 · 2) = 1: the block of both always passes, the first alone is never the longest
-    assert {kept for kept, _ in found} == {2}
-    assert [found[2, token] / count for token in range(3)] == pytest.approx(Q, abs=0.04)
-    found.clear()
-    message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in (0, 0)])
-    for _ in range(count):
-        made = server.verify(message, [P, [0.25, 0.75, 0.0], Q], rng=rng)
-        found[made.accepted, made.token] += 1
-    # w = (.5, .25), S_1 = (.375 - .25)⁺ = .125, h_1 = .125/.625: kept 2, 1 and 0 with .25, .15 and .6
-    kept = [sum(n for (i, _), n in found.items() if i == k) / count for k in range(3)]
-    assert kept == pytest.approx([0.6, 0.15, 0.25], abs=0.04)
-    assert {token for i, token in found if i < 2} == {1}  # both residuals are of token 1 alone
+    assert counts((0, 1), [P, P, Q]) == {(2, 0): 800, (2, 1): 400, (2, 2): 400}
+    # w = (.5, .25), S_1 = (.375 - .25)⁺ = .125, h_1 = .125/.625: kept 2, 1 and 0 with .25, .15 and .6; both residuals
+    # are of token 1 alone
+    assert counts((0, 0), [P, [0.25, 0.75, 0.0], Q]) == {
+        **{(2, 0): 200, (2, 1): 100, (2, 2): 100},
+        **{(1, 1): 240, (0, 1): 960},
+    }
 
 
 def test_a_skipped_token_has_the_draft_s_law_and_others_that_of_verification():

@@ -55,7 +55,6 @@ def read_histogram(where: str, name: str, value: Any) -> dict[int, int]:
 
 
 def read_length(where: str, name: str, key: Any) -> int:
-    """Return the key of a histogram as an integer."""
     text = str(key)
     if not text.isdecimal() or int(text[:10]) > GREATEST_LENGTH or len(text) > 5:
         raise UserError(f"{where}: {name} has the key {key!r}; a draft length from 0 to {GREATEST_LENGTH:,} is needed.")

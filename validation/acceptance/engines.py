@@ -120,6 +120,8 @@ def _of_file(path: Path) -> Sequence[Read]:
         raise UserError(f"{path} has means without counts; `hlm acceptance` alone reads them, and shows them as such.")
     if vllm.looks_like_metrics(text):
         raise vllm.without_counters(str(path), text)
+    if re.search("Avg prompt throughput|Decode batch|eval time =", text):
+        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off.")
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

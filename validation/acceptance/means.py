@@ -72,9 +72,11 @@ def read_means(path: str | Path) -> Means | None:
     if len(numbers) > 1 and len(text) < LONGEST_LIST and all(map(_NUMBER.fullmatch, numbers)):
         return _rates(where, numbers)
     content = _content(path, text)
-    for name in ("conditional_accept_rates", "marginal_accept_rates"):
-        if isinstance(content, Mapping) and isinstance(content.get(name), list):
-            return _rates(where, [str(rate) for rate in content[name]], f"The file calls them {name}.")
+    lists = {key: x for key, x in content.items() if isinstance(x, list)} if isinstance(content, Mapping) else {}
+    alone = [key for key in lists if "accept" in key and len(content) == 1]
+    for name in ("conditional_accept_rates", "marginal_accept_rates", *alone):
+        if name in lists and all(isinstance(rate, int | float) for rate in lists[name]):
+            return _rates(where, [str(rate) for rate in lists[name]], f"The file calls them {name}.")
     every = list(_leaves(content, ()))
     leaves = [
         (names, x) for names, x in every if len(names) > 1 and names[-1].isdecimal() and _NUMBER.fullmatch(str(x))

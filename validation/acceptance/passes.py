@@ -61,7 +61,6 @@ class Passes:
         return max(self.target.rest)
 
     def sentences(self) -> list[str]:
-        """Return what was measured of each model."""
         both = (("target", self.target), ("draft", self.draft))
         return [found.sentence(name) for name, found in both if found is not None]
 

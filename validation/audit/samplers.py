@@ -51,7 +51,6 @@ def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Samp
 def method_sampler(
     pair: Pair, method: Method, prompts: Sequence[str | Prompt], *, temperature: float, top_p: float
 ) -> Sampler:
-    """Return a sampler that decodes by one of our methods."""
     from validation.collection.prompts import Prompt
     from validation.decoding.loop import decode
 
@@ -106,7 +105,6 @@ def file_batches(
 
 
 def lines_of_draws(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
-    """Yield the prompt and the continuations of each line."""
     with path.open(encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():

@@ -42,7 +42,6 @@ class Certificate:
 
     @property
     def commits(self) -> str:
-        """Return the commits in words."""
         return f"commits {self.commit[:7]} and {self.later[:7]}" if self.later else f"commit {self.commit[:7]}"
 
 
@@ -80,7 +79,6 @@ def certificate_text(run: Mapping[str, Any], results: Results, former: str = "")
 
 
 def entry(tally: Tally) -> dict[str, Any]:
-    """Return what the certificate holds of a tally."""
     plain = json.loads(Results({tally.claim: tally}, 0, 0, 0.0, {}).to_json())["tallies"][tally.claim]
     kept = {name: value for name, value in plain.items() if name in LIMITS or (value and name not in ("claim", "kind"))}
     return {"outcome": tally.outcome} | kept

@@ -4,8 +4,6 @@ A claim that needs no language model is checked on simulated instances. Position
 at a time, so that arrays fit a worker's cache. The number and the timing of the workers do not change a result.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -93,8 +91,7 @@ class Part:
     sums: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, verdicts: list[Verdict], positions: int = 0, sums: dict[str, float] | None = None) -> Part:
-        """Return the part with these verdicts."""
+    def of(cls, verdicts: list[Verdict], positions: int = 0, sums: dict[str, float] | None = None) -> Self:
         part = cls({}, positions, sums or {})
         for verdict in verdicts:
             part.tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
@@ -225,7 +222,7 @@ class Work:
         stored_rows: bool,
         batches: int | None = None,
         rows: int | None = None,
-    ) -> Work:
+    ) -> Self:
         """Return the work of a check; refuse a claim that no instance can be built for."""
         keep_freed_memory()
         tables = scenarios()
@@ -288,9 +285,9 @@ def _rows(trace: Trace) -> int:
     return max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
 
 
-def parts_here(work: Work, claims: tuple[str, ...], first: int, *, workers: int | None = None) -> Iterator[Part]:
+def parts_here(work: Work, claims: tuple[str, ...], first: int) -> Iterator[Part]:
     """Yield the parts from number ``first`` on, in order, computed by threads of this process."""
-    return _in_order(map(work.job, range(first, len(work))), workers or workers_in_memory(work.trace.vocabulary))
+    return _in_order(map(work.job, range(first, len(work))), workers_in_memory(work.trace.vocabulary))
 
 
 def _covered(summary: dict[str, float]) -> dict[str, float]:

@@ -3,8 +3,6 @@
 The models are timed on a few texts of the run. A term is measured now, or assumed: measured once, elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 import time
@@ -12,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
@@ -115,7 +113,7 @@ class Asked:
     def expected(self) -> int:
         return round(self.texts * (self.length or self.new_tokens))
 
-    def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Asked:
+    def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Self:
         """Return the same with the mean length of texts that end as often as those of a trial."""
         tokens = sum(len(text.tokens) - text.start for text in texts)
         ends = sum(text.tokens[-1] in end_tokens for text in texts)

@@ -5,13 +5,11 @@ random with a fixed seed, so that a run is reproducible; every k from 0 to V has
 builds all instances on the host, so that every device checks the same ones.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +58,7 @@ class InstanceDraws:
     skip_level: Array  # probability of skipping there
 
     @classmethod
-    def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> InstanceDraws:
-        """Draw the inputs for ``count`` positions."""
+    def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> Self:
         quantile = rng.random(count)
         k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
         k[rng.random(count) < 0.01] = vocabulary
@@ -70,8 +67,8 @@ class InstanceDraws:
         level = np.where(rng.random(count) < 0.5, 1.0, rng.random(count))
         return cls(quantile, k, lengths, sharpness, skip_from, level)
 
-    def __getitem__(self, part: slice) -> InstanceDraws:
-        return InstanceDraws(*(getattr(self, field.name)[part] for field in fields(self)))
+    def __getitem__(self, part: slice) -> Self:
+        return type(self)(*(getattr(self, field.name)[part] for field in fields(self)))
 
 
 def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:

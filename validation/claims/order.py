@@ -1,13 +1,11 @@
 """Compute the parts of a check in other processes: what they are sent, and how they build the same work from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import hlmtheory
 from validation.claims.check import Part, PartsOf, Work, parts_here, workers_in_memory
@@ -43,7 +41,7 @@ class Order:
     trace: str
 
     @classmethod
-    def of(cls, work: Work, claims: tuple[str, ...]) -> Order:
+    def of(cls, work: Work, claims: tuple[str, ...]) -> Self:
         """Return the order of a work; the path of its trace becomes absolute."""
         path = _address(work.trace)
         some = None if set(claims) == set(hlmtheory.all_claims()) else claims

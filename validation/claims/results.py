@@ -17,8 +17,6 @@ from validation.errors import UserError
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over all verdicts on one claim."""
-
     claim: str
     instances: int = 0
     holds: int = 0
@@ -111,7 +109,6 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> Results:
-        """Return the results that :meth:`to_json` wrote."""
         plain = json.loads(text)
         tallies = {}
         for name, fields in plain["tallies"].items():

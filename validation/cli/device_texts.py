@@ -44,7 +44,6 @@ def write_text(
     settings: dict[str, Any],
     recording: Recording | None = None,
 ) -> dict[str, Any]:
-    """Write one text; return what is stored of it."""
     from validation.decoding.methods.switched import Switched
     from validation.link.message_choice import AdaptiveSeed, FollowingText
     from validation.link.skip_choice import OwnThreshold
@@ -135,7 +134,6 @@ def stored_texts(out: Path | None, described: dict[str, Any], asked: dict[str, s
 
 
 def append_text(out: Path, line: dict[str, Any]) -> None:
-    """Append a text to a file, whose folder is made."""
     with naming(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("a", encoding="utf-8") as file:

@@ -28,8 +28,6 @@ class Certified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Intervals from two files of top-k lists."""
-
     places: int
     texts: int
     vocabulary: int

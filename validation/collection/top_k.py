@@ -4,13 +4,11 @@ Two sources form a pair if they have the same texts, token for token. The first 
 length of the lists; a second pass gives blocks of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +52,7 @@ class ListedText:
     places: Callable[[int], str]
     answer: int | None = 0
 
-    def from_answer(self, after: tuple[int, ...]) -> ListedText:
+    def from_answer(self, after: tuple[int, ...]) -> Self:
         """Return the positions of the answer alone. Given token ids, the answer begins after the last of them."""
         begin = self.answer
         if after:
@@ -72,7 +70,7 @@ class ListedText:
         if begin >= len(self.text_tokens):
             raise UserError(f"{self.places(0)}: no position comes after the start of the answer.")
         rest = np.s_[begin:]
-        return ListedText(
+        return type(self)(
             self.tokens[rest],
             self.log_probabilities[rest],
             self.text_tokens[rest],
@@ -101,8 +99,6 @@ class ListSource:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists of both models at n positions."""
-
     draft_tokens: NDArray[Any]
     draft_log_probabilities: NDArray[np.float64]
     target_tokens: NDArray[Any]

@@ -4,12 +4,10 @@ The seconds in a record come from a batch, on a machine that may have had other 
 speed is tokens / (draft passes · t_draft + target passes · t_target), with both times measured one text at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,7 +52,7 @@ class Passes:
         return {STORED.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> Passes:
+    def of(cls, plain: dict[str, Any]) -> Self:
         names = {stored: name for name, stored in STORED.items()}
         return loaded(cls, {names.get(stored, stored): value for stored, value in plain.items()})
 

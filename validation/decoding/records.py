@@ -5,10 +5,8 @@ The total of a record also includes the tokens skipped after its last round. Bot
 so no payload contains it.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(slots=True)
@@ -53,8 +51,6 @@ SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "thre
 
 @dataclass(slots=True)
 class GenerationRecord:
-    """The result of one method for one prompt over one link."""
-
     method: str
     prompt: str
     link: str
@@ -89,7 +85,7 @@ class GenerationRecord:
         return stored | {"totals": _rename(totals, STORED_NAMES), "exchanges": len(self.rounds)}
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> GenerationRecord:
+    def of(cls, plain: dict[str, Any]) -> Self:
         """Return the record that :meth:`plain` stored with its rounds; ignore keys that are not fields."""
         known = {f.name for f in fields(cls)} - {"rounds", "last"}
         own = {name: value for name, value in _rename(plain, _FIELD_NAMES).items() if name in known}

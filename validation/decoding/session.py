@@ -24,8 +24,6 @@ Array = NDArray[Any]
 
 @dataclass(slots=True)
 class Draft:
-    """A drafted token on its way to the server."""
-
     token: int
     probability: float = 1.0  # q̂_d, with which the server decides on acceptance
     draft_distribution: torch.Tensor | None = None  # q, the draft model's
@@ -61,8 +59,6 @@ class Step:
 
 @dataclass(slots=True)
 class Proposal:
-    """A method's answer to a step."""
-
     distributions: torch.Tensor  # (n, V), the distributions that drafts are drawn from
     server_distributions: torch.Tensor | None = None  # (n, V), known to the server; ``distributions`` if None
     ends_round: Array | None = None  # (n,) bool, whether the round ends before this draft

@@ -5,8 +5,6 @@ when all records are there, also ``study.json`` (settings, fitted values) and ``
 continues; damaged or missing files are made again.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter
@@ -14,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from validation.collection.prompts import Prompt
 from validation.decoding.fitting import fitted_to
@@ -118,11 +116,11 @@ class Decoded:
             groups.setdefault((record.method, record.link), []).append(record)
         return groups
 
-    def of_source(self, source: str) -> Decoded:
+    def of_source(self, source: str) -> Self:
         kept = [prompt for prompt in self.about["prompts"] if prompt["source"] == source]
         names = {prompt["id"] for prompt in kept}
         records = [record for record in self.records if record.prompt in names]
-        return Decoded(self.name, {**self.about, "prompts": kept}, records, self.scores)
+        return type(self)(self.name, {**self.about, "prompts": kept}, records, self.scores)
 
     @property
     def methods(self) -> list[Method]:

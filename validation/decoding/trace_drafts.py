@@ -171,7 +171,7 @@ def offline_distortions(trace: Trace) -> Row:
     return total / count if count else total * np.nan
 
 
-def offline_k(trace: Trace, theta: float, *, sharp: bool = False) -> int | None:
+def offline_k(trace: Trace, theta: float) -> int | None:
     """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere."""
     mean = offline_distortions(trace)
-    return None if np.isnan(mean[0]) else int(np.argmax((1.0 if sharp else 2.0) * mean <= theta))
+    return None if np.isnan(mean[0]) else int(np.argmax(2.0 * mean <= theta))

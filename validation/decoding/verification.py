@@ -23,8 +23,6 @@ Array = NDArray[Any]
 
 @dataclass(slots=True)
 class VerifiedDrafts:
-    """The verification result of n sequences."""
-
     accepted: Array  # (n,), accepted drafts
     rejected: Array  # (n,) bool, whether a draft was rejected and replaced
     token: Array  # (n,), the server's own token; -1 if there is none
@@ -34,7 +32,6 @@ class VerifiedDrafts:
     counts: Array  # (n,), drafts sent
 
     def rows(self, i: int) -> torch.Tensor:
-        """Return the rows of ``target`` that belong to sequence i."""
         return self.target[int(self.last[i - 1]) + 1 if i else 0 : int(self.last[i]) + 1]
 
 

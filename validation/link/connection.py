@@ -79,7 +79,6 @@ class Shared:
 
     @property
     def engine(self) -> Engine:
-        """The engine of the version in use."""
         return self.version.engine
 
     def switch(self, name: str) -> None:

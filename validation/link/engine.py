@@ -62,7 +62,6 @@ class ServedText:
 
     @property
     def longest(self) -> int:
-        """The most bytes of a round's body."""
         return 1 + max(one.longest(self.session.vocabulary, self.left) for one, _ in self.ways)
 
     @property
@@ -86,7 +85,6 @@ class ServedText:
         self.cached = min(self.cached, self.kept - 1)  # the last token's logits may be needed again
 
     def received(self, body: bytes) -> ReceivedRound:
-        """Return the round in these bytes, or raise a ValueError."""
         vocabulary = self.session.vocabulary
         if len(self.ways) > 1:
             if not body or body[0] >= len(self.ways):

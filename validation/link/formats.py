@@ -3,11 +3,9 @@
 A device names its :class:`Terms` when it opens a text; messages are those of :mod:`validation.decoding.methods`.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,7 +60,7 @@ class Terms:
     limit: float
 
     @classmethod
-    def of(cls, method: Method) -> Terms:
+    def of(cls, method: Method) -> Self:
         """Return the terms of a method, or raise a UserError if it does not run over a link."""
         if isinstance(method.format, Absent):
             why = f"{method.name} does not run over a link, because {method.format}"
@@ -75,7 +73,7 @@ class Terms:
         return cls(found, most, *flags, method.by_block, policy, limit)
 
     @classmethod
-    def from_plain(cls, given: Any, vocabulary: int) -> Terms:
+    def from_plain(cls, given: Any, vocabulary: int) -> Self:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
         terms = cls(**fields_of(cls, given))
         kind = terms.format
@@ -101,12 +99,12 @@ class Terms:
         return terms
 
     @classmethod
-    def each_of(cls, method: Method) -> tuple[Terms, ...]:
+    def each_of(cls, method: Method) -> tuple[Self, ...]:
         """Return the terms of each message that a method may send, or raise a UserError."""
         return tuple(map(cls.of, method.parts.values() if isinstance(method, Switched) else (method,)))
 
     @classmethod
-    def each_from_plain(cls, given: list[Any], vocabulary: int) -> tuple[Terms, ...]:
+    def each_from_plain(cls, given: list[Any], vocabulary: int) -> tuple[Self, ...]:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
         if not 1 <= len(given) <= MOST_TERMS:
             raise LinkError(f"an opening has 1 to {MOST_TERMS} terms; got {len(given)}; name fewer messages")
@@ -141,7 +139,6 @@ class Terms:
 
     @property
     def pads(self) -> bool:
-        """Whether messages, answers and openings are padded."""
         return self.format == POLICY and bool(self.known.policy.message_sizes)
 
     def least_answer(self, vocabulary: int) -> int:
@@ -149,7 +146,6 @@ class Terms:
         return answer_size(self.most, vocabulary) if self.pads else 0
 
     def longest(self, vocabulary: int, left: int) -> int:
-        """Return the most bytes of a round's body, with ``left`` tokens to come."""
         head = 8 + -(-left * index_bits(vocabulary) // 8)
         if self.format == POLICY:
             return head + self.known.longest

@@ -76,12 +76,10 @@ class OneText(_Loop):
         return found
 
     def close_rounds(self, slots: Array, rounds: list[Any]) -> None:
-        """Close the round, and report its tokens."""
         super().close_rounds(slots, rounds)
         self._report()
 
     def keep_skipped(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Keep a draft without verification, and report it."""
         super().keep_skipped(slots, tokens, drafts)
         self._report()
 

@@ -104,7 +104,6 @@ class Received:
 
     @property
     def left(self) -> int:
-        """How many tokens may follow."""
         return 0 if self.record.ended else self.session.new_tokens - len(self.text)
 
     def take(self, tokens: list[int], writer: str, accepted: int = 0) -> None:

@@ -31,8 +31,6 @@ HEADERS = 6, 2
 
 
 class Recording:
-    """The record of a run, in which texts follow each other."""
-
     def __init__(
         self, path: Path, device: Device, method: Method | None, settings: dict[str, Any], *, adapts: bool = False
     ) -> None:

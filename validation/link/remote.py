@@ -198,7 +198,6 @@ class Remote:
         return bytes(data) if isinstance(data, bytes) else data.encode()
 
     def tokens(self, vocabulary: int, most: int) -> list[int]:
-        """Return the next tokens of a text that the server writes."""
         kind, body = self._pipe.unseal(self.receive(), self._longest)
         self.heard()
         tokens, rest = round_of(body, vocabulary, most)
@@ -211,7 +210,6 @@ class Remote:
         self._heard, self.away = time.monotonic(), False
 
     def _connected(self) -> None:
-        """Connect, unless there is a connection, and read the greeting."""
         if self._socket is not None:
             return
         self._socket = self._stack.enter_context(self._connect())

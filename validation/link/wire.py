@@ -91,7 +91,6 @@ class Pipe:
         self.sent = self.received = 0
 
     def seal(self, kind: bytes, body: bytes) -> bytes:
-        """Return the bytes of the next frame."""
         data = self.envelope.seal(kind + body, direction=self.out, place=self.sent)
         self.sent += 1
         return data

@@ -29,7 +29,6 @@ def settings(folder: Path) -> dict[str, Any] | None:
 
 
 def target_name(folder: Path) -> str:
-    """Return the name or the folder of the draft's target model."""
     named = (settings(folder) or {}).get("target")
     if named == smollm2.NAME:
         return smollm2.NAME

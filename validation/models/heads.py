@@ -51,7 +51,6 @@ def classes() -> SimpleNamespace:
             return torch.stack([head(features) for head in self.heads], dim=-2)
 
         def start_from(self, base: Any) -> None:
-            """Set the heads to the base model's own head."""
             with torch.no_grad():
                 for head in self.heads:
                     head.block.weight.zero_()
@@ -77,7 +76,6 @@ def classes() -> SimpleNamespace:
             return self.join.weight.dtype
 
         def attach(self, base: Any) -> None:
-            """Use the embeddings and the head of this base model."""
             self._base = [base]
 
         def start_from(self, base: Any) -> None:
@@ -143,7 +141,6 @@ def read_settings(folder: Path, kind: str) -> dict[str, Any]:
 
 
 def weights_mark(folder: Path) -> str:
-    """Return a fingerprint of a folder's weights."""
     return file_digest(folder / WEIGHTS)[:16]
 
 

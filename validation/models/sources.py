@@ -75,17 +75,14 @@ class ModelSource:
 
     @property
     def local(self) -> bool:
-        """Return whether the model is a local folder or file."""
         return Path(self.name).exists()
 
     @property
     def gguf(self) -> bool:
-        """Return whether the model is a local GGUF file, by its name."""
         return self.name.endswith(".gguf") and Path(self.name).is_file()
 
     @property
     def aligned(self) -> bool:
-        """Return whether the model is a folder with an aligned draft."""
         return self.local and aligned.is_aligned(Path(self.name))
 
     @property

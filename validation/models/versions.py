@@ -65,7 +65,6 @@ class VersionedTarget:
         return getattr(next(iter(self.versions.values())), "config", None)
 
     def at(self, time: int) -> str:
-        """Return the version in use at a time."""
         return [name for start, name in self.switches if start <= time][-1]
 
     def of_round(self, prompt: str, rounds: int, position: int) -> str:

@@ -5,10 +5,8 @@ prices common to all codecs and lengths. Any message accepts a draft with at mos
 (``shared_seed.any_scheme``), and later rounds start no earlier: so token ids alone bound all messages.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +38,7 @@ class Model:
     vocabulary: int
 
     @classmethod
-    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Model:
+    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Self:
         """Return the model of the given texts, reduced to ``rows`` positions."""
         total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
@@ -73,7 +71,6 @@ class Model:
         return costs, alpha, (8.0 * token_bytes(self.vocabulary, 0) + ids - costs.header_bits) / k
 
     def bits_of(self, k: int, codec: int) -> float:
-        """Return the mean bits of a draft in rounds of K."""
         return max(float(self.counts[k - 1, codec, COUNTS.index("up_bits")]) - 16.0, 0.0) / k
 
     def rate(self, option: Option, setting: Setting) -> tuple[float, float]:
@@ -108,7 +105,6 @@ class Model:
         return solve(models, risk, Prices(0.0), charged=False).bound
 
     def _rounds(self, k: int, costs: StageCosts, alpha: Array, bits: float, *, skipping: bool) -> Rounds:
-        """Return the rounds of K drafts whose messages all have the same bits."""
         rows = len(self.uncertainty)
         hulls = lower_hulls(np.full((rows, 1), bits), np.zeros((rows, 1)))
         weight = np.full(rows, 1.0 / rows)

@@ -31,7 +31,6 @@ class Evidence:
 
     @property
     def whole(self) -> tuple[float, float]:
-        """Return how many probabilities a whole distribution has."""
         return (float(self.profile.vocabulary),) * 2
 
     def kept(self, codec: int) -> tuple[float, float]:

@@ -53,7 +53,6 @@ def padded(options: Sequence[Option], profile: Profile, training: Array, bits: f
 
 
 def said(option: Option, lengths: Array) -> str:
-    """Return the sentence on what an option's messages tell."""
     if option.family in (SERVER, DEVICE):
         return "Its messages have one size, so their sizes tell nothing; their number tells the tokens of a text."
     sizes = ", ".join(map(str, option.sizes))

@@ -23,7 +23,6 @@ UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
-    """Write a plan as a page that works offline."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -173,7 +173,6 @@ class Planner:
         return found
 
     def safe(self, option: Option, setting: Setting) -> bool:
-        """Return whether an option keeps the limit of the risk."""
         if option.lossless or setting.risk_limit <= 0:
             return option.lossless
         if option.row.calibrated:

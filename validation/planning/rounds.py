@@ -37,7 +37,6 @@ def count_table(**columns: Any) -> Array:
 
 
 def named(counts: Array) -> dict[str, Array]:
-    """Return the columns of counts (..., counts) by their names."""
     return {name: counts[..., column] for column, name in enumerate(COUNTS)}
 
 

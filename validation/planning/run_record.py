@@ -183,7 +183,6 @@ def _tokens(text: RecordedText) -> int:
 
 
 def said_of_skips(found: dict[str, Any]) -> str:
-    """Return a sentence on what :func:`skips_of` returns."""
     return (
         f"Measured: of {found['tokens']:,} tokens {found['skipped']:,} were kept without verification, and of "
         f"{found['audited']:,} that would have been and were sent, the server rejected {found['rejected']:,}. So the "

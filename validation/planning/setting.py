@@ -44,7 +44,6 @@ def _held(rates: Array, spans: Array, share: float) -> float:
 
 
 def constant_link(rate_bps: float, round_trip_s: float, down_bps: float | None = None) -> PlanLink:
-    """Return a link of one rate."""
     if rate_bps <= 0:
         raise UserError("--rate is 0: over a dead link only the device alone generates; give a rate above 0.")
     return PlanLink(f"{rate_bps / 1e6:g} Mbit/s", np.array([rate_bps]), round_trip_s, down_bps or rate_bps)

@@ -4,10 +4,8 @@ A cycle is J accepted drafts and one that is not. With t_d a draft, R the round 
 t_d + R + b/C + (1 + ⌈J t_d/V⌉) V for t_d < V, else (J + 1) t_d + R + b/C + V. The counts hold what a text waits for.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +32,7 @@ class Streamed:
     least_cycles: Array  # (texts, rows): accepted as often as any message allows, with drafts from q or one kind of row
 
     @classmethod
-    def of(cls, profile: Profile, seal_bits: float = 0.0) -> Streamed:
+    def of(cls, profile: Profile, seal_bits: float = 0.0) -> Self:
         """Return what the row needs, with an envelope around each message and answer."""
         message = 8.0 * (token_bytes(profile.vocabulary, 1) + _START) + seal_bits
         reply = reply_bits(profile.vocabulary) + 8.0 + seal_bits  # one byte: how many drafts the pass verified

@@ -51,7 +51,6 @@ def site_pages(root: Path) -> dict[str, str]:
 
 
 def paper_page(figures: Path, paper: str) -> str:
-    """Return the page of a paper's exhibits, or of ours."""
     title, about = INTRODUCTIONS[paper]
     return f"# {title}\n\n{about} {READING}\n\n{_exhibits(figures, paper)}\n"
 

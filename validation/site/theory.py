@@ -170,9 +170,9 @@ def sources_page(claims: Mapping[str, Claim]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def theory_pages(claims: Mapping[str, Claim] | None = None, results: Results | None = None) -> dict[str, str]:
+def theory_pages(results: Results | None = None) -> dict[str, str]:
     """Return every generated page of the theory, by its path in the site's source; with verdicts, if given."""
-    known = hlmtheory.all_claims() if claims is None else claims
+    known = hlmtheory.all_claims()
     made = {f"theory/{module}.rst": topic_page(module, known, results) for module in topics(known)}
     return {"theory/index.rst": index_page(known), "theory/sources.rst": sources_page(known), **made}
 

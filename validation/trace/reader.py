@@ -6,8 +6,6 @@ it is written also ``tail-<n>.npz``, the rows after the last whole chunk. A file
 and never changed after that; chunks are checked at every read. q and p are the softmax of the stored values.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -16,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,8 +65,8 @@ class TraceChunk:
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, name) for name in FIELDS}
 
-    def __getitem__(self, rows: slice) -> TraceChunk:
-        return TraceChunk(**{name: array[rows] for name, array in self.arrays.items()})
+    def __getitem__(self, rows: slice) -> Self:
+        return type(self)(**{name: array[rows] for name, array in self.arrays.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +263,7 @@ class SyntheticTrace:
         return f"{SYNTHETIC}{self.positions}/{self.vocabulary}/{self.seed}"
 
     @classmethod
-    def at(cls, address: str) -> SyntheticTrace:
+    def at(cls, address: str) -> Self:
         """Return the trace of an address."""
         positions, vocabulary, seed = map(int, address.removeprefix(SYNTHETIC).split("/"))
         return cls(positions, vocabulary, seed)

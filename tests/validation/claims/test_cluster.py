@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from tests.validation.claims.test_unfinished import CLAIMS, same
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
 from validation import provenance, workers
@@ -36,7 +36,6 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[3]
-CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
 LIMIT_S = 300.0  # for anything that another process has to do; the machine may be busy
 PRELOAD = """
 import os, time
@@ -147,10 +146,6 @@ def trace(tmp_path, monkeypatch):
 def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
     claims = {name: hlmtheory.all_claims()[name] for name in CLAIMS}
     return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)
-
-
-def same(one: Results, other: Results) -> bool:
-    return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
 
 
 def test_workers_find_what_one_process_finds(trace, address):

@@ -15,8 +15,7 @@ from validation import plots
 
 ROOT = Path(__file__).resolve().parents[3]
 FULL = Path("/dev/full")
-LONG = "n" * 300
-PLACES = {"long": LONG, "long/": f"{LONG}/x", "file/": "file/x", "loop": "loop", "loop/": "loop/x"}
+PLACES = ("n" * 300, "n" * 300 + "/x", "file/x", "loop", "loop/x")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
 
 
@@ -35,10 +34,10 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("command", list(COMMANDS))
-def test_a_place_that_cannot_be_is_one_sentence(trace, command, place):
-    one_sentence(run(*(word.format(place) for word in COMMANDS[command])))
+def test_a_place_that_cannot_be_is_one_sentence(trace, command):
+    for place in PLACES:
+        one_sentence(run(*(word.format(place) for word in COMMANDS[command])))
 
 
 @pytest.mark.parametrize("command", ["validate", "figure", "simulation", "import"])

@@ -34,7 +34,6 @@ class Range:
         return "any" if self.least == -math.inf else ("whole, " if self.whole else "") + words
 
     def read(self, text: str) -> float:
-        """Return the number in a text, or raise a ValueError."""
         value = int(text) if self.whole else float(text)
         ends = self.least < value < self.most if self.inside else self.least <= value <= self.most
         if not (ends and math.isfinite(value)):  # a whole number may be too large for isfinite

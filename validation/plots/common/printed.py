@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.channel import vocabulary_payload_bits
 from validation.plots.common.record import Printed
 
 CU, U = "cu-hlm", "u-hlm"
@@ -42,7 +41,6 @@ HLM_NAMES = {
 """Our method names, without the bracketed part, and the papers' names."""
 LARGER_DRAFT_S = 0.064
 """Time of one pass of the 7B draft model, cu-hlm Table II."""
-VOCABULARY, BITS = 32_000, 8
 SNR_DB = 10.0
 U_TIMES = (0.0246, 0.1046)
 """Seconds of one pass of each model, u-hlm Section I; cu-hlm prints 25.6 ms for the draft model."""
@@ -55,12 +53,7 @@ def accuracy_of(paper: str) -> dict[str, Any]:
 
 
 def printed_name(method: str) -> str | None:
-    """Return the papers' name of a method, or None."""
     return HLM_NAMES.get(method.split(" (")[0])
-
-
-def row_bits(vocabulary: int = VOCABULARY) -> float:
-    return float(vocabulary_payload_bits(vocabulary, BITS))
 
 
 NETWORKS, DATASETS, METHODS, DEVICE_DATASETS = (

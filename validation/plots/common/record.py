@@ -146,7 +146,6 @@ def printed_words(about: Mapping[str, Any]) -> str:
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
-    """Return rows of text under heads, as ``Numbers["tables"]`` holds them."""
     return {"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}
 
 

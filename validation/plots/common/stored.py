@@ -14,8 +14,8 @@ SHOWN = ("date", "commit", "digest")
 """Fields of a record that a sidecar holds beside the name."""
 
 
-def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+def records() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(RECORDS.read_text(encoding="utf-8"))
     return found
 
 
@@ -41,13 +41,7 @@ def stored(name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def from_experiment(name: str) -> dict[str, Any]:
-    """Return ``{"experiment": …}``: the name, date, commit and checksum of a stored experiment, for a figure's numbers.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, or has changed since it was recorded.
-    """
+    """Return ``{"experiment": …}``: name, date, commit and checksum of a stored experiment; refuse a changed file."""
     about = records()[name]
     file = ROOT / about["file"]
     if digest(file) != about["digest"]:
@@ -71,7 +65,6 @@ def origin(experiment: dict[str, Any]) -> str:
 def record(
     name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
 ) -> None:
-    """Write the record of an experiment that has just stored its file."""
     about = {
         "file": file.resolve().relative_to(ROOT).as_posix(),
         "digest": digest(file),

@@ -1,13 +1,11 @@
 """Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +44,8 @@ class Texts:
     bytes: Column
     down_bytes: Column
 
-    def of(self, chosen: NDArray[Any]) -> Texts:
-        return Texts(*(getattr(self, name)[chosen] for name in Texts.__slots__))
+    def of(self, chosen: NDArray[Any]) -> Self:
+        return type(self)(*(getattr(self, name)[chosen] for name in Texts.__slots__))
 
     def seconds(
         self, network: str, *, draft_s: float = FLEXSPEC_DRAFT_S, cloud_s: float = CLOUD_S, delay_s: float | None = None
@@ -211,8 +209,6 @@ LINES = (
 
 @dataclass(frozen=True)
 class Case:
-    """The first version of the target model at a temperature."""
-
     study: Counted
     temperature: float
 

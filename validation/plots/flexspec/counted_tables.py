@@ -29,7 +29,6 @@ def _exhibit(statistics: dict[str, Any], title: str, heads: Sequence[str], rows:
 
 
 def measure(number: str, seed: int) -> Numbers:
-    """Time all counted rounds for Table III or IV."""
     case = Case(c.counted(), TEMPERATURES[number])
     speed_ups, rows = {}, []
     for place, network in enumerate(NETWORKS):
@@ -47,7 +46,6 @@ def measure(number: str, seed: int) -> Numbers:
 
 
 def devices(seed: int) -> Numbers:
-    """Time FlexSpec with each device's draft latency over 4G: Table V."""
     case, draft = Case(c.counted(), 0.0), c.ALIGNED
     rows, statistics = [], {}
     for name, ms, theirs_by_set in DEVICES:

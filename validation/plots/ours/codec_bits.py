@@ -14,8 +14,8 @@ from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
-from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
-from validation.plots.common.truncation.looks import curve
+from validation.plots.common.style import AMBER, DARK, GREY, MIDDLE, PAGE, PALE, Canvas, axis, canvas, name_axes
+from validation.plots.common.truncation.looks import curve, full_bits
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.trace.reader import Trace, probabilities
 
@@ -155,7 +155,6 @@ def _mean_bits(found: Promise | float | None) -> float | None:
 
 
 def measure_figure(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 7: bits for each token over ε for each rule."""
     found = compared(trace, seed)
     series = [
         {"name": name, "x": list(EPSILON), "y": [_mean_bits(one) for one in promises]}
@@ -165,31 +164,25 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     return {
         "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
-        "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
+        "statistics": {"vocabulary": found.vocabulary, "full": full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
     }
 
 
-def _full_bits(vocabulary: int) -> int:
-    """Return the bits of all entries at 8 bits with their indices, as (4) of cu-hlm counts."""
-    return vocabulary * (PAPER_BITS + (vocabulary - 1).bit_length())
-
-
-GREEN = "#3a7d44"
 _CERTIFIED = tuple(f"certified, {bits} bits" for bits in WIDTHS[1:])
 _ONLINE = f"online (24), η = {ETA:g}"
 LOOKS: dict[str, dict[str, Any]] = {
     CHEAPEST: {"color": DARK, "marker": "o", "markersize": 3},
     BUDGET: {"color": DARK, "linestyle": (0, (1, 1.2))},
-    _CERTIFIED[0]: {"color": MIDDLE, "linestyle": "--"},
-    _CERTIFIED[1]: {"color": MIDDLE},
-    "offline (21)": {"color": "0.45", "marker": "s", "markersize": 3},
-    _ONLINE: {"color": "0.45", "marker": "^", "markersize": 3},
-    "K-SQS, best ℓ": {"color": GREEN, "linestyle": "--"},
-    "C-SQS, best ℓ": {"color": GREEN},
-    "dense, best ℓ": {"color": GREEN, "linestyle": ":"},
+    _CERTIFIED[0]: {"color": PALE, "linestyle": "--"},
+    _CERTIFIED[1]: {"color": PALE},
+    "offline (21)": {"color": MIDDLE, "marker": "s", "markersize": 3},
+    _ONLINE: {"color": AMBER, "marker": "^", "markersize": 3},
+    "K-SQS, best ℓ": {"color": AMBER, "linestyle": "--"},
+    "C-SQS, best ℓ": {"color": MIDDLE},
+    "dense, best ℓ": {"color": GREY, "linestyle": ":"},
 }
-"""Line styles: ours dark, certified top-k in the second colour, cu-hlm's rules grey, c-sqs's green."""
+"""Line styles: ours blue, the papers' warm, a baseline grey."""
 PANELS = (
     ("ours and cu-hlm's rules", (CHEAPEST, *_CERTIFIED, "offline (21)", _ONLINE)),
     ("ours and c-sqs's rules", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
@@ -217,7 +210,7 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
     panels[1].set_ylabel("")
     for axes, (_, rules) in zip(panels, PANELS, strict=True):
-        label_ends(axes, ENDS, order=rules)
+        label_ends(axes, ENDS, order=rules, wrap=26)
     return figure
 
 
@@ -228,7 +221,6 @@ def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table V of ours: bits and bias of each rule at the shown ε."""
     found = compared(trace, seed)
     places = [EPSILON.index(epsilon) for epsilon in SHOWN_EPSILON]
     heads = ("rule", *(f"ε = {epsilon:g}" for epsilon in SHOWN_EPSILON))

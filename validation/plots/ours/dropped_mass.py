@@ -37,8 +37,6 @@ LINES = dict(zip(OTHERS, ("-", (0, (1, 1.2)), (0, (4, 1, 1, 1))), strict=True))
 
 @dataclass(slots=True)
 class Path:
-    """Tokens kept and dropped mass at each position of a text."""
-
     sizes: NDArray[np.int64]
     dropped: Values
 

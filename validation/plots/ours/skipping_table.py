@@ -44,8 +44,6 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
 
 
 def _risk_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[Cells]:
-    """Return the rows of the thresholds, of the surrogate R and of its bounds."""
-
     def each(pick: Any) -> tuple[str, str]:
         one, other = (NONE if found is None else pick(found) for found in risks.values())
         return one, other
@@ -64,8 +62,6 @@ def _risk_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[
 
 
 def _skip_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[Cells]:
-    """Return the rows that show the effects of skipping at both thresholds."""
-
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
         cells = (NONE if found is None else cell(pick(tokens, getattr(found, name)), form) for found in risks.values())
         one, other = cells
@@ -95,7 +91,6 @@ def _skip_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure the linear fits, thresholds, risks and guarantees on a trace."""
     tokens = tokens_of(trace, seed)
     fits = {name: skipping.line_of(tokens, binned=name == "bins") for name in LINES}
     risks = {name: skipping.risks_of(tokens, fit) for name, fit in fits.items()}

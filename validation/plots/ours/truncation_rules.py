@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, table
 from validation.plots.common.style import (
+    AMBER,
     DARK,
+    GREY,
     LIGHT,
     MIDDLE,
     PAGE,
+    PRINTED,
     Canvas,
     canvas,
     legend_below,
@@ -66,7 +69,6 @@ def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | 
 
 
 def measure_sizes(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 3: tokens and Bias of each rule over its parameter."""
     sample = sample_of(trace, seed)
     series: list[dict[str, Any]] = []
     for rule in PARAMETERS:
@@ -107,6 +109,9 @@ def _named(rule: str) -> str:
 RULES = ("exact", "certified", "offline", "online 5", "top-p")
 """Rules of the panel of tokens against the Bias: the strongest of each kind; the numbers hold all."""
 
+PRINTED_MEANS = {"offline": looks.OFFLINE, "online": value(CU, "k_online_mean")}
+"""The mean k of the published rules; the paper prints no η."""
+
 MARKS = "oDv^s"
 """Markers of the rules of a panel, so that curves of one colour can be told apart."""
 
@@ -128,9 +133,9 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         names = ("10–90% of positions", "median", "mean") if place == 0 else ("",) * 3
         right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt", label=names[0])
         right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
-        right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
-        if one["name"] == "offline":
-            right.plot([looks.OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
+        right.plot([one["mean"]], [place], "o", color=DARK, markersize=4, label=names[2])
+        if (printed := PRINTED_MEANS.get(one["name"].partition(" ")[0])) is not None:
+            right.plot([printed], [place], label="printed mean" if one["name"] == "offline" else "", **PRINTED)
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right, columns=2)
@@ -157,7 +162,6 @@ def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_])
 
 
 def measure_failures(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 4: how often and by how much (23) is below the distortion."""
     sample = sample_of(trace, seed)
     drafts, kept = sample.drafts, sample.rejected
     sent = sample.sent
@@ -187,9 +191,9 @@ def paint_failures(numbers: Numbers) -> Canvas:
     figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
     kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
     styles: tuple[dict[str, Any], ...] = (
-        {"color": DARK, "marker": "o"},
-        {"color": MIDDLE, "marker": "D", "linestyle": (0, (4, 2))},
-        {"color": "0.6", "marker": "^", "linestyle": (0, (1, 1.5))},
+        {"color": MIDDLE, "marker": "o"},
+        {"color": AMBER, "marker": "s", "linestyle": (0, (4, 2))},
+        {"color": GREY, "marker": "^", "linestyle": (0, (1, 1.5))},
     )
     for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
         name_axes(axes, numbers["axes"][place // 2])
@@ -215,7 +219,6 @@ def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
 
 
 def measure_direction(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 5: tokens over the rejection probability."""
     sample = sample_of(trace, seed)
     x, bins = _binned(sample)
     certified, exact = (_at_epsilon(sample, rule) for rule in ("certified", "exact"))
@@ -316,7 +319,6 @@ def _certified(sample: Sample) -> NDArray[np.int64]:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table II of ours: our k and the paper's."""
     sample = sample_of(trace, seed)
     heads = (f"at θ = {THETA:g}", "paper", "ours")
     return {

@@ -77,7 +77,6 @@ def titled(name: str) -> str:
 
 
 def accuracy_axis(names: Sequence[str]) -> dict[str, Any]:
-    """Return the axis of one or more metrics of ``METRICS``."""
     words = [] if names and set(names) == {RIGHT} else ["mean cosine similarity"]
     return axis(", ".join([*words, *([METRICS[RIGHT]] if RIGHT in names else [])]))
 
@@ -168,7 +167,6 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Measure accuracy and payload over k, at one threshold."""
     decoded, *_ = studies
     by_size = _by(decoded, CuHlmOffline, "k")
     texts = {k: read_texts(rows) for k, rows in by_size.items()}
@@ -233,7 +231,6 @@ def _speed_numbers(
 
 
 def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:
-    """Measure throughput over the average SNR at 10 MHz."""
     decoded, *_ = studies
     k_factor_db = K_FACTOR_DB if rician else None
     series, statistics = _speed_numbers(decoded, AVERAGE_SNR_DB, 0, k_factor_db=k_factor_db, seed=seed)
@@ -242,7 +239,6 @@ def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Nu
 
 
 def mean_snr(link: FadingLink) -> float:
-    """Return the mean SNR of a link as a ratio, with or without fading."""
     return float(link.fading.mean_snr if isinstance(link.fading, Rician) else link.fading)
 
 

@@ -1,11 +1,9 @@
 """Convert the texts of a study to arrays, and compute their latency over many links at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +43,6 @@ class Texts:
 
 
 def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
-    """Convert records of one method to arrays."""
     rows = sorted(rows, key=lambda row: row.prompt)
     tables = [np.array([_READ(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
     sums = dict(zip(_FIELDS, np.stack([table.sum(axis=0) for table in tables]).T, strict=True))
@@ -116,8 +113,8 @@ class BootstrapDraws:
     value: Array  # (L,)
     drawn: Array  # (resamples, L)
 
-    def over(self, other: BootstrapDraws) -> BootstrapDraws:
-        return BootstrapDraws(divide(self.value, other.value), divide(self.drawn, other.drawn))
+    def over(self, other: Self) -> Self:
+        return type(self)(divide(self.value, other.value), divide(self.drawn, other.drawn))
 
     def estimates(self) -> list[Estimate]:
         columns = zip(self.value, self.drawn.T, strict=True)

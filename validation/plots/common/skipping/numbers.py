@@ -128,7 +128,6 @@ def _exhibit(tokens: Tokens, axes: list[Any], series: list[dict[str, Any]], **st
 
 
 def measure_line(trace: Trace, seed: int) -> Numbers:
-    """Measure the relation of β and u, with the two thresholds."""
     tokens = trace_drafts.tokens_of(trace, seed)
     return _exhibit(tokens, [RELATION], _relation(tokens))
 
@@ -148,13 +147,11 @@ def measure_density(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_both(trace: Trace, seed: int) -> Numbers:
-    """Measure the distribution of u, and the relation of β and u."""
     law, relation = measure_density(trace, seed), measure_line(trace, seed)
     return law | {"axes": [SHARE, RELATION], "series": [law["series"][0], *relation["series"]]}
 
 
 def measure_rates(trace: Trace, seed: int) -> Numbers:
-    """Measure the transmission rate and both true skip rates over the threshold."""
     tokens = trace_drafts.tokens_of(trace, seed)
     rates = {
         "transmission rate": transmission_rate,
@@ -166,7 +163,6 @@ def measure_rates(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_transmission(trace: Trace, seed: int) -> Numbers:
-    """Measure the transmission rate over the threshold."""
     numbers = measure_rates(trace, seed)
     return numbers | {"series": numbers["series"][:1]}
 

@@ -78,7 +78,6 @@ def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> 
 
 
 def line_of(tokens: Tokens, *, binned: bool) -> LinearFit | None:
-    """Return the papers' fit on our tokens."""
     return fit_of(tokens.uncertainty, tokens.rejection, tokens.prompt, binned=binned)
 
 

@@ -1,6 +1,8 @@
-"""The scripts of examples/ run without a change."""
+"""The scripts and notebooks of examples/ run without a change."""
 
+import copy
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,3 +19,21 @@ def test_an_example_runs_without_a_warning(name, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def lines_of(notebook):
+    """Return the printed lines of each cell, without numbers and widths."""
+    outputs = ["".join(one.get("text", "") for one in cell.get("outputs", [])) for cell in notebook.cells]
+    return [set(re.sub(r"\d[\d.,]*", "#", re.sub("[ ─]+", " ", text)).splitlines()) for text in outputs]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.ipynb")))
+def test_a_notebook_prints_what_it_holds(name, tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="pip install '.[notebooks]'")
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    stored = nbformat.read(ROOT / "examples" / name, as_version=4)
+    client = nbclient.NotebookClient(copy.deepcopy(stored), timeout=600, resources={"metadata": {"path": tmp_path}})
+    assert [old - new for old, new in zip(lines_of(stored), lines_of(client.execute()), strict=True) if old - new] == []

@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests import run as tests_run
+from validation import installed
 from validation.cli.commands import main as command_line
 from validation.models import smollm2
 
@@ -91,7 +92,9 @@ def test_help_needs_no_set_up(hlm, root, capsys, argv):
 
 
 def test_every_command_of_the_command_line_is_known(hlm):
-    assert set(hlm.COMMANDS) - {"test", "setup"} == set(command_line.commands)
+    known = {title: tuple(name for name in own if name not in ("test", "setup")) for title, own in hlm.GROUPS.items()}
+    assert known == installed.GROUPS
+    assert {name for own in known.values() for name in own} == set(command_line.commands)
 
 
 @pytest.mark.usefixtures("no_processes")

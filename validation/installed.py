@@ -7,11 +7,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = "hlmtheory"
-COMMANDS = (
-    *("acceptance", "audit", "claims", "collect", "decode", "device", "docs", "doctor", "figure", "import", "link"),
-    *("merge", "plan", "publish", "reproduce", "serve", "study", "top-k", "validate"),
-)
-"""The commands of ``hlm``; a core install lists them without click."""
+GROUPS = {
+    "You have an engine": ("acceptance", "top-k", "import", "audit"),
+    "You have two models": ("validate", "plan", "decode", "collect", "merge"),
+    "You have a device and a server": ("serve", "device", "link"),
+    "You have a paper": ("claims", "figure", "reproduce", "study", "publish"),
+    "This machine and this clone": ("doctor", "docs"),
+}
+"""The commands of ``hlm``, as its help groups them."""
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 EXTRAS = dict.fromkeys(("device", "link", "serve"), ("link",)) | {"docs": ("docs",)}
 """What a command needs besides the extra ``validation``."""
 

@@ -50,6 +50,7 @@ def test_the_bound_is_below_the_fastest_plan(case, rule):
     best = optimum(*case, rule)
     assert uncapped(*case, rule) <= best * (1 + 1e-12)
     close = lower_bound(*case, memory_rule=rule, close=True)
+    assert lower_bound(*case, memory_rule=rule) == lower_bound(*case, memory_rule=rule, close=False)
     assert lower_bound(*case, memory_rule=rule) <= close * (1 + 1e-9) <= best * (1 + 2e-9)
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import codec, wire
 from hlmtheory.codec.enumerative import index_of, rank, unrank
 from hlmtheory.codec.frame import LONGEST_MESSAGE, framed, unframed, varint
-from hlmtheory.codec.messages import KINDS, LatticeDraft, MixedDraft, TokenDraft
+from hlmtheory.codec.messages import KINDS, LatticeDraft, LatticeMessage, MixedDraft, TokenDraft
 
 from .public import theory
 from .strategies import rows as draft_rows
@@ -360,3 +360,9 @@ def cut(support, levels, token, probability, bits=1):
 def test_refusals_name_value_and_remedy(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_number_that_fills_its_bytes_is_read():
+    """256 sizes and 256 tokens: 2 bytes hold exactly as many numbers."""
+    message = LatticeMessage(256, (LatticeDraft([255], [1], 255),))
+    assert codec.decode(codec.encode(message)) == message

@@ -234,3 +234,8 @@ def test_the_object_does_what_the_simulation_does(method):
     for _ in range(20):
         tracker = tracker.update(min(int(rng.geometric(0.2, 1)[0]) - 1, 6), 6)
     assert tracker.estimate == pytest.approx(simulate(method, 0.8, 6, 20, 0.1, 1)[0], rel=1e-12)
+
+
+def test_a_round_takes_some_time():
+    with pytest.raises(ValueError, match=r"fixed \+ draft_length \* marginal must be positive"):
+        theory.etgr_profile([0.5, 0.25], 0.0, 0.0)

@@ -85,7 +85,7 @@ def test_thresholds_with_greedy_drafts_waste_nothing(one, token, single, accumul
 def test_typical_acceptance_wastes_the_rejected_drafts_own_probability():
     p, q = [0.625, 0.25, 0.125], [0.0, 1.0, 0.0]
     accept = typical_acceptance(p, 0.3, 1.0)
-    assert accept.tolist() == [1.0, 0.0, 0.0]
+    assert accept.tolist() == typical_acceptance(p, 1.0, 0.9).tolist() == [1.0, 0.0, 0.0]  # .9 exp(-H) is .366
     price = verification.lossy_price(p, q, accept, residual=p)  # Medusa draws the next token from p
     assert [float(one) for one in price] == [0.0, 0.0, 0.25]
     likeliest = verification.lossy_price(p, q, accept, residual=[1.0, 0.0, 0.0])  # vLLM emits the likeliest token

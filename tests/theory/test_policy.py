@@ -270,3 +270,15 @@ def test_a_subnormal_risk_is_as_good_as_none():
     hulls = policy.lower_hulls([[4.0, 1.0], [1.0, 1.0]], [[0.0, 5e-324], [5e-324, 5e-324]])
     found = policy.plan_user(hulls, policy.StageCosts(1.0, 1.0, 1e-6), [0.0], rejection=[0.0, 0.0], risk_limit=0.125)
     assert found.rate == pytest.approx(1.0)
+
+
+def test_users_of_other_acceptances_have_other_plans():
+    hulls, costs = policy.lower_hulls([[400.0, 900.0]], [[0.25, 0.0]]), policy.StageCosts(0.01, 0.03, 1e-6)
+    rates = [one.rate for one in policy.plan_users([policy.BandUser(hulls, costs, [x] * 3) for x in (0.9, 0.1)]).users]
+    assert rates[0] > 1.2 * rates[1]
+
+
+def test_of_a_flat_row_nothing_is_sent():
+    hulls = policy.codec_hulls(np.full((1, 8), 0.125), menu=MENU)
+    assert hulls.bits.tolist() == [6.0]  # kind, k + 1 = 1, 3 bits a probability
+    assert float(hulls.risk[0]) < 1e-12

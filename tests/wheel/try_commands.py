@@ -50,7 +50,7 @@ policy = hlm.wire.DevicePolicy(40, 1.0, hlm.wire.threshold_rule(2), hlm.wire.Dra
 assert hlm.wire.DevicePolicy.from_json(policy.to_json()) == policy
 print(len(hlm.all_claims()), "claims")
 """
-LINK = "--rate 10M --rtt 20ms --draft-ms 12 --verify-ms 30"
+LINK = "--rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms"
 
 # Exit code, what must be printed, and the words of the command.
 QUICK = [

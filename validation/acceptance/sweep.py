@@ -102,7 +102,7 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
     if untimed := [label for label, seconds in zip(groups, repeats, strict=True) if None in seconds]:
         said = (
             f"No time of a token is known of {', '.join(untimed)}, so nothing is ranked: more tokens a step may take "
-            "longer. Give --step-ms or --tokens-per-s for each file, or --passes."
+            "longer. Give --step-time or --speed for each file, or --passes."
         )
         return [_together(group) for group in groups.values()], None, [said, *not_compared(runs)]
     freedom = len(runs) - len(groups)

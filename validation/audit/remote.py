@@ -109,6 +109,6 @@ class RemoteSampler:
         with suppress(BrokenPipeError):
             self._input.close()
         if code is None:
-            return f"gave no answer; a call may take {self._seconds:g} seconds (--call-seconds)."
+            return f"gave no answer; a call may take {self._seconds:g} seconds (--call-time)."
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         return f"ended its process {how} in place of returning draws; correct it."

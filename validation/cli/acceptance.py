@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
-_ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 
 
 @click.command("acceptance")
@@ -54,10 +53,10 @@ _ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
     multiple=True,
 )
 @option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
-@option("--verify-ms", "Time of one pass of the target model.", AT_LEAST_0)
-@option("--draft-ms", "Time of one pass of the draft model.", AT_LEAST_0)
-@option("--verify-us-per-token", "Time that each token adds to the target's pass.", AT_LEAST_0, **_ZERO)
-@option("--draft-us-per-token", "Time that each sequence adds to the draft's pass.", AT_LEAST_0, **_ZERO)
+@option("--verify-time", "Time of one pass of the target model, such as 30ms.")
+@option("--draft-time", "Time of one pass of the draft model; 0ms for n-grams.")
+@option("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.", default="0us")
+@option("--draft-token-time", "Time that each sequence adds to the draft's pass.", default="0us")
 @option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
 @option("--rtt", "Round trip of the link, paid once per round.  [default: none]", default="0ms", show_default=False)
@@ -71,8 +70,8 @@ _ZERO: dict[str, Any] = {"default": 0.0, "show_default": False}
 @option("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
 @option("--laws", "A trace of both models: what each way of drafting and verifying would accept, beside these.", PLACE)
 @option("--sweep", "Rank the files by the time of a token; LABEL=FILE names a run, one name its repeats.", is_flag=True)
-@option("--step-ms", "With --sweep: the time of a step of each file, with commas.", metavar="MS,MS,...")
-@option("--tokens-per-s", "With --sweep: the measured tokens per second of each file, with commas.", metavar="N,N,...")
+@option("--step-time", "With --sweep: the time of a step of each file, with commas.", metavar="40ms,44ms,...")
+@option("--speed", "With --sweep: the measured tokens per second of each file, with commas.", metavar="50/s,60/s,...")
 @option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
 @option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
 @json_option
@@ -84,10 +83,10 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's JSONL; or mean lengths
     without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from the content.
 
-    The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
-    rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
-    engines accept differently, or only count differently; --laws whether an engine accepts what a trace of its two
-    models gives.
+    The best draft length needs --passes, or --verify-time and --draft-time. Files with other drafts or another
+    acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says
+    whether two engines accept differently, or only count differently; --laws whether an engine accepts what a trace of
+    its two models gives.
     """
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
@@ -111,8 +110,8 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     console = open_console(stderr=as_json)
     if options["sweep"]:
         return show_sweep(console, files, times, (_of_side(drafts, 0), _of_side(verification, 0)), options)
-    if options["step_ms"] is not None or options["tokens_per_s"] is not None:
-        raise UserError("--step-ms and --tokens-per-s are the times of the files of a sweep; give --sweep with them.")
+    if options["step_time"] is not None or options["speed"] is not None:
+        raise UserError("--step-time and --speed are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
     if means:
         if len(means) < len(files):
@@ -147,7 +146,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     written: dict[str, Any] = {}
     if (engine := options["settings"]) is not None:
         if summary.best is None:
-            raise UserError("The best draft length needs times; give --passes, or --verify-ms and --draft-ms.")
+            raise UserError("The best draft length needs times; give --passes, or --verify-time and --draft-time.")
         written["settings"] = flags(engine, summary.best, summary.schedule)
         say(console, f"For {engine}: {written['settings']}", style="bold")
     if (engine := options["synthetic"]) is not None:
@@ -216,15 +215,18 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
     """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
-    rtt_s, verify_ms, draft_ms = read_time("--rtt", given["rtt"]), given["verify_ms"], given["draft_ms"]
-    draft = None if draft_ms is None else (draft_ms / 1e3, given["draft_us_per_token"] / 1e6)
+    names = ("verify_time", "verify_token_time", "draft_time", "draft_token_time", "rtt")
+    texts = ((f"--{name.replace('_', '-')}", given[name]) for name in names)
+    read: list[Any] = [None if text is None else read_time(option, text) for option, text in texts]
+    verify_s, token_s, draft_s, each_s, rtt_s = read
+    draft = None if draft_s is None else (draft_s, each_s)
     rests: dict[str, Any] = {}
     if fitted is not None:
-        if verify_ms is not None or given["verify_us_per_token"]:
-            raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
+        if verify_s is not None or token_s:
+            raise UserError("--passes has the times of the target model; leave out --verify-time and its tokens'.")
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
-            wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
+            wanted = "give --draft-time (0ms for n-grams)" if fitted.draft is None else "leave out --draft-time"
             raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
         base, token, cached = fitted.target.plane
         known = fitted.target.context if given["context"] is None else given["context"]
@@ -234,14 +236,14 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
             draft = (first, each + kept * known)
             rests["draft_rest"] = fitted.draft.beyond_plane
         target = base, token, cached * known
-    elif (verify_ms is None) != (draft_ms is None):
-        raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
-    elif verify_ms is None:
+    elif (verify_s is None) != (draft_s is None):
+        raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")
+    elif verify_s is None:
         return None
     else:
-        target = verify_ms / 1e3, given["verify_us_per_token"] / 1e6, 0.0
+        target = verify_s, token_s, 0.0
     if draft is None or sum(target) + rtt_s == 0:
-        raise UserError("A round takes no time; give --verify-ms above 0.")
+        raise UserError("A round takes no time; give --verify-time above 0ms.")
     names = ("verify", "verify_token", "cache", "draft", "draft_token")
     rests |= dict(zip(names, (*target, *draft), strict=True))
     return RoundTimes(round_trip=rtt_s, **rests)

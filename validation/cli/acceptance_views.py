@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy as np
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError
+from validation.planning.quantities import read_speed, read_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,12 +35,12 @@ def show_sweep(
     from validation.acceptance.summary import summarise
     from validation.acceptance.sweep import Point, point_of, rank
 
-    given, draft_length = (options["step_ms"], options["tokens_per_s"]), options["draft_length"]
-    step_ms, speeds = (_numbers(text, len(files)) for text in given)
+    steps_s = _numbers("--step-time", options["step_time"], len(files), read_time)
+    speeds, draft_length = _numbers("--speed", options["speed"], len(files), read_speed), options["draft_length"]
     runs, sane = list[Point](), list[str]()
     for number, (label, path) in enumerate(_labelled(files)):
         token_s = None if speeds is None else 1.0 / speeds[number]
-        step_s = None if step_ms is None else step_ms[number] / 1e3
+        step_s = None if steps_s is None else steps_s[number]
         if not path:
             runs.append(Point(label=label, seconds=token_s or step_s or (times.alone() if times else None)))
             continue
@@ -50,7 +50,7 @@ def show_sweep(
         sane += [f"{label}: {said}" for said in (*read.notes, *sanity(records, summary, brief=True))]
         known: dict[str, Any] = {"step_s": step_s, "token_s": token_s, "times": times}
         runs.append(point_of(label, records, assumed_length=draft_length, **known))
-    if times is not None and given == (None, None) and all(run.steps for run in runs):
+    if times is not None and steps_s is None and speeds is None and all(run.steps for run in runs):
         runs.append(Point(label="no drafts", seconds=times.alone()))
     points, best, findings = rank(runs, options["confidence"])
     say(console, *(f"Sanity: {said}" for said in sane))
@@ -73,10 +73,10 @@ def _labelled(files: Sequence[str]) -> list[tuple[str, str]]:
     return [(label or name, path) for name, (label, path) in zip(short, pairs, strict=True)]
 
 
-def _numbers(text: str | None, count: int) -> list[float] | None:
-    values = [] if text is None else [float(x) if re.fullmatch(r"\d*\.?\d+", x) else 0.0 for x in text.split(",")]
+def _numbers(option: str, text: str | None, count: int, read: Callable[[str, str], float]) -> list[float] | None:
+    values = [] if text is None else [read(option, one) for one in text.split(",")]
     if text is not None and (len(values) != count or not all(values)):
-        raise UserError(f"{text!r} must be a number above 0 for each of the {count} files, with commas between them.")
+        raise UserError(f"{option} is {text!r}; give one above 0 for each of the {count} files, with commas between.")
     return values or None
 
 

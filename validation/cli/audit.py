@@ -15,6 +15,7 @@ from validation.cli.options import AT_LEAST_1, FILE, SEED, chat_option, json_opt
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError
+from validation.planning.quantities import read_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,9 +105,7 @@ _processors = together(
 @option("--all-draws", "Go on after the verdict is known, for a sharper bound.", is_flag=True)
 @option("--accept-cells", "Exit with 0 also if no difference is found in the cells, which is no proof.", is_flag=True)
 @option("--seed", None, SEED, default=1)
-@option(
-    "--call-seconds", "Longest time of one call of --sampler.", click.FloatRange(min=0, min_open=True), default=3600
-)
+@option("--call-time", "Longest time of one call of --sampler.", default="3600s")
 @option("--device", "auto, cpu, cuda, cuda:1, ...", default="cpu")
 @quiet_option
 @json_option
@@ -233,7 +232,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
     if options["sampler"]:
-        seconds = options["call_seconds"]
+        seconds = read_time("--call-time", options["call_time"])
         sample = (
             server_sampler(options["sampler"], processors, new_tokens=options["new_tokens"], seconds=seconds)
             if engine

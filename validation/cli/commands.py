@@ -27,7 +27,7 @@ from validation.cli.run import finish_run, open_stored, print_json, run_folder, 
 from validation.cli.serve import serve
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
-from validation.installed import is_clone
+from validation.installed import GROUPS, is_clone
 from validation.trace.remote import Place
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,13 @@ SIMULATED = Path("runs/simulated")
 
 
 class Commands(click.Group):
-    """A command group that reports a UserError or an interrupt as one sentence."""
+    """A command group that reports a UserError or an interrupt as one sentence, and whose help has groups."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under the headings of the launcher."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in names])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -220,11 +226,14 @@ def figure(
 @main.command("publish")
 @option("--check", "Change nothing; fail if a generated table is stale.", is_flag=True)
 @option("--tables", "Only regenerate the tables, from figures/ as it is; needs no run.", is_flag=True)
+@option("--verdicts", "Only add verdicts on claims that the published run of this trace lacks.", is_flag=True)
 @option("--run", None, FILE, default=Path("runs/builtin"))
 @option("--pair name", "Name of the pair in figures/.", default="builtin")
 @option("--beside", "A run of another pair that its figures compare.", FILE, multiple=True)
 @option("--whole", "Take every file of the run, so that all name its commit, and nothing simulated.", is_flag=True)
-def publish_run(check: bool, tables: bool, run: Path, name: str, beside: tuple[Path, ...], whole: bool) -> None:
+def publish_run(
+    check: bool, tables: bool, verdicts: bool, run: Path, name: str, beside: tuple[Path, ...], whole: bool
+) -> None:
     """Update paper_repro.md from a run.
 
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
@@ -232,7 +241,7 @@ def publish_run(check: bool, tables: bool, run: Path, name: str, beside: tuple[P
     """
     if not is_clone():
         raise UserError("What is published lies in a clone of the repository; this is an installed package.")
-    from validation.report.publish import publish, regenerate, stale_tables
+    from validation.report.publish import add_verdicts, publish, regenerate, stale_tables
 
     if check:
         names = stale_tables(ROOT)
@@ -246,7 +255,10 @@ def publish_run(check: bool, tables: bool, run: Path, name: str, beside: tuple[P
         click.echo("paper_repro.md agrees with figures/.")
         return
     simulated = run / "none" if whole else SIMULATED
-    files = [regenerate(ROOT)] if tables else publish(run, simulated, ROOT, name, whole=whole, beside=beside)
+    if verdicts:
+        files = add_verdicts(run, ROOT)
+    else:
+        files = [regenerate(ROOT)] if tables else publish(run, simulated, ROOT, name, whole=whole, beside=beside)
     for written in files:
         click.echo(str(written.relative_to(ROOT)))
 
@@ -293,11 +305,11 @@ for command in (
     audit,
     collect,
     decode,
+    device,
+    doctor,
     import_,
     link,
     merge,
-    device,
-    doctor,
     plan,
     reproduce,
     serve,

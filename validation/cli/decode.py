@@ -120,17 +120,7 @@ def decode(
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
     with progress_bar(console) as report, naming(folder):
-        decoded = decode_study(
-            study,
-            pair,
-            chosen,
-            trace,
-            folder,
-            only=only,
-            more=planned,
-            progress=report,
-            **settings,
-        )
+        decoded = decode_study(study, pair, chosen, trace, folder, only=only, more=planned, progress=report, **settings)
     with naming(folder):
         texts = write_texts(decoded, chosen, pair.tokenizer, folder)
     decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
@@ -171,8 +161,4 @@ def _shares(pair: Pair, decoded: Decoded) -> dict[str, float]:
 
     count = len(pair.draft.common)
     texts = [record.tokens for record in decoded.records]
-    return {
-        "tokens": count,
-        "of_vocabulary": count / pair.vocabulary,
-        "of_texts": common_share(pair, texts),
-    }
+    return {"tokens": count, "of_vocabulary": count / pair.vocabulary, "of_texts": common_share(pair, texts)}

@@ -234,13 +234,7 @@ def _try(server: str, options: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _open_door(
-    device: Device,
-    make: Any,
-    model: str,
-    temperature: float | None,
-    at_once: int,
-    where: tuple[str, int],
-    console: Any,
+    device: Device, make: Any, model: str, temperature: float | None, at_once: int, where: tuple[str, int], console: Any
 ) -> None:
     import socket
 

@@ -117,13 +117,8 @@ def progress_bar(console: Console) -> Iterator[Any]:
     """Show a progress bar, or without a terminal a line a minute; yield its callback ``report(done, total, text)``."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description:<42}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    bars = Progress(*columns, console=console)
+    text = TextColumn("{task.description:<42}", markup=False)
+    bars = Progress(text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
     tasks: list[Any] = []
     began = monotonic()
     told = began + FIRST_S - TELL_S

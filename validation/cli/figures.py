@@ -31,13 +31,6 @@ LEAST_VALUES = 2**24
 def read_formats(given: Sequence[str]) -> tuple[str, ...]:
     """Return the formats in the given words, which may contain commas; SVG by default.
 
-    Raises
-    ------
-    UserError
-        If a format is unknown.
-
-    Examples
-    --------
     >>> read_formats(("pdf,CSV", "png"))
     ('pdf', 'csv', 'png')
     """

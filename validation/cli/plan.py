@@ -51,27 +51,25 @@ if TYPE_CHECKING:
 @option("--link link_name", "Which link of --link-csv.  [default: the first]")
 @option("--rtt", "Round trip of an exchange.", default="20ms")
 @option("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
-@option("--draft-ms", "One pass of the draft model.", AT_LEAST_0, default=12.0)
-@option("--verify-ms", "One pass of the target model.", AT_LEAST_0, default=30.0)
+@option("--draft-time", "One pass of the draft model.", default="12ms")
+@option("--verify-time", "One pass of the target model.", default="30ms")
 @option(
-    "--server-draft-ms",
+    "--server-draft-time",
     "One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
-    AT_LEAST_0,
 )
-@option("--verify-us-per-token", "Time that each token adds to a pass of the target model.", AT_LEAST_0, default=0.0)
+@option("--verify-token-time", "Time that each token adds to a pass of the target model.", default="0us")
 @option(
-    "--between-ms",
+    "--between-time",
     "Time between two passes of a text that the server writes; below 0 if they take less than other passes.",
-    float,
-    default=0.0,
+    default="0ms",
 )
 @option("--bias", "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0), default=0.05)
 @option("--risk", "text=.1 or token=.01: allowed distance; 0: lossless.", default="text=0")
 @option("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
 @option("--leak", "What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
 @option("--energy", "The device's energy of a token, such as 50mJ.  [default: no limit]")
-@option("--device-w", "Power of the device while it drafts, in W.", AT_LEAST_0, default=5.0)
-@option("--transmit-w", "Power of the device while it sends, in W.", AT_LEAST_0, default=1.0)
+@option("--device-power", "Power of the device while it drafts.", default="5W")
+@option("--transmit-power", "Power of the device while it sends.", default="1W")
 @option(
     "--objective",
     "The aim of the table and of --policy; capacity: the most users of a full server.",
@@ -212,7 +210,7 @@ def _refuse(ctx: click.Context) -> None:
 
 def _command(ctx: click.Context) -> str:
     """Return the part of the command that the page does not change; its script adds the rest."""
-    own = {"rate", "fading", "snr", "rtt", "draft_ms", "verify_ms", "risk"}  # of the page
+    own = {"rate", "fading", "snr", "rtt", "draft_time", "verify_time", "risk"}  # of the page
     words = ["hlm", "plan"]
     for one in _given(ctx):
         value = ctx.params[one.name or ""]
@@ -271,7 +269,7 @@ def _measured(
     from validation.planning.from_run import OPTIONS, with_run
     from validation.planning.times import read_times, with_passes, with_times
 
-    here = {option for option in ("--rate", "--rtt", "--draft-ms", "--verify-ms") if option not in left_out}
+    here = {option for option in ("--rate", "--rtt", "--draft-time", "--verify-time") if option not in left_out}
     if run is not None:
         known = "--rate" in here or given["link_csv"] is not None or given["fading"] != "none"
         return *with_run(request, run, here, known), set(OPTIONS) - here
@@ -283,8 +281,8 @@ def _measured(
 
 
 SAME = (
-    *("fading", "bias", "device_w", "transmit_w", "server_price", "time_price", "objective", "server_batch"),
-    *("vocabulary", "shared_seed", "block"),
+    *("fading", "bias", "server_price", "time_price", "objective", "server_batch", "vocabulary"),
+    *("shared_seed", "block"),
 )
 """Options that a request takes as they are."""
 
@@ -294,7 +292,7 @@ def _request(given: dict[str, Any]) -> Any:
     from validation.planning import quantities as read
     from validation.planning.request import Request
 
-    down, users = given["down_rate"], given["users"]
+    down, users, own_draft = given["down_rate"], given["users"], given["server_draft_time"]
     if not users.endswith(".csv") and not (users.isdigit() and 1 <= int(users) <= 1000):
         raise UserError(f"--users is {users!r}; give a number from 1 to 1,000, or a CSV file with name and rate.")
     if down is not None and read.read_rate("--down-rate", down) <= 0:
@@ -305,11 +303,13 @@ def _request(given: dict[str, Any]) -> Any:
         k_factor=read.read_snr("--k-factor", given["k_factor"]),
         round_trip_s=read.read_time("--rtt", given["rtt"]),
         down_bps=None if down is None else read.read_rate("--down-rate", down),
-        draft_s=given["draft_ms"] / 1e3,
-        verify_s=given["verify_ms"] / 1e3,
-        verify_token_s=given["verify_us_per_token"] / 1e6,
-        server_draft_s=None if given["server_draft_ms"] is None else given["server_draft_ms"] / 1e3,
-        between_s=given["between_ms"] / 1e3,
+        draft_s=read.read_time("--draft-time", given["draft_time"]),
+        verify_s=read.read_time("--verify-time", given["verify_time"]),
+        verify_token_s=read.read_time("--verify-token-time", given["verify_token_time"]),
+        server_draft_s=None if own_draft is None else read.read_time("--server-draft-time", own_draft),
+        between_s=read.read_time("--between-time", given["between_time"], -read.LARGEST),
+        device_w=read.read_power("--device-power", given["device_power"]),
+        transmit_w=read.read_power("--transmit-power", given["transmit_power"]),
         risk=read.read_risk(given["risk"]),
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 from validation.errors import UserError
 from validation.models import aligned, gguf_files, hub_weights, smollm2
 from validation.models import chat as turns
-from validation.models.devices import (
-    choose_device,
-    memory_errors,
-    require_memory,
-    return_freed_memory,
-    weight_bytes,
-)
+from validation.models.devices import choose_device, memory_errors, require_memory, return_freed_memory, weight_bytes
 from validation.models.rounding import SUFFIX, round_weights
 from validation.models.sources import PAIRS_FOLDER, ModelSource, quiet
 

@@ -26,7 +26,7 @@ from validation.planning.split import split_prompts
 Array = NDArray[Any]
 WEBSOCKET = 6 + 2
 """Bytes of the headers of a round's frame and of its answer, of at most 125 bytes each."""
-OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-ms": "draft_s", "--verify-ms": "verify_s"}
+OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-time": "draft_s", "--verify-time": "verify_s"}
 """The options whose values a record holds, and the fields of a request."""
 
 
@@ -41,7 +41,7 @@ def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Q
     """Return the rate, the round trip, a draft and a pass of a record, by option."""
     rounds = [one for text in record.texts for one in text.rounds if not one["opened"]]
     drafts = [one["draft_s"] / (one["drafted"] + one["skipped"]) for one in rounds if one["drafted"] + one["skipped"]]
-    found = {"--draft-ms": _quartiles(drafts, "no round but the first of a text drafted anything")}
+    found = {"--draft-time": _quartiles(drafts, "no round but the first of a text drafted anything")}
     alone = [one for one in record.probes if one["frames"] == 1]
     if rate_bps is None:
         found["--rate"] = _rate(record)
@@ -50,7 +50,7 @@ def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Q
     found["--rtt"] = _quartiles(trips, "it has no pings")
     trip = found["--rtt"].value or 0.0
     waits = [one["wait_s"] - trip - 8.0 * (one["up_bytes"] + one["down_bytes"] + WEBSOCKET) / rate for one in rounds]
-    found["--verify-ms"] = _quartiles(waits, "each round waited no longer than its round trip and its bits take")
+    found["--verify-time"] = _quartiles(waits, "each round waited no longer than its round trip and its bits take")
     return found
 
 

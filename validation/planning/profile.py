@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.message_length import message_bits
-from validation.planning.positions import (
-    LATTICES,
-    Positions,
-    cumulative,
-    join,
-    positions_of,
-    sampled,
-    without_residue,
-)
+from validation.planning.positions import LATTICES, Positions, cumulative, join, positions_of, sampled, without_residue
 from validation.planning.rounds import Wire, expected_counts, expected_streaks
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk

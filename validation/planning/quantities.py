@@ -12,7 +12,8 @@ SMALLEST, LARGEST = 1e-18, 1e18  # of any quantity in its SI unit; products of a
 MOST_LEAK = 6.0
 """Bits that the sizes of a round may tell at most: a policy holds 64 sizes."""
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
-JOULES = {"J": 1.0, "mJ": 1e-3}
+JOULES, WATTS = {"J": 1.0, "mJ": 1e-3}, {"W": 1.0, "mW": 1e-3}
+SPEEDS = {"/s": 1.0, "tokens/s": 1.0}
 
 
 def _parts(option: str, text: str, example: str) -> tuple[float, str]:
@@ -22,13 +23,13 @@ def _parts(option: str, text: str, example: str) -> tuple[float, str]:
     return float(found[1]), found[2]
 
 
-def _quantity(option: str, text: str, units: dict[str, float], example: str) -> float:
+def _quantity(option: str, text: str, units: dict[str, float], example: str, least: float = 0.0) -> float:
     value, unit = _parts(option, text, example)
     if unit not in units:
         was = "has no unit" if not unit else f"has the unit {unit!r}"
         raise UserError(f"{option} {text} {was}; write {example} (units: {', '.join(units)}).")
-    if not 0 <= value * units[unit] <= LARGEST:
-        why = "cannot be negative" if value < 0 else f"is at most {LARGEST:g}"
+    if not least <= value * units[unit] <= LARGEST:
+        why = f"is at least {least:g}" if value < 0 else f"is at most {LARGEST:g}"
         raise UserError(f"{option} is {text}; it {why}: write for example {example}.")
     return value * units[unit]
 
@@ -39,8 +40,16 @@ def read_rate(option: str, text: str) -> float:
     return _quantity(option, text, RATES, "10M for 10 Mbit/s")
 
 
-def read_time(option: str, text: str) -> float:
-    return _quantity(option, text, TIMES, "20ms")
+def read_time(option: str, text: str, least: float = 0.0) -> float:
+    return _quantity(option, text, TIMES, "20ms", least)
+
+
+def read_power(option: str, text: str) -> float:
+    return _quantity(option, text, WATTS, "5W")
+
+
+def read_speed(option: str, text: str) -> float:
+    return _quantity(option, text, SPEEDS, "50/s for 50 tokens a second")
 
 
 def read_energy(option: str, text: str) -> float:

@@ -13,9 +13,9 @@ from validation.planning.setting import Passes, PlanLink, Setting, constant_link
 
 NUMBERS = {
     **{"--rate": "rate_bps", "--snr": "snr", "--k-factor": "k_factor", "--rtt": "round_trip_s"},
-    **{"--down-rate": "down_bps", "--draft-ms": "draft_s", "--verify-ms": "verify_s"},
-    **{"--server-draft-ms": "server_draft_s", "--verify-us-per-token": "verify_token_s", "--between-ms": "between_s"},
-    **{"--device-w": "device_w", "--transmit-w": "transmit_w"},
+    **{"--down-rate": "down_bps", "--draft-time": "draft_s", "--verify-time": "verify_s"},
+    **{"--server-draft-time": "server_draft_s", "--verify-token-time": "verify_token_s", "--between-time": "between_s"},
+    **{"--device-power": "device_w", "--transmit-power": "transmit_w"},
     **{"--server-price": "server_price", "--time-price": "time_price"},
 }
 """Options of a size that a product of a few of them stays finite."""
@@ -85,14 +85,13 @@ class Request:
                 raise UserError(
                     f"{option} is {value:g} in SI units; give a number from {SMALLEST:g} to {LARGEST:g}, or 0."
                 )
-        times = {"--draft-ms": self.draft_s, "--verify-ms": self.verify_s, "--server-draft-ms": self.server_draft_s}
-        for name, value in times.items():
-            if value == 0:
+        for name in ("--draft-time", "--verify-time", "--server-draft-time"):
+            if getattr(self, NUMBERS[name]) == 0:
                 raise UserError(f"{name} is 0: a model that takes no time needs no plan; give the time of a pass.")
         shortest = self.verify_s if self.passes is None else min(map(min, self.passes.table))
         if shortest + self.between_s <= 0:
             raise UserError(
-                f"--between-ms is {1e3 * self.between_s:g}: a pass would take no time; give more than that."
+                f"--between-time is {1e3 * self.between_s:g}ms: a pass would take no time; give more than that."
             )
         if self.objective == "goodput" and self.latency is None:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")

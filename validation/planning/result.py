@@ -153,7 +153,7 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 
 
 def _server_draft(planner: Planner, request: Request) -> str:
-    said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-ms)"
+    said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-time)"
     if request.server_draft_s is None or request.server_draft_basis != "given":
         said += f", assumed: {'that of the device' if request.server_draft_s is None else request.server_draft_basis}"
     return f"{said}."

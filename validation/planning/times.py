@@ -159,20 +159,20 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
     """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
     passes, draft = read_passes(path)
     found = _passes_of(passes, left_out)
-    if draft is not None and "--server-draft-ms" in left_out:
-        found["--server-draft-ms"] = ("server_draft_s", draft)
+    if draft is not None and "--server-draft-time" in left_out:
+        found["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(found.values())
-    used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-ms is given"
+    used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-time is given"
     said = f"Of {path}: {used}" + (f", and a pass of the draft model, {1e3 * draft:.3g} ms" if draft else "")
     return replace(request, **changed), [f"{said}."], set(found)
 
 
 def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:
     """Return the fields of a request that passes give, by option: none where the user gave one of the two."""
-    if not {"--verify-ms", "--verify-us-per-token"} <= left_out:
+    if not {"--verify-time", "--verify-token-time"} <= left_out:
         return {}
     base, slope = pass_line(passes)
-    line = {"--verify-ms": ("verify_s", base), "--verify-us-per-token": ("verify_token_s", slope)}
+    line = {"--verify-time": ("verify_s", base), "--verify-token-time": ("verify_token_s", slope)}
     return {**line, "passes": ("passes", passes)}
 
 
@@ -180,12 +180,12 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
     """Return a request with measured times, sentences on them, and the options that are measured."""
     exchange = times.exchange_s()
     found = {
-        "--draft-ms": ("draft_s", times.draft.median_s),
-        "--server-draft-ms": ("server_draft_s", times.draft.median_s),
-        "--between-ms": ("between_s", times.between_s()),
+        "--draft-time": ("draft_s", times.draft.median_s),
+        "--server-draft-time": ("server_draft_s", times.draft.median_s),
+        "--between-time": ("between_s", times.between_s()),
     }
     found = {option: one for option, one in found.items() if option in left_out}
-    options = ", ".join(f"{option} {1e3 * value:.3g}" for option, (_, value) in found.items())
+    options = ", ".join(f"{option} {1e3 * value:.3g}ms" for option, (_, value) in found.items())
     found |= _passes_of(times.table, left_out)
     if "passes" in found:
         options += f", passes as measured ({1e3 * times.pass_s(1):.3g} ms for one token)"

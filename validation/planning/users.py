@@ -20,7 +20,7 @@ from validation.planning.bound import Model
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
-from validation.planning.quantities import read_rate
+from validation.planning.quantities import read_rate, read_time
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting
 from validation.planning.shared import Served, Shared, User
@@ -28,7 +28,7 @@ from validation.printable import printable
 
 Array = NDArray[Any]
 COLUMNS = ("name", "rate")
-OPTIONAL = {"rtt_ms": 1e-3, "draft_ms": 1e-3, "weight": 1.0}
+OLD = {"rtt_ms": "rtt", "draft_ms": "draft_time"}
 MOST_USERS = 1000
 
 
@@ -38,21 +38,23 @@ def equal_users(count: int, setting: Setting) -> list[User]:
 
 
 def read_users(file: Path, setting: Setting) -> list[User]:
-    """Read users from a CSV file: ``name`` and ``rate``, and perhaps ``rtt_ms``, ``draft_ms`` and ``weight``."""
+    """Read users from a CSV file: ``name`` and ``rate``, and perhaps ``rtt``, ``draft_time`` and ``weight``."""
     rows = list(islice(read_csv(file, COLUMNS), MOST_USERS + 1))
     if not 0 < len(rows) <= MOST_USERS:
         raise UserError(f"{file} must have a line for each user, 1 to {MOST_USERS:,}; it has others.")
-    usual = {"rtt_ms": setting.link.round_trip_s, "draft_ms": setting.draft_s, "weight": 1.0}
     found = []
     for number, (where, row) in enumerate(rows, 2):
         rate = read_rate(f"{where}: rate", row["rate"])
         if rate == 0:
             raise UserError(f"{where}: the rate is 0; leave out a user without a link.")
-        values = [
-            unit * read_number(where, name, row[name], 0.0, above=name != "rtt_ms") if row.get(name) else usual[name]
-            for name, unit in OPTIONAL.items()
-        ]
-        found.append(User(printable(row["name"], keep="") or str(number), rate, *values))
+        if old := OLD.keys() & row.keys():
+            raise UserError(f"{where}: a column is {min(old)}; name it {OLD[min(old)]}, with values such as 20ms.")
+        trip = read_time(f"{where}: rtt", row["rtt"]) if row.get("rtt") else setting.link.round_trip_s
+        draft = read_time(f"{where}: draft_time", row["draft_time"]) if row.get("draft_time") else setting.draft_s
+        if draft == 0:
+            raise UserError(f"{where}: draft_time is 0; give a time above 0, such as 12ms.")
+        weight = read_number(where, "weight", row["weight"], 0.0, above=True) if row.get("weight") else 1.0
+        found.append(User(printable(row["name"], keep="") or str(number), rate, trip, draft, weight))
     return found
 
 

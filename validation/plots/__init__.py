@@ -13,7 +13,7 @@ from validation.decoding.fitting import fit_mark, stored_fit
 from validation.errors import UserError, naming
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
 from validation.plots.common.stored import origin
-from validation.plots.common.style import PICTURES, house_style, save
+from validation.plots.common.style import PICTURES, Canvas, headed, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
 from validation.provenance import commit_of_code
@@ -83,7 +83,7 @@ def draw(
     written = [sidecar]
     if exhibit.paint is not None:
         with house_style():
-            picture = exhibit.paint(numbers)
+            picture = picture_of(exhibit, numbers)
             for suffix in PICTURES:
                 if suffix == "svg" or suffix in formats:
                     written.append(sidecar.with_suffix(f".{suffix}"))
@@ -101,16 +101,22 @@ def draw(
     return written
 
 
+def picture_of(exhibit: Exhibit, numbers: Mapping[str, Any]) -> Canvas:
+    """Paint a figure under its message."""
+    assert exhibit.paint is not None
+    return headed(exhibit.paint(dict(numbers)), exhibit.sentence(numbers))
+
+
 def repaint(sidecar: Path) -> Path | None:
     """Paint the picture of a stored figure anew from the numbers of its sidecar, without measuring."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     paper, number = about["figure"].split(" ")
-    paint = EXHIBITS[paper, number].paint
-    if paint is None:
+    exhibit = EXHIBITS[paper, number]
+    if exhibit.paint is None:
         return None
     picture = sidecar.with_suffix(".svg")
     with house_style(), naming(picture):
-        save(paint(about), picture)
+        save(picture_of(exhibit, about), picture)
     return picture
 
 

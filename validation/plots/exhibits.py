@@ -67,7 +67,9 @@ def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None) -> Sim
 def _sweep(number: str) -> Simulation:
     shown = edge_sd.IN_FIG_7 if number[0] == "7" else edge_sd.IN_FIG_8
     return _simulated(
-        f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), edge_sd_pictures.paint_schemes
+        f"edge-sd {number}",
+        partial(edge_sd.simulate_sweep, number[1], shown),
+        partial(edge_sd_pictures.paint_schemes, plans=number[0] == "7"),
     )
 
 
@@ -82,7 +84,7 @@ _C_SQS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 
 _ALL: tuple[Exhibit, ...] = (
     _decoded("cu-hlm 1", "hlm", decoded.measure_both, decoded_pictures.paint_both),
-    _traced("cu-hlm 2", skipping.measure_baselines, skipping_pictures.paint_baselines, "drafts"),
+    _traced("cu-hlm 2", skipping.measure_baselines, partial(skipping_pictures.paint_baselines, paper=CU), "drafts"),
     _traced("cu-hlm 4a", skipping.measure_line, skipping_pictures.paint_line, "drafts"),
     _traced("cu-hlm 4b", skipping.measure_density, skipping_pictures.paint_density, "drafts"),
     _traced("cu-hlm 5a", concentration.measure_ranks, concentration.paint_ranks),
@@ -99,7 +101,7 @@ _ALL: tuple[Exhibit, ...] = (
     _decoded("cu-hlm 10b", "hlm", partial(decoded.measure_speeds, rician=True), decoded_pictures.paint_speeds),
     _decoded("cu-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=CU)),
     _decoded("cu-hlm II", "hlm", decoded_tables.measure_breakdown),
-    _traced("u-hlm 3", skipping.measure_baselines, skipping_pictures.paint_measures, "drafts"),
+    _traced("u-hlm 3", skipping.measure_baselines, partial(skipping_pictures.paint_baselines, paper=U), "drafts"),
     _traced("u-hlm 4", skipping.measure_transmission, skipping_pictures.paint_transmission, "drafts"),
     _decoded(
         "u-hlm 4-texts", "design", decoded.measure_thresholds, partial(decoded_pictures.paint_thresholds, paper=U)

@@ -25,7 +25,7 @@ from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, updat
 from validation.trace.reader import fingerprint, open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-STAMPS = ("command", "commit", "created", "seconds", "versions")
+STAMPS = ("added", "command", "commit", "created", "seconds", "versions")
 """Keys whose values differ between two runs of the same code and settings."""
 
 
@@ -73,6 +73,27 @@ def publish(
             if figure.suffix == ".json":
                 repaint(shelf / figure.name)
     return [*written, regenerate(root)]
+
+
+def add_verdicts(run: Path, root: Path) -> list[Path]:
+    """Add a run's verdicts on claims that the built-in pair's record lacks, if both are of the same trace."""
+    file = root / "figures" / "claims.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    mark, found, known = (
+        fingerprint(open_trace(run / "trace")),
+        load_results(run / "claims.json"),
+        hlmtheory.all_claims(),
+    )
+    if mark != record["run"]["trace"]:
+        raise UserError(
+            f"{run} has the trace {mark}, and {file.name} is of {record['run']['trace']}; publish a whole run."
+        )
+    lacking = sorted(found.tallies.keys() & known.keys() - _results(record).tallies.keys())
+    record["results"]["tallies"] |= {name: json.loads(found.to_json())["tallies"][name] for name in lacking}
+    record.setdefault("statements", {}).update({name: known[name].statement for name in lacking})
+    record.setdefault("added", {}).update(dict.fromkeys(lacking, commit_of_code()))
+    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return [file, regenerate(root)]
 
 
 def _refuse_fewer(published: Path, results: Results) -> None:

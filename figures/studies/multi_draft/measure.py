@@ -17,7 +17,7 @@ from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.models.pair import load_pair
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
+from validation.plots.common.style import COLUMN, DARK, GREY
 
 PROMPTS, NEW, EVERY, MOST = 24, 24, 2, 8
 CHILDREN, RACES = 12, 100
@@ -136,13 +136,13 @@ def acceptances(p: np.ndarray, q: np.ndarray) -> dict[str, np.ndarray]:
 
 
 LINES = {
-    "without replacement: no rule is better": (DARK, "dotted", ""),
-    "shared seed: a list": (MIDDLE, "solid", "s"),
-    "sure and one drawn: best rule (draft tree, sure)": (DARK, "solid", "o"),
-    "independent: best rule": ("0.55", "dotted", ""),
-    "without replacement: tried in turn (draft tree)": (DARK, "dashed", "d"),
-    "independent: K-SEQ": ("0.55", "dashed", "^"),
-    "independent: tried in turn": (LIGHT, "dashed", "v"),
+    "without replacement: no rule is better": ("black", "dotted", ""),
+    "shared seed: a list": (DARK, "solid", "s"),
+    "sure and one drawn: best rule (draft tree, sure)": (GREY, "solid", "o"),
+    "independent: best rule": ("0.65", "dotted", ""),
+    "without replacement: tried in turn (draft tree)": (GREY, "dashed", "d"),
+    "independent: K-SEQ": ("0.65", "dashed", "^"),
+    "independent: tried in turn": ("0.8", "dashed", "v"),
 }
 
 

@@ -30,7 +30,7 @@ from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.setting import Setting, constant_link, recorded_link
-from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, name_axes
+from validation.plots.common.style import DARK, PAGE, PALE, axis, name_axes
 
 Array = NDArray[Any]
 TIMES, ROUND_TRIP_S, NEW_TOKENS, SEED = (0.012, 0.030), 0.020, 64, 1
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 DOWN = "downlink as the uplink's median"
-LOOKS = {"lossless": (DARK, "o"), "text .3": (MIDDLE, "^"), "token .05": ("0.6", "s")}
+LOOKS = {"lossless": (DARK, "o"), "text .3": (PALE, "^"), "token .05": ("0.6", "s")}
 TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 8)
 
 

@@ -36,7 +36,7 @@ from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 K = 4
 LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
-LEFT_OUT = {"--draft-ms", "--server-draft-ms", "--between-ms", "--verify-ms", "--verify-us-per-token"}
+LEFT_OUT = {"--draft-time", "--server-draft-time", "--between-time", "--verify-time", "--verify-token-time"}
 """Options for which the plan takes measured times."""
 SETTINGS = ("2M,20ms,0ms", "500k,30ms,0ms", "10M,10ms,30ms")
 """Rate, round trip, and what each pass takes longer; about five minutes each on two idle cores."""

@@ -101,12 +101,12 @@ def test_runs_are_ranked_by_the_time_of_a_token(tmp_path):
     names, files = ("completion_tokens", "spec_verify_ct", "spec_num_correct_drafts", "spec_num_proposed_drafts"), []
     for name, *row in (("b4", 257, 83, 174, 249), ("b8", 257, 66, 191, 462), ("b16", 256, 61, 195, 915)):
         files.append(stored(tmp_path, f"{name}.json", {"meta_info": dict(zip(names, row, strict=True))}))
-    found = json.loads(run(*files, "--sweep", "--step-ms", "40,44,61", "--json").stdout)
+    found = json.loads(run(*files, "--sweep", "--step-time", "40ms,44ms,61ms", "--json").stdout)
     assert [point["label"] for point in found["sweep"]] == ["b8", "b4", "b16"]
     assert [1e3 * point["seconds"] for point in found["sweep"]] == pytest.approx([11.3, 12.9, 14.5], abs=0.06)
     assert (found["best"], "rates are not compared" in found["findings"][-1]) == (None, True)  # 66 steps do not decide
     assert json.loads(run(*files, "--sweep", "--json").stdout)["sweep"][0]["fastest"] is None  # no times
-    assert "for each of the 3 files" in run(*files, "--sweep", "--step-ms", "40,44").output
+    assert "for each of the 3 files" in run(*files, "--sweep", "--step-time", "40ms,44ms").output
     names, files = ("predicted_n", "predicted_ms", "draft_n", "draft_n_accepted"), []
     for row in ((64, 910.0, 171, 51), (64, 398.0, 33, 31)):
         files.append(stored(tmp_path, f"{row[2]}.json", {"timings": dict(zip(names, row, strict=True))}))

@@ -42,7 +42,7 @@ def audit(body: str, *options: str, head: str = HEAD):
     ],
 )
 def test_a_sampler_that_ends_early_is_no_verdict(folder: Path, body: str, said: str) -> None:
-    found = audit(body, *(("--call-seconds", "1") if "sleep(60)\n" in body + "\n" else ()))
+    found = audit(body, *(("--call-time", "1s") if "sleep(60)\n" in body + "\n" else ()))
     one_sentence(found, "mine.py:sample", said)
     assert "ept" not in found.output.replace("except", "")
 

@@ -9,7 +9,7 @@ from tests.validation.acceptance.test_engines import stored
 from tests.validation.acceptance.test_reconcile import run
 from validation.acceptance.engines import read_acceptance
 
-TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt", "5ms")
+TIMES = ("--verify-time", "30ms", "--draft-time", "5ms", "--rtt", "5ms")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
     meta = {"spec_verify_ct": 12, "spec_correct_drafts_histogram": [9, 0, 0, 0, 0, 0, 0, 3]}
     words = (
         stored(tmp_path, "a.json", {"meta_info": meta}),
-        *["--draft-length", "7", "--verify-ms", "30", "--draft-ms", "5"],
+        *["--draft-length", "7", "--verify-time", "30ms", "--draft-time", "5ms"],
     )
     unmarked, copied = run(*words), run(*words, "--drafts", "copied")
     assert "for these times: 7 (33.33" in unmarked.output
@@ -41,7 +41,7 @@ def settings_of(*words):
 
 
 def test_the_schedule_is_written_for_vllm(answers):
-    times = ("--verify-ms", 20, "--draft-ms", 3, "--verify-us-per-token", 2000, "--batch", 40)
+    times = ("--verify-time", "20ms", "--draft-time", "3ms", "--verify-token-time", "2000us", "--batch", 40)
     found = settings_of(answers, *times)
     ranges = found["num_speculative_tokens_per_batch_size"]
     assert found["num_speculative_tokens"] == max(length for _, _, length in ranges)

@@ -1,6 +1,5 @@
 """``hlm figure`` draws what it can, in the requested formats, and lists the rest with the missing commands."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +62,4 @@ def test_every_format_is_written_and_the_same_each_time():
         assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
     assert Path("a", names[2]).read_bytes().startswith(b"%PDF")
     assert Path("a", names[3]).read_bytes().startswith(b"\x89PNG")
-    with Path("a", names[4]).open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [tuple(row.values()) for row in rows] == [
-        ("series", "a", "x", "0", "1"),
-        ("series", "a", "x", "1", "2"),
-        ("series", "a", "band.low", "0", "0.5"),
-        ("series", "a", "band.low", "1", "1.0"),
-    ]
+    assert Path("a", names[4]).read_text("utf-8").startswith("part,name,field,index,value\nseries,a,x,0,1\n")

@@ -54,8 +54,9 @@ def test_every_number_names_what_it_rests_on(plan):
         (("--down-rate", "0M"), "no answer arrives"),
         (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),
         (("--objective", "goodput"), "give --latency"),
-        (("--verify-ms", "0"), "--verify-ms is 0: a model"),
-        (("--between-ms", "nan"), "--between-ms is nan"),
+        (("--verify-time", "0ms"), "--verify-time is 0: a model"),
+        (("--between-time", "nan"), "--between-time is 'nan'"),
+        (("--draft-ms", "12"), "write --draft-time 12ms"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),
@@ -92,7 +93,7 @@ def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):
 
 
 def test_users_share_a_band(plan, folder):
-    (folder / "users.csv").write_text("name,rate,draft_ms\nnear,40M,8\nfar,400k,20\nmid,4M,\n")
+    (folder / "users.csv").write_text("name,rate,draft_time\nnear,40M,8ms\nfar,400k,20ms\nmid,4M,\n")
     found = planned(plan("--json", "--users", "users.csv", "--objective", "fair", "--page", "users.html"))
     shares = {one["name"]: one["share"] for one in found["users"]["users"]}
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-9)
@@ -102,7 +103,7 @@ def test_users_share_a_band(plan, folder):
 
 
 def test_policies_that_are_not_ours_have_the_same_users_batches_and_waiting(plan):
-    words = ("--users", "8", "--server-batch", "4", "--down-rate", "1G", "--rate", "1G", "--server-draft-ms", "5")
+    words = ("--users", "8", "--server-batch", "4", "--down-rate", "1G", "--rate", "1G", "--server-draft-time", "5ms")
     found = planned(plan(*words, "--json"))
     assert [one["aim"] for one in found["aims"]] == ["one user", "a full server", "8 users"]
     assert found["asked"] == "8 users"
@@ -151,7 +152,7 @@ def test_a_wrong_file_of_users(plan, folder, text, said):
     [
         ("--alone", "--row", "ours"),
         ("--risk", "text=.6", "--row", "ours"),
-        ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99", "--row", "server alone"),
+        ("--rtt", "0ms", "--verify-time", "1ms", "--draft-time", "99ms", "--row", "server alone"),
         ("--objective", "capacity"),
     ],
 )
@@ -213,7 +214,7 @@ def test_one_prompt_is_too_few_to_calibrate_and_has_no_interval(tmp_path):
 
 def test_nothing_sent_is_not_a_number(plan):
     """Where every draft is kept no residue of rounding stands for a size; all other numbers are of a usable size."""
-    for words in ((), ("--risk", "text=1"), ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99")):
+    for words in ((), ("--risk", "text=1"), ("--rtt", "0ms", "--verify-time", "1ms", "--draft-time", "99ms")):
         found = planned(plan("--json", *words))
         for row in found["rows"]:
             values = [row[name]["value"] for name in ("k_mean", "k_p95", "bits", "kilobytes_per_token")]
@@ -238,7 +239,7 @@ def answers(tmp_path, monkeypatch):
 
 
 def test_counts_of_an_engine(answers):
-    words = ("plan", "--acceptance", "answers.jsonl", "--json", "--server-draft-ms", "5", "--page", "counts.html")
+    words = ("plan", "--acceptance", "answers.jsonl", "--json", "--server-draft-time", "5ms", "--page", "counts.html")
     found = planned(run(*words))
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
@@ -272,7 +273,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
         one_sentence(run("plan", "--acceptance", "marked.jsonl", "--drafts", "sampled"), "contradicts it")
     file = "answers.jsonl" if words else "marked.jsonl"
     words = ("--acceptance", file, *words, "--vocabulary", "100000", "--rate", "1M", "--rtt", "20ms")
-    found = planned(run("plan", *words, "--draft-ms", "5", "--down-rate", "1G", "--json"))
+    found = planned(run("plan", *words, "--draft-time", "5ms", "--down-rate", "1G", "--json"))
     servers = {"server alone", "server alone, streaming", "server with its own draft"}
     assert {row["policy"] for row in found["rows"]} == servers | {"device alone", "ours"}
     best = row_of(found, "ours")

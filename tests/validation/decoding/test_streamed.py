@@ -73,7 +73,7 @@ def _noise() -> object:
         (0.663, 0.012, 0.02, 0.03),
         (0.9, 0.012, 0.1, 0.03),
         (0.663, 0.05, 0.02, 0.03),
-        (0.8, 0.001, 0.005, 0.1),
+        (0.8, 0.01, 0.005, 0.1),
     ],
 )
 def test_the_simulated_speed_is_that_of_the_formula(acceptance, draft_s, trip_s, target_s):

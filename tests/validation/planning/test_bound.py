@@ -37,7 +37,7 @@ def test_every_lossless_plan_is_below_the_bound_and_this_below_that_of_all_messa
     ours = [one for one in made.options if one.family == OURS and one.lossless]
     alone = next(one for one in made.options if one.family == SERVER)
     won, gains = set(), []
-    for setting in settings(10):
+    for setting in settings(7):
         server = float(setting.speeds(made.totals([alone])[0])[0])
         found = np.array([made.model.rate(one, setting)[0] for one in ours])
         bound, every = (made.model.upper_bound(setting, 0.0, server, tokens_alone=one) for one in (False, True))
@@ -54,8 +54,8 @@ def test_every_plan_that_skips_is_below_the_bound_at_its_own_risk(made, level):
     some = [one for one in made.options if one.family == OURS and one.threshold == level]
     seeded = [one for one in some if one.codec == SEEDED]
     assert len(seeded) == 8
-    for setting in settings(2, seed=1):
-        for option in (some[0], some[40], seeded[1], seeded[4]):
+    for setting in settings(1, seed=1):
+        for option in (some[0], some[40], seeded[4]):
             rate, risk = made.model.rate(option, setting)
             bound, every = (made.model.upper_bound(setting, risk, 0.0, tokens_alone=one) for one in (False, True))
             assert rate <= bound * (1 + 1e-6)

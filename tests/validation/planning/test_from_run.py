@@ -52,11 +52,11 @@ def path(tmp_path: Path) -> Path:
 def test_rate_round_trip_draft_and_pass_are_those_of_the_run(path: Path) -> None:
     found = measured_in(read_record(path))
     assert {option: one.value for option, one in found.items()} == pytest.approx(
-        {"--rate": RATE, "--rtt": TRIP, "--draft-ms": DRAFT, "--verify-ms": PASS}, rel=1e-6
+        {"--rate": RATE, "--rtt": TRIP, "--draft-time": DRAFT, "--verify-time": PASS}, rel=1e-6
     )
     known = measured_in(read_record(path), 2 * RATE)
     assert "--rate" not in known
-    assert known["--verify-ms"].value > PASS  # bits that take less time leave more to the pass
+    assert known["--verify-time"].value > PASS  # bits that take less time leave more to the pass
 
 
 def test_a_plan_says_what_was_measured_and_what_is_assumed(path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_plan_says_what_was_measured_and_what_is_assumed(path: Path) -> None:
     assert plan["evidence"]["steps"] == 2 * (1 + len(ACCEPTED))
     assert plan["evidence"]["depths"]["acceptances"][0] == pytest.approx(6 / 9)
     assert plan["evidence"]["depths"]["intervals"] == "exact"
-    given = json.loads(run("plan", "--run", path, "--json", "--verify-ms", "50", "--rate", "5M").stdout)["request"]
+    given = json.loads(run("plan", "--run", path, "--json", "--verify-time", "50ms", "--rate", "5M").stdout)["request"]
     assert (given["verify_s"], given["rate_bps"]) == pytest.approx((0.05, 5e6))
     assert {row["policy"] for row in plan["rows"]} >= {"ours", "server alone", "server with its own draft"}
 

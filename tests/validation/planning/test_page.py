@@ -6,11 +6,11 @@ import base64
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
 from tests.validation.command_line import run
+from tests.validation.html_elements import Elements
 from tests.validation.stored_traces import stored
 from validation.planning.page import TEMPLATES, write_page
 
@@ -25,28 +25,6 @@ def plan(tmp_path_factory):
     assert result.exit_code == 0, result.output
     assert "Page: " in result.stderr
     return json.loads(result.stdout), (folder / "sub" / "plan.html").read_text(encoding="utf-8")
-
-
-class Elements(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.inside: list[str] = []
-        self.open = False
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-        self.open = tag in ("script", "style")
-        if self.open:
-            self.inside.append("")
-
-    def handle_endtag(self, tag):
-        self.open = False
-
-    def handle_data(self, data):
-        if self.open:
-            self.inside[-1] += data
 
 
 def test_nothing_comes_from_outside(plan):
@@ -102,8 +80,8 @@ def test_hostile_names_are_text(plan, tmp_path):
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
     stored(tmp_path / "trace")
     words = ["--latency", "p90=300ms", "--energy", "400mJ", "--objective", "cost", "--time-price", "0.5"]
-    words += ["--bias", "0.1", "--down-rate", "2M", "--verify-us-per-token", "50", "--k-factor", "5x"]
-    words += ["--between-ms", "1.5", "--no-shared-seed"]
+    words += ["--bias", "0.1", "--down-rate", "2M", "--verify-token-time", "50us", "--k-factor", "5x"]
+    words += ["--between-time", "1.5ms", "--no-shared-seed"]
     result = run("plan", "--trace", tmp_path / "trace", "--page", tmp_path / "plan.html", *words)
     assert result.exit_code == 0, result.output
     data = json.loads(Elements((tmp_path / "plan.html").read_text(encoding="utf-8")).inside[1])

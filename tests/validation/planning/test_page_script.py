@@ -28,14 +28,14 @@ ANSWER = """
 const answers = settings.map((own) => {
   const s = withLink({ ...start, ...own }), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
   if (!aim.best) return { verdict: unmet(s) };
-  return { verdict: verdict(aims, aim), best: aim.best.policy, rows: aim.rows.map((one) => rowOf(one, aim)) };
+  const pictured = linesOf(aim.s).some(([, , pool]) => pool.some((one) => named(one) === named(aim.best)));
+  return { verdict: verdict(aims, aim), use: card(aim).use, pictured, rows: aim.rows.map((one) => rowOf(one, aim)) };
 });
 console.log(JSON.stringify(answers));
 """
 NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 SETTINGS = [
     (1e6, 0.020, 0.012, 0.030),
-    (1e4, 0.020, 0.012, 0.030),
     (2e3, 0.020, 0.012, 0.030),  # a message takes longer than a draft
     (1e7, 0.001, 0.005, 0.004),
 ]
@@ -61,7 +61,7 @@ CELLS |= {"kilobytes": "kilobytes_per_token"}
     [
         (),
         ("--objective", "capacity", "--server-batch", "4"),
-        ("--verify-us-per-token", "300", "--risk", "token=.1", "--down-rate", "60k", "--no-shared-seed"),
+        ("--verify-token-time", "300us", "--risk", "token=.1", "--down-rate", "60k", "--no-shared-seed"),
         ("--risk", "text=.5", "--fading", "rayleigh", "--objective", "cost", "--time-price", "0.7"),
         ("--latency", "p90=900ms", "--objective", "goodput", "--energy", "2000mJ", "--risk", "text=.7"),
         ("--fading", "rician", "--k-factor", "4x", "--risk", "text=1", "--latency", "p95=900ms"),
@@ -73,7 +73,7 @@ def test_the_script_chooses_what_the_command_chooses(
     folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(folder)
-    words = ("plan", "--trace", "trace", "--server-draft-ms", "4", "--between-ms", "2", *more, "--json")
+    words = ("plan", "--trace", "trace", "--server-draft-time", "4ms", "--between-time", "2ms", *more, "--json")
     plan = json.loads(run(*words).stdout)
     recorded = "--link-csv" in more
     names = ("roundTrip", "draft", "verify") if recorded else ("rate", "roundTrip", "draft", "verify")
@@ -87,12 +87,14 @@ def test_the_script_chooses_what_the_command_chooses(
     found = subprocess.run([NODE, folder / "page.js"], capture_output=True, text=True, check=True)
     for (rate, trip, draft, verify), mine in zip(SETTINGS, json.loads(found.stdout), strict=True):
         link = ("--rtt", f"{1e3 * trip}ms", *(() if recorded else ("--rate", f"{rate / 1e6}M")))
-        result = run(*words, *link, "--draft-ms", str(1e3 * draft), "--verify-ms", str(1e3 * verify))
+        result = run(*words, *link, "--draft-time", f"{1e3 * draft}ms", "--verify-time", f"{1e3 * verify}ms")
         if result.exit_code:
             assert "cannot be kept" in mine["verdict"] or "No policy keeps" in mine["verdict"]
             continue
         own = json.loads(result.stdout)
         assert [row["policy"] for row in mine["rows"]] == [row["policy"] for row in own["rows"]]
+        assert mine["pictured"]
+        assert mine["use"] in mine["verdict"].partition(";")[0]
         for here, there in zip(mine["rows"], own["rows"], strict=True):
             assert here["label"] == there["option"]
             assert here["breaks"] == there["breaks"]

@@ -14,7 +14,7 @@ from validation.planning import quantities as read
         (read.read_rate, "10", "has no unit"),
         (read.read_rate, "10MB/s", "not bytes"),
         (read.read_rate, "10m", "has the unit 'm'"),
-        (read.read_rate, "-1M", "cannot be negative"),
+        (read.read_rate, "-1M", "is at least 0"),
         (read.read_rate, "fast", "write a number with its unit"),
         (read.read_time, "20", "has no unit"),
         (read.read_time, "infms", "write a number with its unit"),
@@ -22,6 +22,8 @@ from validation.planning import quantities as read
         (read.read_snr, "10", "could be dB or a ratio; write 10dB, or 10x"),
         (read.read_snr, "-3x", "a ratio of powers is positive"),
         (read.read_energy, "5W", "has the unit 'W'"),
+        (read.read_power, "5J", "has the unit 'J'"),
+        (read.read_speed, "50", "has no unit; write 50/s"),
     ],
 )
 def test_what_could_mean_two_things_is_refused(function, text, said):

@@ -97,15 +97,14 @@ def tables(seed: int, length: int) -> tuple[np.ndarray, np.ndarray]:
     return halves(rng, nodes(V, length)), quarters(rng, nodes(V, length))
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", CASES)
-def test_counts_of_rounds(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
+def test_counts_of_rounds(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for module in (positions, profile, message_length, menu):
         monkeypatch.setattr(module, "LATTICES", (LATTICE, *positions.LATTICES[1:]))
     case, length = CASES[name], 3
-    (draft, target), last = tables(seed, length), 4
+    (draft, target), last = tables(0, length), 4
     if name == "K-SQS":  # a quantised row is of halves for any draft
-        draft, target, last = np.random.default_rng(seed).dirichlet(np.ones(V), len(draft)), draft, 2
+        draft, target, last = np.random.default_rng(0).dirichlet(np.ones(V), len(draft)), draft, 2
     cells = {DRAFT: 2, ACCEPT: 2, REPLACE: last}
     method = case.make()
     rows = all_texts(table_pair(draft, target), method, length, cells)

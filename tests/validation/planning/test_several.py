@@ -45,9 +45,9 @@ def test_the_rows_are_in_a_plan_that_knows_the_width_of_a_pass(tmp_path):
         return {row["policy"]: row for row in found}
 
     assert not {OWN_TREE, SEED_TREE} & set(planned())
-    narrow, wide = planned("--verify-us-per-token", "1"), planned("--verify-us-per-token", "20000")
+    narrow, wide = planned("--verify-token-time", "1us"), planned("--verify-token-time", "20000us")
     assert {OWN_TREE, SEED_TREE} <= set(narrow)
-    assert SEED_TREE not in planned("--verify-us-per-token", "1", "--no-shared-seed")
+    assert SEED_TREE not in planned("--verify-token-time", "1us", "--no-shared-seed")
     passes, verified = COUNTS[2], COUNTS[4]
     for name in (OWN_TREE, SEED_TREE):
         width = [rows[name]["counts"][verified] / rows[name]["counts"][passes] for rows in (narrow, wide)]

@@ -135,20 +135,20 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
     write_times(LINE, tmp_path / "times.json")
     line = ["plan", "--trace", "trace", "--rate", "1M", "--rtt", "40ms", "--json"]
     timed = json.loads(run(*line, "--times", "times.json").stdout)
-    given = ("--draft-ms", "4", "--verify-ms", "10", "--verify-us-per-token", "1000", "--server-draft-ms", "4")
-    given += ("--between-ms", "1.4")
+    given = ("--draft-time", "4ms", "--verify-time", "10ms", "--verify-token-time", "1000us")
+    given += ("--server-draft-time", "4ms", "--between-time", "1.4ms")
     by_hand = json.loads(run(*line[:6], "43ms", "--json", *given).stdout)
     speeds = [[row["tokens_per_s_median"]["value"] for row in plan["rows"]] for plan in (timed, by_hand)]
     assert speeds[0] == pytest.approx(speeds[1], rel=1e-9)
-    assert not {"--draft-ms", "--verify-ms"} & set(timed["defaults"])
-    own = json.loads(run(*line, "--times", "times.json", "--draft-ms", "7").stdout)
+    assert not {"--draft-time", "--verify-time"} & set(timed["defaults"])
+    own = json.loads(run(*line, "--times", "times.json", "--draft-time", "7ms").stdout)
     assert own["request"]["draft_s"] == pytest.approx(0.007)
     write_times(replace(LINE, token=exactly(0.0102)), tmp_path / "quick.json")  # less than a pass of 11 ms
     quick = {row["policy"]: row for row in json.loads(run(*line, "--times", "quick.json").stdout)["rows"]}
     stream = quick["server alone, streaming"]["counts"]
     seconds = 0.0102 + stream["down_bits"] / 1e6
     assert quick["server alone, streaming"]["tokens_per_s_median"]["value"] == pytest.approx(1 / seconds, rel=1e-9)
-    one_sentence(run(*line, "--between-ms", "-30"), "--between-ms is -30")
+    one_sentence(run(*line, "--between-time", "-30ms"), "--between-time is -30")
     one_sentence(run(*line, "--times", "trace"), "trace")
-    half = json.loads(run(*line, "--times", "times.json", "--verify-ms", "30").stdout)
+    half = json.loads(run(*line, "--times", "times.json", "--verify-time", "30ms").stdout)
     assert (half["request"]["verify_s"], half["request"]["verify_token_s"]) == pytest.approx((0.03, 0.0))

@@ -10,7 +10,6 @@ import pytest
 
 from hlmtheory.conformal.controller import regret_bound_sharp
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
-from validation.estimates import Estimate
 from validation.plots.c_sqs.numbers import ADAPTIVE, BUDGETED, BY_SIZE, GUARDED, crossovers, interval, paths
 from validation.plots.c_sqs.texts import Cell, Texts, texts
 
@@ -45,11 +44,6 @@ def test_a_difference_is_taken_prompt_by_prompt():
     assert one.sign == 1
     assert interval([(values, np.ones(5)), (values + 1.0, np.ones(5))]).sign == -1
     assert interval([(values, np.ones(5)), (values[::-1], np.ones(5))]).sign == 0
-
-
-def test_one_text_has_no_interval():
-    one = interval([(np.array([3.0]), np.array([2.0]))])
-    assert (one, one.sign, one.ends, one.text("g")) == (Estimate(1.5), 0, (1.5, 1.5), "1.5")
 
 
 def test_crossings_are_told_apart():

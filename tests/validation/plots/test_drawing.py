@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
-from validation.plots import EXHIBITS, repaint
+from validation.plots import EXHIBITS, picture_of, repaint
 from validation.plots.common.style import DARK, MOST, PICTURES, SMALLEST, Axes, Canvas, canvas, house_style, save
 
 SHELF = Path(__file__).resolve().parents[3] / "figures"
@@ -32,9 +32,7 @@ EDGE = 1.0  # pixels
 def painted(sidecar: Path) -> Canvas:
     numbers = json.loads(sidecar.read_text(encoding="utf-8"))
     with house_style():
-        paint = BY_STEM[sidecar.stem].paint
-        assert paint is not None
-        figure = paint(numbers)
+        figure = picture_of(BY_STEM[sidecar.stem], numbers)
         FigureCanvasAgg(figure)
         figure.draw_without_rendering()
     return figure

@@ -14,7 +14,7 @@ from validation.claims.certificate import PLACE
 from validation.errors import UserError
 from validation.plots import EXHIBITS, Decoding
 from validation.plots.common.stored import SHOWN, digest, records
-from validation.report.publish import publish, regenerate, stale_tables, tables
+from validation.report.publish import add_verdicts, publish, regenerate, stale_tables, tables
 from validation.report.results import sections, site_pages, slug
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,6 +108,19 @@ def test_a_run_changes_the_files_whose_numbers_it_changes_and_no_other(copy, run
     sidecar.write_text(sidecar.read_text().replace("0.9763", "0.9999"))
     publish(run_again, copy / "nothing", copy)
     assert {Path(name).name for name, text in contents(copy).items() if text != before[name]} == {"cu-hlm-fig6.json"}
+
+
+def test_verdicts_are_added_of_one_trace(copy, run_again, monkeypatch):
+    file = copy / "figures" / "claims.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    tally = record["results"]["tallies"].pop("verification.acceptance")
+    file.write_text(json.dumps(record), encoding="utf-8")
+    monkeypatch.setattr("validation.report.publish.fingerprint", lambda trace: record["run"]["trace"])
+    add_verdicts(run_again, copy)
+    assert json.loads(file.read_text(encoding="utf-8"))["results"]["tallies"]["verification.acceptance"] == tally
+    monkeypatch.setattr("validation.report.publish.fingerprint", lambda trace: "another")
+    with pytest.raises(UserError, match="has the trace another, and"):
+        add_verdicts(run_again, copy)
 
 
 def test_a_run_that_checked_fewer_claims_is_not_published(copy, run_again):

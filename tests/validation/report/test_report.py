@@ -4,13 +4,13 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hlmtheory
+from tests.validation.html_elements import Elements
 from validation.claims.certificate import certificate
 from validation.claims.check import Results, Tally, check_trace
 from validation.errors import UserError
@@ -67,30 +67,6 @@ def page(trace, results, tmp_path_factory):
     path = write_report(folder / "new", results=results, manifest=trace.manifest, figures=figures, command=command)
     assert path == folder / "new" / "report.html"
     return path.read_text(encoding="utf-8")
-
-
-class Elements(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.text += data
 
 
 def test_every_claim_is_in_the_report_with_its_source(page):

@@ -127,7 +127,7 @@ def test_wrong_credentials_are_named_and_not_tried_again(served, tmp_path, monke
     served.asked.clear()
     for words in (
         ("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q"),
-        ("plan", "--trace", PLACE, "--rate", "10M", "--rtt", "20ms", "--draft-ms", "12", "--verify-ms", "30"),
+        ("plan", "--trace", PLACE, "--rate", "10M", "--rtt", "20ms", "--draft-time", "12ms", "--verify-time", "30ms"),
     ):
         one_sentence(run(*words), "the store denies it; check the credentials (AWS_ACCESS_KEY_ID")
     assert len(served.asked) == 2

@@ -30,7 +30,7 @@ FLEXSPEC_DRAFT_S = 0.0085  # seconds of a draft on a Jetson AGX Orin: flexspec T
 SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link's rate is 0
 
 
-@register(entry("fixed K", Family.SPECULATIVE, "black", "o", default=BY_LENGTH, published="Std. SD"))
+@register(entry("fixed K", Family.SPECULATIVE, "rival", "o", default=BY_LENGTH, published="Std. SD"))
 class FixedLength(Method):
     """Standard speculative decoding: K drafts, each with its distribution, and a bonus token (leviathan2023fast)."""
 
@@ -42,7 +42,7 @@ class FixedLength(Method):
         self.max_draft_length, self.name = max_draft_length, self.label.format(max_draft_length)
 
 
-@register(entry("block verification", Family.SPECULATIVE, "black", "*", "dashed", default=BY_LENGTH, studies=()))
+@register(entry("block verification", Family.SPECULATIVE, "ours", "*", "dashed", default=BY_LENGTH, studies=()))
 class BlockVerification(FixedLength):
     """Standard speculative decoding, but the server verifies the K drafts of a round together (sun2025block)."""
 
@@ -50,7 +50,7 @@ class BlockVerification(FixedLength):
     by_block, label = True, "block verification (K = {})"
 
 
-@register(entry("DSSD", Family.SPECULATIVE, "light blue", "o", default=BY_LENGTH, published="DSSD"))
+@register(entry("DSSD", Family.SPECULATIVE, "rival light", "o", default=BY_LENGTH, published="DSSD"))
 class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), as in public code of it.
 
@@ -91,16 +91,16 @@ _PRINTED = ", printed acceptance"
     entry(
         f"flexspec linear{_PRINTED}",
         SD,
-        "blue",
+        "paper",
         "x",
         "dotted",
         default=_flexspec("linear", True),
         published="FlexSpec",
         printed=True,
     ),
-    entry("flexspec linear", SD, "blue", "x", "dashed", default=_flexspec("linear")),
-    entry(f"flexspec exact{_PRINTED}", SD, "blue", "D", "dotted", default=_flexspec("exact", True), printed=True),
-    entry("flexspec exact", SD, "orange", "D", default=_flexspec("exact")),
+    entry("flexspec linear", SD, "paper", "x", "dashed", default=_flexspec("linear")),
+    entry(f"flexspec exact{_PRINTED}", SD, "paper dark", "D", "dotted", default=_flexspec("exact", True), printed=True),
+    entry("flexspec exact", SD, "ours", "D", default=_flexspec("exact")),
 )
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens per second at the link's current rate (Algorithm 2).
@@ -155,7 +155,7 @@ class FlexSpec(Dssd):
             self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
 
 
-@register(entry("prompt lookup", Family.SPECULATIVE, "grey", "+", default=BY_LENGTH))
+@register(entry("prompt lookup", Family.SPECULATIVE, "rival", "+", default=BY_LENGTH))
 class PromptLookup(Method):
     """Prompt lookup: certain drafts, the tokens that followed the last occurrence of the newest n tokens, or fewer."""
 
@@ -180,7 +180,7 @@ class PromptLookup(Method):
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(entry("Lookahead", Family.SPECULATIVE, "grey", "x", default=BY_LENGTH, published="Lookahead"))
+@register(entry("Lookahead", Family.SPECULATIVE, "rival", "x", default=BY_LENGTH, published="Lookahead"))
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: certain drafts, the target's likeliest tokens in the last pass (flexspec V)."""
 
@@ -220,7 +220,7 @@ def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
     entry(
         "DSSD certified",
         Family.SPECULATIVE,
-        "light blue",
+        "ours light",
         "o",
         "dotted",
         default=lambda setup: DssdCertified(0.01, setup.max_draft_length),

@@ -40,7 +40,7 @@ Array = NDArray[Any]
 FILE = "policy.json"
 
 
-@register(entry("Planned", Family.PLANNED, "black", "*", width=2.0, order=5))
+@register(entry("Planned", Family.PLANNED, "ours", "*", width=2.0, order=5))
 class Planned(Method):
     """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends."""
 

@@ -157,7 +157,7 @@ class Sqs(Method):
         return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
 
 
-@register(entry("QS dense", Family.SQS, "grey", "v", default=PLAIN))
+@register(entry("QS dense", Family.SQS, "rival", "v", default=PLAIN))
 class DenseQs(Sqs):
     row = NOT_PLANNED
 
@@ -169,7 +169,7 @@ class DenseQs(Sqs):
         return np.full_like(kept, self.session.vocabulary)
 
 
-@register(entry("K-SQS", Family.SQS, "blue", "s", default=PLAIN))
+@register(entry("K-SQS", Family.SQS, "paper light", "s", default=PLAIN))
 class KSqs(Sqs):
     def __init__(self, k: int = 64, **options: Any) -> None:
         super().__init__("K-SQS", f"K = {k}", **options)
@@ -238,12 +238,12 @@ class AdaptiveSqs(Sqs):
 
 
 @register(
-    entry("C-SQS", Family.SQS, "orange", "s", default=PLAIN),
-    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, "green", "x", default=lambda _: CSqs(printed=True)),
+    entry("C-SQS", Family.SQS, "paper", "s", default=PLAIN),
+    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, "paper dark", "x", default=lambda _: CSqs(printed=True)),
     entry(
         "C-SQS (τ = 0.001, fixed)",
         Family.SQS,
-        "orange",
+        "paper",
         "s",
         "dotted",
         default=lambda _: CSqs(0.001, learning_rate=0.0),
@@ -270,7 +270,7 @@ class CSqs(AdaptiveSqs):
         self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
 
 
-@register(entry("Budgeted SQS", Family.SQS, "black", "P", default=PLAIN))
+@register(entry("Budgeted SQS", Family.SQS, "ours", "P", default=PLAIN))
 class BudgetedSqs(AdaptiveSqs):
     """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold."""
 
@@ -282,7 +282,7 @@ class BudgetedSqs(AdaptiveSqs):
         self.epsilon = epsilon
 
 
-@register(entry("Budgeted C-SQS", Family.SQS, "light blue", "X", default=PLAIN))
+@register(entry("Budgeted C-SQS", Family.SQS, "ours light", "X", default=PLAIN))
 class BudgetedCSqs(AdaptiveSqs):
     """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`; one ε for both."""
 
@@ -297,7 +297,7 @@ class BudgetedCSqs(AdaptiveSqs):
         self.first, self.rate, self.epsilon = threshold, learning_rate, epsilon
 
 
-@register(entry("SQS allocated", Family.SQS, "green", "D", default=PLAIN))
+@register(entry("SQS allocated", Family.SQS, "ours light", "D", default=PLAIN))
 class AllocatedSqs(Sqs):
     """The support size and resolution with the smallest distortion for a number of bits per draft."""
 

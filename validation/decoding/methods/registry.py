@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     Class = TypeVar("Class", bound=type[Method])
 
-_COLORS = {"black": "black", "grey": "0.45", "light blue": "#6d8bb5"}
-_COLORS |= {"blue": "#16325c", "orange": "#c2571a", "green": "#2c7a4b"}
-"""The colours of methods. Printed in grey, they still differ in lightness."""
+COLORS = {"ours": "#16325c", "ours light": "#6d8bb5", "rival": "0.45", "rival light": "0.65"}
+COLORS |= {"paper": "#c2571a", "paper light": "#d6a33a", "paper dark": "#6b2a0b"}
+"""One hue a role in every picture: ours blue, what a paper proposes warm, its baselines grey."""
 
 _LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
 PLAIN, BY_LENGTH = "plain", "by length"
@@ -106,13 +106,13 @@ class MethodInfo:
 def entry(
     name: str,
     family: Family,
-    color: str,
+    role: str,
     *style: str,
     width: float | None = None,
     order: int | None = None,
     **more: Any,
 ) -> MethodInfo:
-    return MethodInfo(name, family, PlotStyle(_COLORS[color], *style, width=width, order=order), **more)
+    return MethodInfo(name, family, PlotStyle(COLORS[role], *style, width=width, order=order), **more)
 
 
 REGISTERED: dict[str, MethodInfo] = {}  # every entry by name, in the order in which the modules were imported

@@ -19,7 +19,7 @@ from validation.decoding.wire import index_bits, pack
 Array = NDArray[Any]
 
 
-@register(entry("shared seed", Family.SHARED_SEED, "green", "d", default=BY_LENGTH))
+@register(entry("shared seed", Family.SHARED_SEED, "ours", "d", default=BY_LENGTH))
 class SharedSeed(FixedLength):
     """K drafts, each the winner of the draft model's race in a stream that the server has too (daliri2025coupling).
 
@@ -34,7 +34,7 @@ class SharedSeed(FixedLength):
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(entry("shared seed streamed", Family.SHARED_SEED, "green", "d", "dotted", default=PLAIN, studies=()))
+@register(entry("shared seed streamed", Family.SHARED_SEED, "ours", "d", "dotted", default=PLAIN, studies=()))
 class SharedSeedStreamed(SharedSeed):
     """Drafts by a shared seed that never stop: the device drafts on while the server verifies."""
 
@@ -56,7 +56,7 @@ class SharedSeedStreamed(SharedSeed):
         return -(-(17 + index_bits(self.session.vocabulary)) // 8)
 
 
-@register(entry("shared seed tree", Family.SHARED_SEED, "green", "d", "dashed", default=PLAIN, studies=()))
+@register(entry("shared seed tree", Family.SHARED_SEED, "ours", "d", "dashed", default=PLAIN, studies=()))
 class SharedSeedTree(SampledTree):
     """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race."""
 

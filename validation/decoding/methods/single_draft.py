@@ -29,7 +29,7 @@ CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
 
-@register(entry("small only", Family.ONE_MODEL, "grey", "v", "dotted", default=PLAIN, published="SLM"))
+@register(entry("small only", Family.ONE_MODEL, "rival", "v", "dotted", default=PLAIN, published="SLM"))
 class DraftOnly(Method):
     law, row = Law.LOST, DEVICE
     format: Format | Absent = Absent("nothing is sent")
@@ -39,7 +39,7 @@ class DraftOnly(Method):
         return np.ones(len(tokens), dtype=bool)
 
 
-@register(entry("large only", Family.ONE_MODEL, "grey", "^", "dashed", default=PLAIN, published="LLM"))
+@register(entry("large only", Family.ONE_MODEL, "rival", "^", "dashed", default=PLAIN, published="LLM"))
 class TargetOnly(Method):
     """The target model alone, on the user's device."""
 
@@ -57,7 +57,7 @@ class TargetOnly(Method):
         return 0
 
 
-@register(entry("cloud only", Family.CLOUD, "grey", "P", "dashed", default=PLAIN, published="Cloud-Only"))
+@register(entry("cloud only", Family.CLOUD, "rival", "P", "dashed", default=PLAIN, published="Cloud-Only"))
 class CloudOnly(TargetOnly):
     """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
@@ -72,7 +72,7 @@ class CloudOnly(TargetOnly):
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
-@register(entry("HLM", Family.HLM, "black", "s", default=PLAIN, published="HLM"))
+@register(entry("HLM", Family.HLM, "paper dark", "s", default=PLAIN, published="HLM"))
 class Hlm(Method):
     """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
@@ -85,9 +85,7 @@ class Hlm(Method):
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
 
-@register(
-    entry("Rand-HLM", Family.RAND_HLM, "black", "x", "dotted", default=lambda _: RandHlm(0.5), published="Rand-HLM")
-)
+@register(entry("Rand-HLM", Family.RAND_HLM, "paper dark", "x", default=lambda _: RandHlm(0.5), published="Rand-HLM"))
 class RandHlm(Hlm):
     """HLM in which each draft skips verification with the probability ``share``; 0.5 in cu-hlm Section V-A."""
 
@@ -106,15 +104,15 @@ AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 
 
 @register(
-    entry("U-HLM", Family.U_HLM, "light blue", "."),
-    entry(AVERSE, Family.U_HLM, "light blue", "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
+    entry("U-HLM", Family.U_HLM, "paper light", "."),
+    entry(AVERSE, Family.U_HLM, "paper light", "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
     entry(
-        PRONE, Family.U_HLM, "light blue", ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"
+        PRONE, Family.U_HLM, "paper light", ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"
     ),
     entry(
         U_CHOSEN,
         Family.U_HLM,
-        "light blue",
+        "paper light",
         "P",
         "dotted",
         default=lambda _: UHlm(CHOSEN_THRESHOLD, U_CHOSEN),
@@ -206,7 +204,7 @@ class CuHlm(UHlm, ABC):
 
 @register(
     entry(
-        "CU-HLM offline", Family.CU_HLM, "blue", "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)"
+        "CU-HLM offline", Family.CU_HLM, "paper", "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)"
     )
 )
 class CuHlmOffline(CuHlm):
@@ -230,9 +228,9 @@ def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Set
 
 
 @register(
-    entry(ONLINE, Family.CU_HLM, "blue", "D", "dashed", default=_online(), published="CU-HLM (Online)"),
+    entry(ONLINE, Family.CU_HLM, "paper", "D", "dashed", default=_online(), published="CU-HLM (Online)"),
     entry(
-        CU_CHOSEN, Family.CU_HLM, "blue", "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
+        CU_CHOSEN, Family.CU_HLM, "paper", "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
     ),
 )
 class CuHlmOnline(CuHlm):
@@ -259,7 +257,7 @@ class CuHlmOnline(CuHlm):
         return online_size(draft, tokens, estimate, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
 
-@register(entry("CU-HLM certified", Family.CU_HLM, "orange", "*", width=2.0, order=4, default=("calibrated",)))
+@register(entry("CU-HLM certified", Family.CU_HLM, "ours", "*", width=2.0, order=4, default=("calibrated",)))
 class CuHlmCertified(CuHlm):
     """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε."""
 

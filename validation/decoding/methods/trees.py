@@ -185,7 +185,7 @@ class SampledTree(LevelTree):
         return draw_children(tree, node, q, width, chance)
 
 
-@register(entry("draft tree", Family.SPECULATIVE, "black", "d", "dashed", default=PLAIN, studies=()))
+@register(entry("draft tree", Family.SPECULATIVE, "rival", "d", "dashed", default=PLAIN, studies=()))
 class DraftTreeSd(SampledTree):
     """Tree speculative decoding with the pair's draft model (miao2024specinfer)."""
 
@@ -193,7 +193,7 @@ class DraftTreeSd(SampledTree):
     runs_draft = True
 
 
-@register(entry("draft tree, sure", Family.SPECULATIVE, "blue", "d", "dashed", default=PLAIN, studies=()))
+@register(entry("draft tree, sure", Family.SPECULATIVE, "rival light", "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
     """A tree whose nodes have one drawn child, tried first, and else the likeliest tokens (hu2025multidraft)."""
 
@@ -228,7 +228,7 @@ def add_window(tree: DraftTree, rows: Array) -> None:
         tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
 
 
-@register(entry("n-gram Lookahead", Family.SPECULATIVE, "grey", "x", "dashed", default=PLAIN, studies=()))
+@register(entry("n-gram Lookahead", Family.SPECULATIVE, "rival", "x", "dashed", default=PLAIN, studies=()))
 class NgramLookahead(TreeMethod):
     """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
 

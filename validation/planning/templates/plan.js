@@ -292,8 +292,8 @@ function guarantee(option, s) {
 function command(s) {
   const short = (x) => +x.toPrecision(12), snr = s.fading === "none" ? "" : ` --snr ${short(10 * Math.log10(s.snr))}dB`;
   const link = data.recorded ? "" : ` --rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
-  return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-ms ${short(1e3 * s.draft)} ` +
-    `--verify-ms ${short(1e3 * s.verify)} --risk ${s.kind}=${short(s.limit)}`;
+  return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-time ${short(1e3 * s.draft)}ms ` +
+    `--verify-time ${short(1e3 * s.verify)}ms --risk ${s.kind}=${short(s.limit)}`;
 }
 
 // ------------------------------------------------------------------------------------------------- pictures
@@ -361,10 +361,12 @@ function legend(id, entries) {
   for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: `swatch ${kind}` }).after(` ${text}`);
 }
 
+/** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
+const linesOf = (s) => [["ours", "ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", options(...PAPERS)],
+  ["own", "server, drafts of its own", options(COLOCATED, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
+
 function drawQuality(s, plan) {
-  const papers = PAPERS.flatMap((policy) => POOLS[policy]);
-  const series = [["ours", "ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", papers], ["stream", "server, streaming", POOLS[STREAM]],
-    ["server", SERVER, POOLS[SERVER]]].map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
+  const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
   const device = POOLS[DEVICE][0], all = series.flatMap(([, , steps]) => steps);
   const wide = s.kind === "text" ? 1 : Math.min(1, 1.15 * Math.max(s.limit, 0.1, ...all.map(([limit]) => limit)));
   const now = plan ? plan.cells.median[0] : 0, inside = all.filter(([limit]) => limit < 0.97 * wide);
@@ -394,7 +396,7 @@ const STREAMING = [STREAM, COLOCATED, OWN_TREE]; // one kind
 const kindOf = ({ policy }) => (NO_RIVALS.includes(policy) ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
-function drawMap(s) {
+function drawMap(s, plan) {
   const rates = logarithmic(Math.min(0.1, s.rate / 1e6), Math.max(1000, s.rate / 1e6));
   const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
   const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
@@ -427,7 +429,7 @@ function drawMap(s) {
     const { i, j, length } = rows[rows.length >> 1];
     put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, names[kind]);
   });
-  put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: "point" });
+  put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: plan ? `point area${kindOf(plan)}` : "point" });
   const shares = named.map((own) => [...own.values()].reduce((a, b) => a + b, 0) / fine ** 2);
   legend("legend", KINDS.map((_, kind) => [`area${kind}`, `${names[kind]}: ${percent(shares[kind])}`, shares[kind]]).filter(([, , share]) => share));
 }
@@ -499,10 +501,9 @@ function drawTable(rows) {
   }
 }
 
-/** The first lines: the answer to the aim, or without servers that stream the best of the other options. */
+/** The first lines: the answer to the aim, which is also that of the sentence, the pictures' rings and the command. */
 function card(aim) {
-  const s = aim.s, pool = byId("stream").checked ? aim.rows : aim.rows.filter(({ policy }) => !STREAMING.includes(policy));
-  const use = aim.best && bestKept(pool, s);
+  const s = aim.s, use = aim.best;
   if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
   const [sure, how] = guarantee(use, s);
@@ -526,7 +527,7 @@ function render() {
   drawTable(rows);
   drawQuality(s, plan);
   clearTimeout(soon);
-  soon = setTimeout(() => drawMap(s), 60); // the slowest part waits until the sliders rest
+  soon = setTimeout(() => drawMap(s, aim.best), 60); // the slowest part waits until the sliders rest
 }
 
 let waiting = false, soon = 0;

@@ -41,13 +41,7 @@ def stored(name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def from_experiment(name: str) -> dict[str, Any]:
-    """Return ``{"experiment": …}``: the name, date, commit and checksum of a stored experiment, for a figure's numbers.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, or has changed since it was recorded.
-    """
+    """Return ``{"experiment": …}``: name, date, commit and checksum of a stored experiment; refuse a changed file."""
     about = records()[name]
     file = ROOT / about["file"]
     if digest(file) != about["digest"]:

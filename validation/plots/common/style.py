@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from validation.decoding.methods.registry import COLORS
 
 Axes: TypeAlias = Any  # of matplotlib, which is imported to draw only
 Canvas: TypeAlias = Any  # its Figure
@@ -21,7 +24,15 @@ SMALLEST = 7
 MOST = 5
 """Series that one panel may hold, so that they can be told apart."""
 
-DARK, MIDDLE, LIGHT = "#16325c", "#c2571a", "#b9c6d8"  # in grey: nearly black, middle, light
+DARK, PALE, LIGHT = COLORS["ours"], COLORS["ours light"], "#b9c6d8"
+"""What is ours or measured: a curve, a second one, an area."""
+MIDDLE, AMBER = COLORS["paper"], COLORS["paper light"]
+"""What a paper proposes: a curve, a second one."""
+GREY = COLORS["rival"]
+"""A baseline. A bound that nothing exceeds is black."""
+PRINTED: dict[str, Any] = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "color": "black"}
+PRINTED |= {"linestyle": "none", "zorder": 5}
+"""A value that a paper prints: a white diamond."""
 
 SETTINGS: dict[str, Any] = {
     "font.size": 8,
@@ -71,6 +82,15 @@ def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[C
 
     figure = Figure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(rows, panels, squeeze=False).flat)
+
+
+def headed(figure: Canvas, message: str) -> Canvas:
+    """Return a figure with its message above it, taller by that, so that the panels keep their size."""
+    width, height = figure.get_size_inches()
+    text = fill(label(message), int(15 * width))
+    figure.set_size_inches(width, height + 0.09 + 0.135 * (1 + text.count("\n")))
+    figure.suptitle(text, x=0.01, ha="left", fontsize=8)
+    return figure
 
 
 def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:

@@ -10,7 +10,7 @@ from hlmtheory.truncation.reconstruction import resampling_distortion
 from hlmtheory.verification import total_variation
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, sampled, spread
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, Axes, Canvas, canvas, name_axes
+from validation.plots.common.style import COLUMN, DARK, LIGHT, PAGE, PALE, Axes, Canvas, canvas, name_axes
 from validation.plots.common.truncation.looks import axis
 from validation.trace.reader import Trace, probabilities
 
@@ -73,7 +73,7 @@ def paint_ranks(numbers: Numbers) -> Canvas:
     (series,) = numbers["series"]
     _band(axes, series)
     axes.plot(series["x"], series["mean"], color=DARK, label="mean")
-    axes.plot(series["x"], series["median"], color=MIDDLE, linestyle=(0, (4, 2)), label="median")
+    axes.plot(series["x"], series["median"], color=PALE, linestyle=(0, (4, 2)), label="median")
     name_axes(axes, numbers["axes"][0])
     positive = [value for key in ("mean", "median") for value in series[key] if value > 0]
     axes.set(xlim=(1, max(2, series["x"][-1])), ylim=(max(1e-12, min(positive) / 30), 1.5))
@@ -86,7 +86,7 @@ def paint_tails(numbers: Numbers) -> Canvas:
     remains, deviation = numbers["series"]
     _band(axes, remains)
     axes.plot(remains["x"], remains["mean"], color=DARK, label="residual probability, mean")
-    axes.plot(deviation["x"], deviation["mean"], color=MIDDLE, linestyle=(0, (4, 2)), label=r"$\Delta_k$, mean")
+    axes.plot(deviation["x"], deviation["mean"], color=PALE, linestyle=(0, (4, 2)), label=r"$\Delta_k$, mean")
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(1, max(2, remains["x"][-1])), ylim=(0, None))
     axes.legend(loc="upper right")
@@ -150,10 +150,10 @@ def paint_bias(numbers: Numbers) -> Canvas:
             x[order], bias[order], c=distance[order], s=4, cmap=shades, vmin=0, vmax=1, linewidths=0, rasterized=True
         )
     means = np.array([[np.mean(one["tv_r"]), np.mean(one["bias"])] for one in series])
-    diamonds: dict[str, Any] = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "markeredgewidth": 1}
-    left.plot(*means.T, color="black", linewidth=1, label="mean at each k", **diamonds)
+    means_look: dict[str, Any] = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white", "markeredgewidth": 1}
+    left.plot(*means.T, color="black", linewidth=1, label="mean at each k", **means_look)
     end = max(0.1, float(bias.max()))
-    right.plot([0, 1.05 * end], [0, 1.05 * end], color="#f0b893", linewidth=3.5, zorder=0.9, label="equal")
+    right.plot([0, 1.05 * end], [0, 1.05 * end], color="0.8", linewidth=3.5, zorder=0.9, label="equal")
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
         axes.locator_params(nbins=5)

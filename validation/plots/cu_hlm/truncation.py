@@ -6,7 +6,7 @@ import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, name_axes, name_panels
+from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, name_axes, name_panels
 from validation.plots.common.truncation import looks
 from validation.plots.common.truncation.looks import average, axis, curve, defined
 from validation.plots.common.truncation.sample import (
@@ -141,9 +141,9 @@ def paint_payload(numbers: Numbers) -> Canvas:
     left.plot(
         list(marks.values()), [k * width for k in marks.values()], "o", color=DARK, label="mean k of a rule", **hollow
     )
-    left.plot([looks.OFFLINE], [looks.OFFLINE * width], "*", color="black", markersize=8, label="k* that cu-hlm prints")
+    left.plot([looks.OFFLINE], [looks.OFFLINE * width], label="k* printed", **PRINTED)
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
-    curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
+    curve(right, bias["x"], bias["y"], color=PALE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)
     left.legend(loc="lower right")
     right.legend(loc="upper right")

@@ -8,27 +8,25 @@ import numpy as np
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
 from validation.plots.common.stored import stored
-from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, draw_band, name_axes
+from validation.plots.common.style import DARK, GREY, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, draw_band, name_axes
 from validation.plots.edge_sd.numbers import NAMES
 
 LOOKS: dict[str, dict[str, Any]] = {
-    "paper": {"color": DARK, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
-    "proposed": {"color": DARK, "marker": "o"},
-    "free": {"color": MIDDLE, "marker": "D"},
-    "sequential": {"color": "0.35", "marker": "v"},
-    "none": {"color": "0.35", "marker": "^", "linestyle": (0, (4, 2))},
-    "fixed-length": {"color": "0.35", "marker": "x", "linestyle": (0, (1, 1.5))},
-    "autoregressive": {"color": "0.6", "marker": "P"},
-    "static": {"color": "0.35", "marker": "^", "linestyle": (0, (4, 2))},
-    "max": {"color": "0.35", "marker": "v"},
-    "heuristic": {"color": "0.6", "marker": "P"},
+    "paper": {"color": MIDDLE, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
+    "proposed": {"color": MIDDLE, "marker": "o"},
+    "free": {"color": DARK, "marker": "s"},
+    "sequential": {"color": GREY, "marker": "v"},
+    "none": {"color": GREY, "marker": "^", "linestyle": (0, (4, 2))},
+    "fixed-length": {"color": GREY, "marker": "x", "linestyle": (0, (1, 1.5))},
+    "autoregressive": {"color": "0.65", "marker": "P"},
+    "static": {"color": GREY, "marker": "^", "linestyle": (0, (4, 2))},
+    "max": {"color": GREY, "marker": "v"},
+    "heuristic": {"color": "0.65", "marker": "P"},
 }
 OURS = ("paper", "proposed", "free")
 """Schemes of the first panel; the baselines are in the second."""
 BREAKS = "Algorithm 1, (24b), breaks the memory"
 ALL_BEST = "best shares, by all plans"
-_MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
-"""Marker of a printed saving."""
 
 
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
@@ -42,27 +40,26 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
 
 def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
     for one in printed:
-        axes.plot(one["x"], one["mean"], **_MARK)
+        axes.plot(one["x"], one["mean"], **PRINTED)
         axes.annotate("printed", (one["x"][0], one["mean"][0]), (0, -12), textcoords="offset points", ha="center")
 
 
-def paint_schemes(numbers: Numbers) -> Canvas:
-    figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
+def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
+    """Paint plans beside the baselines, or in one panel ours and Algorithm 1 in waves among them."""
+    figure, panels = canvas((PAGE[0] if plans else 4.6, 3.2), panels=1 + plans)
+    ours, baselines = panels[0], panels[-1]
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
     broken = [gigabytes > limit for gigabytes in memory]
     curves = {one["scheme"]: one for one in numbers["series"] if one["scheme"] != "printed"}
     for scheme, one in curves.items():
-        if scheme == "paper":
-            _draw_over_memory(ours, one, broken, **LOOKS[scheme])
-        else:
+        if scheme != "paper":
             draw_band(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
-    draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
-    highest = max(ours.get_ylim()[1], baselines.get_ylim()[1])
-    for axes in (ours, baselines):
-        name_axes(axes, numbers["axes"][0])
-        axes.set_ylim(0, highest)
-    baselines.set_ylabel("")
-    for axes in (ours, baselines):
+        elif plans:
+            _draw_over_memory(ours, one, broken, **LOOKS[scheme])
+    if plans:
+        draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
+    _share_height(panels, numbers)
+    for axes in panels:
         label_ends(axes, _told(any(broken)))
     printed = [one for one in numbers["series"] if one["scheme"] == "printed"]
     _mark_printed(ours, printed)
@@ -99,7 +96,7 @@ def _told(broken: bool) -> dict[str, str]:
 
 def paint_shares(numbers: Numbers) -> Canvas:
     looks: dict[str, dict[str, Any]] = {
-        "equal": {"color": "0.5", "marker": "s"},
+        "equal": {"color": GREY, "marker": "v"},
         "best": LOOKS["paper"],
         "waves": LOOKS["proposed"],
         "free": LOOKS["free"],
@@ -147,7 +144,7 @@ def simulate_stages(seed: int) -> Numbers:
 def paint_stages(numbers: Numbers) -> Canvas:
     figure, (left, right) = canvas(PAGE, panels=2)
     last = numbers["series"][-1]  # the target model follows the draft model
-    shades = (("0.65", "v"), ("0.45", "^"), (MIDDLE, "s"), (DARK, "o"))
+    shades = (("0.65", "v"), (GREY, "^"), (PALE, "s"), (DARK, "o"))
     for tokens, (shade, mark) in zip(sorted(set(last["input_tokens"])), shades, strict=False):
         here = np.asarray(last["input_tokens"]) == tokens
         columns = (np.asarray(last[key])[here] for key in ("batch_size", "mean", "fitted"))
@@ -155,9 +152,7 @@ def paint_stages(numbers: Numbers) -> Canvas:
         left.plot(batch, fitted, color=shade)
         left.plot(batch, mean, color=shade, linestyle="", marker=mark, markersize=4, label=f"{tokens} tokens")
     left.set_title(f"{last['name']}: measured, and c₁Fb + c₂ (lines)")
-    for series, shade, mark in zip(
-        numbers["series"], (MIDDLE, DARK, "0.65", "0.45"), ("s", "o", "v", "^"), strict=False
-    ):
+    for series, shade, mark in zip(numbers["series"], (PALE, DARK, "0.65", GREY), ("s", "o", "v", "^"), strict=False):
         order = np.argsort(series["x"])
         x, fitted = (np.asarray(series[key])[order] for key in ("x", "fitted"))
         right.plot(x, np.where(fitted > 0, fitted, np.nan), color=shade)

@@ -14,7 +14,7 @@ from validation.estimates import WORDS
 from validation.plots.common.printed import ACCEPTANCE, DRAFT_BYTES, SYNCHRONISATION
 from validation.plots.common.record import Numbers, cell, plain, table, table_of
 from validation.plots.common.stored import from_experiment, read
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_panels
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, PRINTED, Canvas, axis, canvas, name_panels
 
 GAMMA = 0.8
 """Initial value of Algorithm 2: the only acceptance rate that the paper prints for FlexSpec."""
@@ -85,7 +85,7 @@ def paint_lengths(numbers: Numbers) -> Canvas:
         axes.bar(one["x"], one["communication"], 0.7, bottom=one["computation"], color=LIGHT, label="communication")
         at = one["x"].index(one["best"])
         height = one["communication"][at] + one["computation"][at]
-        axes.plot(one["best"], height + 0.03 * top, "v", color=MIDDLE, markersize=5, label=f"K* = {one['best']}")
+        axes.plot(one["best"], height + 0.04 * top, label=f"K* = {one['best']}, as printed", **PRINTED)
         axes.set(title=f"{one['name']}, b/R = {one['wait_ms']:.0f} ms", ylim=(0, top), xticks=one["x"])
         axes.grid(axis="x", visible=False)
         axes.legend(loc="upper left" if one is parts[0] else "upper right")

@@ -10,7 +10,7 @@ from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
 from validation.plots.flexspec.counted_tables import basis
@@ -62,10 +62,10 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
-            axes.barh(-place, middle, 0.7, color=LIGHT if line["name"] == c.CLOUD else DARK)
-            axes.plot([low, high], [-place] * 2, "|-", color="0.6", linewidth=0.8, markersize=4)
+            axes.barh(-place, middle, 0.7, color=_role(line["name"]))
+            axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
-                axes.plot(line["printed_ms"], -place, "D", color=MIDDLE, markersize=3.5, zorder=3)
+                axes.plot(line["printed_ms"], -place, **PRINTED)
         name_axes(axes, names)
         axes.set_ylabel("")
         axes.set(title=one["name"], ylim=(-len(one["lines"]) + 0.4, 0.6))
@@ -74,10 +74,18 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         axes.grid(axis="y", visible=False)
         if axes is not panels[0]:
             axes.tick_params(axis="y", labelleft=False)
-    panels[-1].plot([], [], "D", color=MIDDLE, markersize=3.5, label="printed")
-    panels[-1].barh(0, 0, color=DARK, label="ours")
+    panels[-1].plot([], [], label="printed", **PRINTED)
+    for role in (BASELINE, MIDDLE, DARK):
+        panels[-1].barh(0, 0, color=role, label={BASELINE: "baseline", MIDDLE: "FlexSpec", DARK: "ours"}[role])
     panels[-1].legend(loc="lower right")
     return figure
+
+
+BASELINE = "0.7"
+
+
+def _role(name: str) -> str:
+    return MIDDLE if name in (c.FLEXSPEC, c.RULE_ALONE) else DARK if name == c.EXACT else BASELINE
 
 
 def simulate_sweep(seed: int) -> Numbers:
@@ -115,13 +123,13 @@ def paint_sweep(numbers: Numbers) -> Canvas:
         axes.axhline(one["cloud"], color="0.6", linestyle=(0, (1, 1.5)), label="Cloud-Only")
         if one["printed"]:
             lengths = [int(length) for length in one["printed"]]
-            axes.plot(lengths, list(one["printed"].values()), "D", color=MIDDLE, markersize=4.5)
+            axes.plot(lengths, list(one["printed"].values()), **PRINTED)
         name_axes(axes, names)
         axes.set(title=one["name"], xlim=(0.5, 8.5), xticks=[1, 3, 5, 7])
         axes.set_ylim(0, 1.1 * max(one["cloud"], *one["printed"].values(), 0.0))
         if axes is not panels[0]:
             axes.set_ylabel("")
-    panels[1].plot([], [], "D", color=MIDDLE, markersize=4.5, label="printed")
+    panels[1].plot([], [], label="printed", **PRINTED)
     panels[1].legend(loc="upper right", bbox_to_anchor=(1.0, 0.9))
     return figure
 

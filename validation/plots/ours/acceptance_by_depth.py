@@ -9,7 +9,7 @@ from typing import Any
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import Numbers, table_of
 from validation.plots.common.stored import read
-from validation.plots.common.style import DARK, MIDDLE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, PALE, Canvas, axis, canvas, name_axes
 
 REPLAY = Path(__file__).with_name("acceptance_replay.json")
 
@@ -24,8 +24,8 @@ SHOWN = 7
 STYLES: dict[str, dict[str, Any]] = {
     "EAGLE-3, gsm8k": {"color": DARK, "marker": "o"},
     "EAGLE-3, instructcoder": {"color": DARK, "marker": "s", "linestyle": (0, (4, 2))},
-    "n-gram, gsm8k": {"color": MIDDLE, "marker": "^"},
-    "n-gram, instructcoder": {"color": MIDDLE, "marker": "v", "linestyle": (0, (4, 2))},
+    "n-gram, gsm8k": {"color": PALE, "marker": "^"},
+    "n-gram, instructcoder": {"color": PALE, "marker": "v", "linestyle": (0, (4, 2))},
 }
 
 

@@ -14,7 +14,7 @@ from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
-from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import AMBER, DARK, GREY, MIDDLE, PAGE, PALE, Canvas, axis, canvas, name_axes
 from validation.plots.common.truncation.looks import curve, full_bits
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.trace.reader import Trace, probabilities
@@ -169,21 +169,20 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     }
 
 
-GREEN = "#3a7d44"
 _CERTIFIED = tuple(f"certified, {bits} bits" for bits in WIDTHS[1:])
 _ONLINE = f"online (24), η = {ETA:g}"
 LOOKS: dict[str, dict[str, Any]] = {
     CHEAPEST: {"color": DARK, "marker": "o", "markersize": 3},
     BUDGET: {"color": DARK, "linestyle": (0, (1, 1.2))},
-    _CERTIFIED[0]: {"color": MIDDLE, "linestyle": "--"},
-    _CERTIFIED[1]: {"color": MIDDLE},
-    "offline (21)": {"color": "0.45", "marker": "s", "markersize": 3},
-    _ONLINE: {"color": "0.45", "marker": "^", "markersize": 3},
-    "K-SQS, best ℓ": {"color": GREEN, "linestyle": "--"},
-    "C-SQS, best ℓ": {"color": GREEN},
-    "dense, best ℓ": {"color": GREEN, "linestyle": ":"},
+    _CERTIFIED[0]: {"color": PALE, "linestyle": "--"},
+    _CERTIFIED[1]: {"color": PALE},
+    "offline (21)": {"color": MIDDLE, "marker": "s", "markersize": 3},
+    _ONLINE: {"color": AMBER, "marker": "^", "markersize": 3},
+    "K-SQS, best ℓ": {"color": AMBER, "linestyle": "--"},
+    "C-SQS, best ℓ": {"color": MIDDLE},
+    "dense, best ℓ": {"color": GREY, "linestyle": ":"},
 }
-"""Line styles: ours dark, certified top-k in the second colour, cu-hlm's rules grey, c-sqs's green."""
+"""Line styles: ours blue, the papers' warm, a baseline grey."""
 PANELS = (
     ("ours and cu-hlm's rules", (CHEAPEST, *_CERTIFIED, "offline (21)", _ONLINE)),
     ("ours and c-sqs's rules", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
@@ -211,7 +210,7 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
     panels[1].set_ylabel("")
     for axes, (_, rules) in zip(panels, PANELS, strict=True):
-        label_ends(axes, ENDS, order=rules)
+        label_ends(axes, ENDS, order=rules, wrap=26)
     return figure
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, PAGE, PALE, Canvas, axis, canvas, name_axes
 
 SAMPLES = 10**7
 RUNS = 4
@@ -102,7 +102,7 @@ def paint(numbers: Numbers) -> Canvas:
         first, *others = one["running_mean"]
         for k, run in enumerate(others):
             axes.plot(one["x"], run, color=LIGHT, linewidth=1, label="" if k else "other runs")
-        axes.plot(one["x"], first, color=MIDDLE, linewidth=1, label="one run")
+        axes.plot(one["x"], first, color=PALE, linewidth=1, label="one run")
         axes.plot(one["x"], one["typical_mean"], color=DARK, linestyle=(0, (4, 2)), label="blocks no rarer than 1 in n")
         axes.plot(one["decades"], one["running_median"][0], "o", color=DARK, markersize=3, label="median of that run")
         axes.axhline(one["median"], color=DARK, linewidth=0.8, label="median, exact")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from validation.decoding.trace_drafts import POINTS, Index, Row
 from validation.estimates import CONFIDENCE, NONE, Estimate, told
 from validation.plots.common.record import Numbers, cell, kept, plain, table
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, GREY, LIGHT, PAGE, PALE, Canvas, axis, canvas, name_axes
 from validation.plots.ours.text_losses import Losses, losses_of
 from validation.trace.reader import Trace
 
@@ -161,8 +161,8 @@ def _curve(name: str, length: int, losses: Losses, splits: Any) -> dict[str, Any
 
 _STYLES: dict[str, dict[str, Any]] = {
     WHOLE: {"color": DARK},
-    SUM: {"color": MIDDLE, "linestyle": (0, (4, 2))},
-    TOKEN: {"color": "0.55", "linestyle": ":"},
+    SUM: {"color": PALE, "linestyle": (0, (4, 2))},
+    TOKEN: {"color": GREY, "linestyle": ":"},
 }
 _MARKERS = ({"marker": "o"}, {"marker": "s", "mfc": "white"}, {"marker": "D"}, {"marker": "^"})
 

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, table
 from validation.plots.common.style import (
+    AMBER,
     DARK,
+    GREY,
     LIGHT,
     MIDDLE,
     PAGE,
+    PRINTED,
     Canvas,
     canvas,
     legend_below,
@@ -106,6 +109,9 @@ def _named(rule: str) -> str:
 RULES = ("exact", "certified", "offline", "online 5", "top-p")
 """Rules of the panel of tokens against the Bias: the strongest of each kind; the numbers hold all."""
 
+PRINTED_MEANS = {"offline": looks.OFFLINE, "online": value(CU, "k_online_mean")}
+"""The mean k of the published rules; the paper prints no η."""
+
 MARKS = "oDv^s"
 """Markers of the rules of a panel, so that curves of one colour can be told apart."""
 
@@ -127,9 +133,9 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         names = ("10–90% of positions", "median", "mean") if place == 0 else ("",) * 3
         right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt", label=names[0])
         right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
-        right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
-        if one["name"] == "offline":
-            right.plot([looks.OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
+        right.plot([one["mean"]], [place], "o", color=DARK, markersize=4, label=names[2])
+        if (printed := PRINTED_MEANS.get(one["name"].partition(" ")[0])) is not None:
+            right.plot([printed], [place], label="printed mean" if one["name"] == "offline" else "", **PRINTED)
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right, columns=2)
@@ -185,9 +191,9 @@ def paint_failures(numbers: Numbers) -> Canvas:
     figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
     kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
     styles: tuple[dict[str, Any], ...] = (
-        {"color": DARK, "marker": "o"},
-        {"color": MIDDLE, "marker": "D", "linestyle": (0, (4, 2))},
-        {"color": "0.6", "marker": "^", "linestyle": (0, (1, 1.5))},
+        {"color": MIDDLE, "marker": "o"},
+        {"color": AMBER, "marker": "s", "linestyle": (0, (4, 2))},
+        {"color": GREY, "marker": "^", "linestyle": (0, (1, 1.5))},
     )
     for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
         name_axes(axes, numbers["axes"][place // 2])

@@ -6,25 +6,27 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.common.decoded.numbers import METRICS, RIGHT
+from validation.plots.common.decoded.numbers import METRICS
 from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.skipping.pictures import dots, mark_thresholds, name_rows
+from validation.plots.common.skipping.pictures import dots, mark_printed, mark_thresholds, name_rows
 from validation.plots.common.style import (
     DARK,
-    MIDDLE,
+    GREY,
     PAGE,
+    PALE,
+    PRINTED,
     SMALLEST,
     Axes,
     Canvas,
+    axis,
     canvas,
     draw_band,
     name_axes,
     values,
 )
 
-_GREY = "0.45"
 SPEED_PANELS = ("median", "total")
 """Averages of the two panels."""
 _WORDS = {"median": "median over texts", "total": "ratio of totals"}
@@ -32,12 +34,6 @@ _WORDS = {"median": "median over texts", "total": "ratio of totals"}
 
 def _look(method: str) -> dict[str, Any]:
     return info_of(method).style.options()
-
-
-def _hold_zeros(axes: Axes, names: Sequence[str], values: Sequence[float | None], below: float = 0.02) -> None:
-    """Give an axis of shares that are all 0 the range of shares, and room below 0 for what is written there."""
-    if set(names) == {RIGHT} and not any(values):
-        axes.set(ylim=(-below, 1.02), yticks=np.linspace(0.0, 1.0, 6))
 
 
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
@@ -58,9 +54,12 @@ def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    names, shown = numbers["statistics"]["accuracies"], _drawn(numbers, SHOWN)
-    figure, panels = canvas((PAGE[0], 3.4), panels=max(1, len(names)))
-    for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
+    shown, told = _drawn(numbers, SHOWN), dict(zip(numbers["statistics"]["accuracies"], numbers["axes"], strict=False))
+    for name in [name for name in told if not any(one["accuracy"][name]["value"] for one in numbers["series"])]:
+        del told[name]  # nothing is right, which shows nothing
+    told = told or {None: {"x": numbers["axes"][0]["x"], "y": axis("perplexity under the target model", scale="log")}}
+    figure, panels = canvas((PAGE[0], 3.4), panels=len(told))
+    for axes, (name, both) in zip(panels, told.items(), strict=True):
         points = []
         for one in (one for one in numbers["series"] if one["name"] in shown):
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
@@ -71,8 +70,6 @@ def paint_both(numbers: Numbers) -> Canvas:
         if name is not None:
             axes.set_title(METRICS[name])
         axes.margins(0.12)
-        if name is not None:
-            _hold_zeros(axes, [name], [one["accuracy"][name]["high"] for one in numbers["series"]], below=0.3)
         name_points(axes, points)
     return figure
 
@@ -81,13 +78,13 @@ _ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "
 """Legend position that covers no curve."""
 _RATES: dict[str, dict[str, Any]] = {
     "transmission": {"color": DARK},
-    "accepted_if_skipped": {"color": MIDDLE, "linestyle": (0, (4, 2))},
-    "skipped_if_accepted": {"color": _GREY, "linestyle": (0, (1, 1.5))},
+    "accepted_if_skipped": {"color": PALE, "linestyle": (0, (4, 2))},
+    "skipped_if_accepted": {"color": GREY, "linestyle": (0, (1, 1.5))},
     "similarity_reference": {"color": DARK},
-    "similarity_large": {"color": MIDDLE, "linestyle": (0, (4, 2))},
-    "right": {"color": _GREY, "linestyle": (0, (1, 1.5))},
+    "similarity_large": {"color": PALE, "linestyle": (0, (4, 2))},
+    "right": {"color": GREY, "linestyle": (0, (1, 1.5))},
     "formula": {"color": DARK},
-    "encoded": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "encoded": {"color": PALE, "linestyle": (0, (4, 2))},
 }
 
 
@@ -97,22 +94,22 @@ _ENDS = {
     "cosine similarity to the reference answer": "to the reference answer",
     "cosine similarity to another text of the target model": "to another text of the target model",
     "by the formula, k(8 + ⌈log₂ V⌉)": "by the formula",
+    **dict.fromkeys(("printed", "printed: sent", "printed: accepted"), ""),
 }
-"""Names at the ends of the curves; the label of the axis says the rest."""
+"""Names at the ends of the curves; the label of the axis says the rest, and the legend what is printed."""
 
 
 def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
-        there = [one for one in numbers["series"] if one["kind"] in kinds]
+        there = [one for one in numbers["series"] if one["kind"] in kinds and any(one["mean"])]
         for one in there:
             draw_band(axes, one, marker=".", **_RATES[one["kind"]])
         if not there:
-            axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
+            axes.text(0.5, 0.5, "no text was scored, or none is right", ha="center", transform=axes.transAxes)
         name_axes(axes, both)
         if all(mean is None for one in there for mean in one["mean"]):  # a logarithm needs data
             axes.set(xscale="linear", yscale="linear")
-        _hold_zeros(axes, [one["kind"] for one in there], [high for one in there for high in one["high"]])
     return figure, panels
 
 
@@ -123,9 +120,10 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
         mark_thresholds(axes, numbers["statistics"]["thresholds"], paper)
         axes.set_xlim(-0.02, 1.02)
     left.set_ylim(-0.02, 1.02)
+    mark_printed(left, paper)
     for axes in (left, right):
-        upright = [line for line in axes.get_lines() if str(line.get_label()).partition(",")[0] == "thresholds"]
-        axes.legend(handles=upright, **_ABOVE)
+        known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
+        axes.legend(handles=known, **_ABOVE)
         label_ends(axes, _ENDS)
     return figure
 
@@ -133,8 +131,9 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
 def paint_sizes(numbers: Numbers) -> Canvas:
     figure, (left, right) = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
     for axes in (left, right):
-        offline = axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
-        axes.legend(handles=[offline], **_ABOVE)
+        offline = axes.axvline(numbers["statistics"]["offline_k"], color=GREY, linewidth=0.9, label="k* of this pair")
+        printed = axes.axvline(value(CU, "offline_k"), color="black", linestyle=(0, (1, 1.5)), label="k* printed")
+        axes.legend(handles=[offline, printed], **_ABOVE)
         label_ends(axes, _ENDS)
     return figure
 
@@ -191,33 +190,52 @@ def paint_speeds(numbers: Numbers) -> Canvas:
         curves = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
         for one in curves:
             if info_of(one["name"]).name in _ALONE:
-                axes.axhline(one["mean"][0], color=_GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
+                axes.axhline(one["mean"][0], color=GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
         _curves(axes, numbers, word, [name for name in names if info_of(name).name not in _ALONE])
         name_axes(axes, both)
         axes.set_title(_WORDS[word])
         axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
     panels[1].set_ylabel("")
     _hold(panels, numbers, SPEED_PANELS)
+    if numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:
+        for axes, word in zip(panels, SPEED_PANELS, strict=True):
+            _mark_gains(axes, numbers, word, SNR_OF_GAINS, ("offline_gain", "online_gain"), CU)
     for axes in panels:
         label_ends(axes, names, order=list(names))
     return figure
 
 
+SNR_OF_GAINS = -20
+"""Where cu-hlm prints gains, in dB, and with Rayleigh fading alone."""
+
+
+def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: Sequence[str], paper: str) -> None:
+    """Mark printed throughputs, each a multiple of HLM's, at the SNR that is nearest to the printed one."""
+    hlm = [one for one in numbers["series"] if (one["name"], one["word"]) == ("HLM", word)]
+    for one in hlm:
+        at = int(np.argmin(np.abs(np.array(one["x"]) - snr_db)))
+        speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
+        (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **PRINTED)
+        axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
+        axes.legend([marks], ["printed"], loc="lower right")
+
+
 def paint_methods(numbers: Numbers) -> Canvas:
     figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
     bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
-    looks = ({"color": DARK, "marker": "o"}, {"color": MIDDLE, "marker": "D"}, {"color": _GREY, "marker": "s"})
+    looks = ({"color": DARK, "marker": "o"}, {"color": PALE, "marker": "^"}, {"color": GREY, "marker": "s"})
     for (key, name), shift, look in zip(_SKIPS.items(), (-0.2, 0.0, 0.2), looks, strict=True):
         dots(left, bars, key, shift, label=name, **look)
     sent = 1 - value(U, "skipped")
-    left.axvline(sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR from the printed skips")
+    left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, printed")
     name_rows(left, [one["name"].replace(" (", "\n(") for one in bars])
     left.set_xlabel(numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)
     _curves(right, numbers, "median", list(names))
     name_axes(right, numbers["axes"][1])
     _hold([right], numbers, ("median",))
-    right.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
+    right.axvline(numbers["statistics"]["link_snr_db"], color=GREY, linewidth=0.9)
+    _mark_gains(right, numbers, "median", numbers["statistics"]["link_snr_db"], ["u_gain"], U)
     right.set_title("line: the paper's link")
     label_ends(right, names, order=list(names))
     return figure

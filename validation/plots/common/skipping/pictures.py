@@ -10,9 +10,12 @@ from validation.plots.common.record import Numbers
 from validation.plots.common.style import (
     COLUMN,
     DARK,
+    GREY,
     LIGHT,
     MIDDLE,
     PAGE,
+    PALE,
+    PRINTED,
     Axes,
     Canvas,
     canvas,
@@ -27,16 +30,10 @@ RATES = {
     "skipped_if_accepted": "P(skipped | accepted)",
     "accepted_if_skipped": "P(accepted | skipped)",
 }
-_GREY = "0.45"
-_LOOKS: tuple[dict[str, Any], ...] = (
-    {"color": DARK},
-    {"color": MIDDLE, "linestyle": (0, (4, 2))},
-    {"color": _GREY, "linestyle": (0, (1, 1.5))},
-)
-
-
-PRINTED_AS = {"sent": ", from its printed skips", "accepted | skipped": " prints"}
-"""How a mark of cu-hlm stands to what the paper prints."""
+_DASHED, _DOTTED = {"linestyle": (0, (4, 2))}, {"linestyle": (0, (1, 1.5))}
+_LOOKS: tuple[dict[str, Any], ...] = ({"color": DARK}, {"color": PALE, **_DASHED}, {"color": GREY, **_DOTTED})
+_MEASURES: tuple[dict[str, Any], ...] = ({"color": MIDDLE}, {"color": GREY, **_DASHED}, {"color": GREY, **_DOTTED})
+"""Of the uncertainty: the papers' measure and its two baselines."""
 
 
 def _inside(series: dict[str, Any]) -> dict[str, Any]:
@@ -55,24 +52,30 @@ def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> Non
             axes.axvline(place, color=color, linestyle=line, linewidth=0.9, label=label)
 
 
-def paint_baselines(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas(COLUMN)
-    for series, look in zip(numbers["series"], _LOOKS, strict=False):
-        draw_band(axes, series, marker=".", markersize=3, **look)
+def mark_printed(axes: Axes, paper: str) -> None:
+    """Mark the share sent that a paper prints, and of cu-hlm the accepted share of what is skipped."""
+    sent, place = 1 - value(paper, "skipped"), value(paper, "chosen" if paper == CU else "prone")
+    axes.plot([place], [sent], label="printed: sent" if paper == CU else "printed", **PRINTED)
+    if paper == CU:
+        axes.plot([place], [value(CU, "true_skips")], label="printed: accepted", **PRINTED | {"marker": "s"})
+
+
+CORRELATIONS = {"temperature perturbation": "correlation", "MC dropout": "dropout"}
+CORRELATIONS["prompt perturbation"] = "paraphrases"
+
+
+def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
+    figure, (axes,) = canvas((COLUMN[0], 3.2))
+    known = numbers["statistics"]["pearson_r"]
+    for series, look in zip(numbers["series"], _MEASURES, strict=False):
+        name, r = series["name"], known[series["name"]]
+        said = "undefined" if r is None else f"{r:.2f}"
+        told = f"{name}: r = {said}"
+        told += f", printed {value(CU, CORRELATIONS[name]):.2f}" if paper == CU else ""
+        draw_band(axes, series | {"name": told}, marker=".", markersize=3, **look)
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
-    axes.legend(loc="upper left")
-    return figure
-
-
-def paint_measures(numbers: Numbers) -> Canvas:
-    figure, panels = canvas((PAGE[0], 2.6), panels=len(numbers["series"]))
-    for axes, series, look in zip(panels, numbers["series"], _LOOKS, strict=False):
-        draw_band(axes, series, marker=".", markersize=3, **look)
-        name_axes(axes, numbers["axes"][0])
-        axes.set(xlim=(-0.02, 1.02), ylim=(0, 1), title=series["name"])
-    for axes in panels[1:]:
-        axes.set_ylabel("")
+    figure.legend(loc="outside lower center")
     return figure
 
 
@@ -128,19 +131,10 @@ def paint_rates(numbers: Numbers) -> Canvas:
     figure, (axes,) = canvas((COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
         draw_band(axes, _inside(series), **look)
-    marks = (1 - value(CU, "skipped"), "s", DARK, "sent"), (value(CU, "true_skips"), "D", MIDDLE, "accepted | skipped")
-    for place, marker, color, name in marks:
-        axes.plot(
-            [value(CU, "chosen")],
-            [place],
-            marker,
-            color="white",
-            markeredgecolor=color,
-            label=f"{CU}{PRINTED_AS[name]}: {name}",
-        )
+    mark_printed(axes, CU)
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    figure.legend(loc="outside upper center", ncols=1)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
@@ -148,14 +142,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
     draw_band(axes, _inside(series), color=DARK)
-    axes.plot(
-        [value(U, "prone")],
-        [1 - value(U, "skipped")],
-        "s",
-        color="white",
-        markeredgecolor=MIDDLE,
-        label=f"from {U}'s printed skips",
-    )
+    axes.plot([value(U, "prone")], [1 - value(U, "skipped")], label="printed", **PRINTED)
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.legend(loc="lower left")
@@ -183,7 +170,7 @@ def paint_methods(numbers: Numbers) -> Canvas:
     dots(left, series, key, 0.0, color=DARK, marker="o")
     left.set_xlabel(name)
     sent = 1 - value(U, "skipped")
-    left.axvline(sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label=f"from {U}'s printed skips")
+    left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="printed, U-HLM")
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     for (key, name), shift, look in zip(names, (-0.12, 0.12), (_OPEN, _FULL), strict=True):
         dots(right, series, key, shift, label=name, **look)
@@ -196,5 +183,5 @@ def paint_methods(numbers: Numbers) -> Canvas:
     return figure
 
 
-_FULL: dict[str, Any] = {"color": MIDDLE, "marker": "D"}
+_FULL: dict[str, Any] = {"color": PALE, "marker": "D"}
 _OPEN: dict[str, Any] = {"color": DARK, "marker": "s", "markerfacecolor": "white"}

@@ -17,7 +17,7 @@ OFFLINE = value(CU, "k_offline")
 LOOKS: dict[str, dict[str, Any]] = {
     "exact": {"color": DARK, "linestyle": "-"},
     "certified": {"color": DARK, "linestyle": (0, (4, 2))},
-    "offline": {"color": "0.45", "linestyle": (0, (5, 1, 1, 1))},
+    "offline": {"color": MIDDLE, "linestyle": (0, (5, 1, 1, 1))},
     "online 1": {"color": MIDDLE, "linestyle": (0, (1, 1.2))},
     "online 5": {"color": MIDDLE, "linestyle": (0, (4, 2))},
     "online 20": {"color": MIDDLE, "linestyle": "-"},
@@ -25,7 +25,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "min-p": {"color": "0.6", "linestyle": (0, (1, 1.2))},
     "top-nσ": {"color": "0.75", "linestyle": "-"},
 }
-"""Line styles: ours dark, the published online rule in the second colour, solid at the largest η, samplers grey."""
+"""Line styles: ours dark, the published rules warm, samplers grey."""
 
 
 def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:

@@ -272,10 +272,12 @@ def test_a_subnormal_risk_is_as_good_as_none():
     assert found.rate == pytest.approx(1.0)
 
 
-def test_users_of_other_acceptances_have_other_plans():
-    hulls, costs = policy.lower_hulls([[400.0, 900.0]], [[0.25, 0.0]]), policy.StageCosts(0.01, 0.03, 1e-6)
-    rates = [one.rate for one in policy.plan_users([policy.BandUser(hulls, costs, [x] * 3) for x in (0.9, 0.1)]).users]
-    assert rates[0] > 1.2 * rates[1]
+def test_users_of_other_acceptances_have_curves_of_their_own():
+    """The band goes to the user whose drafts are accepted, whoever is named first."""
+    hulls, costs = policy.lower_hulls([[400.0, 900.0]], [[0.25, 0.0]]), policy.StageCosts(0.002, 0.05, 2e-5)
+    found = policy.plan_users([policy.BandUser(hulls, costs, [x] * 3) for x in (0.1, 0.9)])
+    assert found.shares[1] > 0.99
+    assert found.upper_bound < 1.001 * found.value
 
 
 def test_of_a_flat_row_nothing_is_sent():

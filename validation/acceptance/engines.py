@@ -44,6 +44,7 @@ _TEXTS: tuple[tuple[re.Pattern[str], Callable[[str, str], Sequence[Read]]], ...]
     (logs.VLLM_LOG, logs.vllm_log),
     (logs.LLAMA_STATISTICS, logs.llama_statistics),
     (logs.LLAMA_LOG, logs.llama_log),
+    (logs.LLAMA_EXAMPLE, logs.llama_example),
     (tensorrt.TENSORRT_LOG, tensorrt.tensorrt_log),
 )
 """What a line of a log has, and the reader for logs that have such a line."""
@@ -119,6 +120,8 @@ def _of_file(path: Path) -> Sequence[Read]:
         raise UserError(f"{path} has means without counts; `hlm acceptance` alone reads them, and shows them as such.")
     if vllm.looks_like_metrics(text):
         raise vllm.without_counters(str(path), text)
+    if re.search("Avg prompt throughput|Decode batch|eval time =", text):
+        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off.")
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from validation.acceptance.other_engines import llama_timings
 from validation.acceptance.record import CUT, LeftOut, Read, of_totals
 from validation.acceptance.sanity import differing
 from validation.errors import UserError
@@ -23,18 +24,21 @@ _VLLM = (
     re.compile(r"Mean acceptance length: ([\d.]+)"),
     re.compile(r"Per-position acceptance rate: ((?:\d\.\d+(?:, )?)+)"),
 )
-_SERVICE, _SERVER = re.compile(r"^(?:\x1b\[[\d;]*m)*([\w.-]+)\s*\|"), re.compile(r"\(Api\w*Server\w* pid=(\d+)\)", re.I)
+_SERVICE = re.compile(r"^(?:\x1b\[[\d;]*m)*([\w.-]+)\s*\|")
+_SERVER = re.compile(r"(?:\(Api\w*Server\w* pid=|^\[pod/)([\w.-]+)", re.I)
 _MODEL = re.compile(r"served_model_name=([^,\s]+)")
 LLAMA_LOG = re.compile(
-    r"draft acceptance\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
+    r"draft acceptance(?: rate)?\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
     r"(?:.*mean (?:acceptance length|len)\s*=\s*(?P<length>[\d.]+))?"
 )
 LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>[\d., ]+)\)")
 LLAMA_STATISTICS = re.compile(
-    r"statistics\s+(?P<name>[\w-]+):\s+#calls\(b,g,a\)\s*=\s*\d+\s+\d+\s+(?P<steps>\d+),.*?"
+    r"statistics\s+(?P<name>[\w-]+):\s+#calls(?:\(b,g,a\) = +\d+ +\d+| = +\d+, #gen drafts =) +(?P<steps>\d+),.*?"
     r"#gen tokens\s*=\s*(?P<drafted>\d+),\s*#acc tokens\s*=\s*(?P<accepted>\d+)"
     r"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>[\d., ]+)\))?"
 )
+LLAMA_EVAL = re.compile(r"(?<!prompt )eval time\s*=\s*([\d.]+) ms /\s*(\d+) tokens")
+LLAMA_EXAMPLE = re.compile(r"n_predict\s*=\s*(\d+)[^=]*n_drafted\s*=\s*(\d+)[^=]*n_accept\s*=\s*(\d+)")
 HALF_LENGTH, HALF_RATE, MOST_STEPS = 0.005 + 1e-9, 0.0005 + 1e-9, 20_000
 """Half of the last digit of a mean length and of a rate; most numbers of steps that are tried for a line."""
 Window = tuple[int, tuple[int, ...], bool]
@@ -100,9 +104,12 @@ def vllm_log(path: str, text: str) -> list[Read]:
         if window is None and number == len(lines) and not text.endswith("\n"):
             read.append(LeftOut(where, CUT))
         elif window is None:
+            if not all(fields):
+                lacking = (one.pattern.partition(":")[0] for one, field in zip(_VLLM, fields, strict=True) if not field)
+                raise UserError(f"{where} lacks {' and '.join(lacking)}, as older releases do; give /metrics instead.")
             raise UserError(
                 f"{where}: no number of steps gives {accepted} accepted of {drafted} drafts, a mean length of {mean} "
-                f"and the rates {rates}; the line is damaged, or of an old vLLM, which prints fewer numbers."
+                f"and the rates {rates}; the line is damaged."
             )
         else:
             named = key.search(line) if key else None
@@ -153,8 +160,15 @@ def llama_log(path: str, text: str) -> list[Read]:
             continue
         where, accepted, drafted = f"{path}, line {number + 1}", int(found["accepted"]), int(found["drafted"])
         length = float(found["length"] or 0)
+        if not found["length"] and (evals := LLAMA_EVAL.findall("\n".join(lines[max(number - 6, 0) : number]))):
+            printed = {"draft_n": drafted, "draft_n_accepted": accepted, "predicted_n": int(evals[-1][1])}
+            records += llama_timings(where, {"timings": printed | {"predicted_ms": float(evals[-1][0])}})
+            continue
         if not found["length"] and accepted:
-            raise UserError(f"{where} has no mean acceptance length, so its number of steps is not known.")
+            raise UserError(
+                f"{where} has neither a mean acceptance length nor the line 'eval time' before it, so its number of "
+                "steps is not known; give the whole log."
+            )
         if length <= 1.0 and drafted:
             records.append(LeftOut(where, FEW.format(accepted=accepted, drafted=drafted)))
             continue
@@ -172,3 +186,9 @@ def llama_log(path: str, text: str) -> list[Read]:
         own = {"accepted_per_position": counts if exact else None}
         records.append(of_totals("llama.cpp", where, (steps, drafted, accepted), **own))
     return records
+
+
+def llama_example(path: str, text: str) -> list[Read]:
+    """Return a record of each run of llama-speculative; its tokens are those of the steps."""
+    runs = [tuple(map(int, numbers)) for numbers in LLAMA_EXAMPLE.findall(text)]
+    return [of_totals("llama.cpp", path, (tokens - accepted, n, accepted)) for tokens, n, accepted in runs]

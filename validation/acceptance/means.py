@@ -24,7 +24,8 @@ LARGEST, LONGEST_LIST = 2**24, 2**16
 """Largest number of characters of a file of means, and of a bare list of rates."""
 _NUMBER = re.compile(r"(?:\d+(?:\.\d+)?|\.\d+)%?")
 SGLANG_LOG = re.compile(
-    r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?.*?gen throughput"
+    r"Decode batch.*?#running-req: (\d+),.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?.*?"
+    r"gen throughput \(token/s\): ([\d.]+)"
 )
 _TRTLLM = {"num_draft_tokens": "DT", "num_accepted_draft_tokens": "ADT", "draft_acceptance_rate": "DAR"}
 _TRTLLM |= {"acceptance_length": "AL", "acceptance_rate": "AR"}
@@ -51,6 +52,7 @@ class Means:
     source: str
     points: tuple[Mean, ...] = ()
     rates: tuple[float, ...] = ()
+    lines: tuple[tuple[float, float], ...] = ()  # of a log: mean tokens of a step, seconds of a token of a request
     remarks: tuple[str, ...] = ()
 
 
@@ -70,9 +72,11 @@ def read_means(path: str | Path) -> Means | None:
     if len(numbers) > 1 and len(text) < LONGEST_LIST and all(map(_NUMBER.fullmatch, numbers)):
         return _rates(where, numbers)
     content = _content(path, text)
-    for name in ("conditional_accept_rates", "marginal_accept_rates"):
-        if isinstance(content, Mapping) and isinstance(content.get(name), list):
-            return _rates(where, [str(rate) for rate in content[name]], f"The file calls them {name}.")
+    lists = {key: x for key, x in content.items() if isinstance(x, list)} if isinstance(content, Mapping) else {}
+    alone = [key for key in lists if "accept" in key and len(content) == 1]
+    for name in ("conditional_accept_rates", "marginal_accept_rates", *alone):
+        if name in lists and all(isinstance(rate, int | float) for rate in lists[name]):
+            return _rates(where, [str(rate) for rate in lists[name]], f"The file calls them {name}.")
     every = list(_leaves(content, ()))
     leaves = [
         (names, x) for names, x in every if len(names) > 1 and names[-1].isdecimal() and _NUMBER.fullmatch(str(x))
@@ -153,8 +157,8 @@ def _matrix(where: str, text: str) -> Means | None:
 
 
 def _sglang(where: str, text: str) -> Means:
-    found = [(int(n), float(length), float(rate or "nan")) for n, length, rate in SGLANG_LOG.findall(text) if int(n)]
-    weights, lengths, rates = np.array(found or [(1, 1.0, np.nan)], dtype=np.float64).T
+    found = [[float(word or "nan") for word in words] for words in SGLANG_LOG.findall(text) if int(words[0])]
+    weights, lengths, rates, speeds = np.array(found or [[1.0, 1.0, np.nan, np.nan]]).T
     # the rate is of accepted drafts over drafts; older versions divide the accept length by K + 1
     with np.errstate(divide="ignore", invalid="ignore"):
         guesses = [float(np.median(guess)) for guess in ((lengths - 1.0) / rates, lengths / rates - 1.0)]
@@ -165,7 +169,10 @@ def _sglang(where: str, text: str) -> Means:
         f"{lengths.max():g}), weighed by running requests. It prints no number of steps; the answers' meta_info has it."
     )
     mean = round(float(weights @ lengths / weights.sum()), 2)
-    return _checked(where, [Mean("SGLang", length or None, mean)], said)
+    seconds = np.divide(weights, speeds, out=np.full(len(weights), np.inf), where=speeds > 0.0)
+    timed = seconds < 3.0 * np.median(seconds)  # a line after a pause counts the pause
+    lines = tuple(zip(lengths[timed].tolist(), seconds[timed].tolist(), strict=True))
+    return replace(_checked(where, [Mean("SGLang", length or None, mean)], said), lines=lines)
 
 
 def _trtllm_bench(where: str, averages: Mapping[str, float]) -> Means:
@@ -175,7 +182,9 @@ def _trtllm_bench(where: str, averages: Mapping[str, float]) -> Means:
     points = [Mean("over requests", longest or None, length or averages.get("AR", 0.0))]
     if longest and drafted:  # it counts K drafts in every pass
         points.append(Mean("over steps", longest, round(1.0 + longest * averages.get("ADT", 0.0) / drafted, 2)))
-    return _checked(where, points, "trtllm-bench counts the pass over the prompt, which drafts nothing, as a step.")
+    old = () if length else ("Its acceptance rate is a length: tokens of a step.",)
+    said = "trtllm-bench counts the pass over the prompt, which drafts nothing, as a step."
+    return _checked(where, points, said, *old)
 
 
 def _rates(where: str, texts: Sequence[str], *remarks: str) -> Means:

@@ -114,7 +114,14 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
     found = [_scrape(path, text, prefixes[0]) for path, text in zip(paths, texts, strict=True)]
     models = set().union(*(one.models for one in found))
     if len(models) > 1:
-        raise UserError(f"{paths[-1]} holds {len(models)} models ({', '.join(sorted(models))}); scrape one at a time.")
+        records = list[AcceptanceRecord]()
+        for model in sorted(models):
+            lines = [[line for line in text.splitlines() if f'model_name="{model}"' in line] for text in texts]
+            if [] in lines:
+                raise UserError(f"{paths[lines.index([])]} lacks {model}; give two scrapes of one server.")
+            (record,) = of_scrapes(paths, ["\n".join((*own, "")) for own in lines])
+            records.append(replace(record, engine=f"{record.engine} {model}"))
+        return records
     before, after = (found[0], found[-1]) if len(found) > 1 else (_Scrape({}, {}, set(), {}), found[0])
     where = " to ".join(paths)
     _refuse_restart(where, prefixes[0], before, after)

@@ -129,7 +129,9 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     summary = summarise(found, assumed_length=assumed[0], confidence=confidence, **about)
     mean_length = acceptance_length(found, summary, confidence)
     planned = nextn_of(summary, mean_length)
-    first, sane = Side(found, summary, assumed[0]), [*read.notes, *sanity(found, summary)]
+    dropped = {record.source for record in read.records} - {record.source for record in found}
+    notes = [note for note in read.notes if not note.startswith(tuple(dropped))]
+    first, sane = Side(found, summary, assumed[0]), [*notes, *sanity(found, summary)]
     compared, by_law = None, None
     if second:
         other = summarise(second, assumed_length=assumed[1], confidence=confidence)

@@ -30,6 +30,7 @@ def show_sweep(
     options: dict[str, Any],
 ) -> None:
     from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.means import read_means
     from validation.acceptance.record import marked
     from validation.acceptance.sanity import sanity
     from validation.acceptance.summary import summarise
@@ -43,6 +44,17 @@ def show_sweep(
         step_s = None if steps_s is None else steps_s[number]
         if not path:
             runs.append(Point(label=label, seconds=token_s or step_s or (times.alone() if times else None)))
+            continue
+        if (means := read_means(path)) is not None:
+            if not means.lines:
+                raise UserError(f"{path} has means without counts; give it without --sweep.")
+            k, (lengths, seconds) = means.points[0].draft_length, np.array(means.lines).T
+            if step_s is None and times is not None and k:
+                step_s = times.rounds(1, np.array([k]))[0]
+            seconds = step_s / lengths if step_s else seconds * (token_s / seconds.mean() if token_s else 1.0)
+            for n, s in zip(lengths, seconds, strict=True):
+                runs.append(Point(label=label, tokens=n, drafts=k, rate=k and (n - 1) / k, seconds=s))
+            sane.append(f"{label}: {means.remarks[0]} Its lines, all of one run, are taken for repeats.")
             continue
         read = read_acceptance(path)
         records = [marked(one, drafts=marks[0], verification=marks[1]) for one in read.records]
@@ -101,6 +113,8 @@ def show_means(console: Console, means: Sequence[Means], times: RoundTimes | Non
         if rows:
             said = "vLLM's, SGLang's and llama.cpp's simulators take these lengths (AL), TensorRT-LLM's takes AL - 1"
             say(console, f"{said}: --synthetic ENGINE.")
+        if engine is not None and source.rates:
+            raise UserError(f"{source.source} has rates that do not say what they are; give counts for a setting.")
         if engine is not None and not written:
             raise UserError(f"{source.source} has no mean at this draft length; give another --draft-length, or none.")
         for name, forms in written.items():

@@ -131,6 +131,10 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
         )
         return [f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept."]
     found = list(remarks(records))
+    found.append(
+        "The server trusts the q that a device states: a false one moves the text's law (verification.liar). With"
+        " a shared seed or --verification match it does not: a lie costs the device its own acceptance."
+    )
     if records[0].draft_sampling is None:
         found.append(
             "Planned as if drafts were drawn from q, so that each needs its probability; with --drafts greedy, or "

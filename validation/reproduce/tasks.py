@@ -159,7 +159,7 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
         study = one.study if isinstance(one, Decoding) else ""
         shown = isinstance(one, kinds.get(pair, (Figure, Decoding))) and one.stem in (scope.exhibits or [one.stem])
         if shown and study in ("", *studies):
-            drawn.setdefault((one.paper, study == "hlm"), []).append(one.number)
+            drawn.setdefault((one.paper, study == "hlm" and bool(beside)), []).append(one.number)
     where = ("--trace", _shown(setting, trace.parent), "--out", _shown(setting, run / "figures"), "--pair", pair)
     drawing = [
         (*HLM, "figure", paper, *numbers, *where, *(others if both else ())) for (paper, both), numbers in drawn.items()

@@ -63,6 +63,13 @@ LLAMA_LOG_PLACES = (  # as the server of release b11549 wrote it for SmolLM2, at
     "0.11.497.928 I slot print_timing: id  0 | task 0 | draft acceptance = 0.23684 (    9 accepted /    38 generated), "
     "mean len =  1.69\n0.11.497.934 I slot print_timing: id  0 | task 0 |      acc per pos = (0.462, 0.231, 0.000)\n"
 )
+TIMED = (  # before llama.cpp printed lengths, in both spellings
+    "prompt eval time =  210.1 ms /  34 tokens (6.18 ms per token, 161.82 tokens per second)\n"
+    "       eval time = 2680.0 ms / 134 tokens (20.00 ms per token, 50.00 tokens per second)\n"
+    "      total time = 2890.1 ms / 168 tokens\ndraft acceptance{} = 0.57576 (   76 accepted /   132 generated)\n"
+)
+OLD = "statistics draft: #calls = 60, #gen drafts = 57, #acc drafts = 40, #gen tokens = 132, #acc tokens = 76\n"
+EXAMPLE = "n_draft   = 8\nn_predict = 130\nn_drafted = 240\nn_accept  = 99\naccept    = 41.250%\n"
 ITERATIONS = "".join(  # of two ranks that repeat one another's counts, as a Python dictionary behind a prefix
     f"[TRT-LLM] [I] {{'iter': {i}, 'attentionDpRank': {rank}, 'specDecodingStats': {{'numDraftTokens': 24, "
     f"'numAcceptedTokens': {12 + i}, 'numRequestsWithDraftTokens': 8, 'acceptanceLength': {2.5 + i / 8}}}}}\n"
@@ -99,6 +106,10 @@ CASES = {
     "server.log": (None, ("llama.cpp", 1449, 1797, 2898, None)),
     "later.log": (None, ("llama.cpp", 18, 29, 53, None)),
     "places.log": (LLAMA_LOG_PLACES, ("llama.cpp", 13, 9, 38, None)),
+    "timed.log": (TIMED.format(""), ("llama.cpp", 57, 76, 132, None)),
+    "rate.log": (TIMED.format(" rate"), ("llama.cpp", 57, 76, 132, None)),
+    "old.log": (TIMED.format(" rate") + OLD, ("llama.cpp", 57, 76, 132, None)),
+    "example.txt": (EXAMPLE, ("llama.cpp", 31, 99, 240, None)),
     "acceptance_rate.json": (SPECDEC, ("specdec_bench", 100, 120, None, {0: 40, 1: 30, 3: 30})),
     "spec_bench.jsonl": (SPEC_BENCH, ("spec-bench", 3, 3, None, {0: 1, 1: 1, 2: 1})),
     "profile_export.jsonl": (None, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
@@ -203,8 +214,11 @@ def test_two_scrapes_are_differenced(tmp_path):
             records_of(stored(tmp_path, "other.txt", text))
     with pytest.raises(UserError, match="give two"):
         records_of(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
-    with pytest.raises(UserError, match="holds 2 models"):
-        records_of(before, stored(tmp_path, "d.txt", scrape(14, 42, [11, 6, 2], model="other")))
+    other = scrape(14, 42, [11, 6, 2], model="other")
+    with pytest.raises(UserError, match=r"d.txt lacks \w+; give two"):
+        records_of(before, stored(tmp_path, "d.txt", other))
+    both = stored(tmp_path, "e.txt", after.read_text() + other)
+    assert [(one.engine[-5:], one.num_spec_steps) for one in records_of(both)][1] == ("other", 14)
 
 
 def test_a_folder_a_packed_file_and_many_requests(tmp_path):

@@ -49,12 +49,17 @@ def test_counts_are_found_from_rounded_rates(tmp_path):
 def test_logs_of_several_servers_and_of_parts(tmp_path):
     several = window(23, FIRST, prefix="a-1  | INFO") + window(23, FIRST, prefix="b-1  | INFO")
     assert [one.engine for one in records_of(stored(tmp_path, "a.log", several))] == ["vllm a-1", "vllm b-1"]
-    ranks = read_acceptance(stored(tmp_path, "c.log", LOG + window(23, FIRST, prefix="(ApiServer_1 pid=7) INFO")))
-    assert (ranks.records[0].num_spec_steps, "2 server processes" in ranks.notes[0]) == (101, True)
+    said = run(tmp_path / "a.log", "--only", "b-1", "--json").stdout
+    assert "b-1 of 7 drafts" in said
+    assert "a-1 of" not in said
+    for prefix in ("(ApiServer_1 pid=7)", "[pod/vllm-0/server]"):
+        ranks = read_acceptance(stored(tmp_path, "c.log", LOG + window(23, FIRST, prefix=f"{prefix} INFO")))
+        assert (ranks.records[0].num_spec_steps, "2 server processes" in ranks.notes[0]) == (101, True)
     cut = read_acceptance(stored(tmp_path, "d.log", LOG[:-60]))
     assert (cut.records[0].num_spec_steps, "cut off" in cut.left_out[0].reason) == (23, True)
     for text, said in (
         ("served_model_name=one,\nserved_model_name=two,\n" + LOG, r"serves 2 models \(one, two\)"),
+        (LOG.replace("Mean acceptance", "Other"), "lacks Mean acceptance length, as older releases"),
         (LOG.replace("Accepted: 44", "Accepted: 45"), "no number of steps gives 45 accepted of 161"),
         (LOG + window(10, (5, 2)), "2 largest draft lengths"),
     ):
@@ -79,6 +84,9 @@ def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
             read_means(stored(tmp_path, "c.yaml", text))
     with pytest.raises(UserError, match="means without counts"):
         read_acceptance(stored(tmp_path, "d.yaml", golden))
+    assert read_means(stored(tmp_path, "e.json", {"per_position_acceptance_rates": [0.6, 0.5]})).rates == (0.6, 0.5)
+    with pytest.raises(UserError, match="a log without lines of drafts"):
+        read_acceptance(stored(tmp_path, "f.log", "INFO Engine 000: Avg prompt throughput: 10.1 tokens/s\n"))
     found = read_means(stored(tmp_path, "m.csv", "Model,coding,math,qa,Overall\nm,2.34,N/A,2.06,2.2\n"))
     assert [(point.name, point.length) for point in found.points][::2] == [("m coding", 2.34), ("m Overall", 2.2)]
     assert "Overall is the plain mean of categories" in found.remarks[0]
@@ -94,6 +102,10 @@ def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
         lines = log.format(1, 2.83, rates[0]) + log.format(3, 2.35, rates[1])
         (point,) = read_means(stored(tmp_path, "s.log", lines)).points
         assert (point.length, point.draft_length) == (2.47, 3)
+    slow = log.format(1, 2.6, 0.32) + log.format(1, 2.5, 0.3).replace("9\n", "8\n")
+    files = [stored(tmp_path, name, text) for name, text in (("three.log", lines), ("five.log", slow))]
+    first = json.loads(run(*files, "--sweep", "--json").stdout)["sweep"][0]
+    assert (first["label"], first["runs"], first["seconds"]) == ("five", 2, pytest.approx((1 / 9 + 1 / 8) / 2))
 
 
 def test_runs_are_ranked_by_the_time_of_a_token(tmp_path):

@@ -3,17 +3,19 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.validation import command_line
+from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
 from validation.reproduce import inputs
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, run_tasks, states
-from validation.reproduce.tasks import STAMPS, Setting, Task, chosen, tasks_of
+from validation.reproduce.tasks import PAIRS, STAMPS, Setting, Task, chosen, tasks_of
 
 
 def chain(folder: Path, *, code: str = "1") -> list[Task]:
@@ -99,6 +101,19 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
     assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
     with pytest.raises(UserError, match="no paper 'x'"):
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
+
+
+def test_each_command_of_each_pair_has_options_that_hlm_knows(tmp_path):
+    setting = Setting(tmp_path, tmp_path / "out", pairs=tuple(PAIRS), models=tmp_path, data=tmp_path, texts=50)
+    for task in [*tasks_of(setting), *tasks_of(replace(setting, quick=True))]:
+        for _, module, name, *words in task.commands:
+            if module == "validation":
+                assert main.commands[name].make_context(name, words).params
+            else:
+                assert name in ("prompts", "fit")
+    drawn = next(task for task in tasks_of(setting) if task.name == "instructed:draw")
+    assert {"--beside" in words for words in drawn.commands} == {True, False}
+    assert not any(str(tmp_path) in word for words in drawn.commands for word in words)
 
 
 def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path, monkeypatch):

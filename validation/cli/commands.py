@@ -41,7 +41,7 @@ class Commands(click.Group):
         """Write the commands under the headings of the launcher."""
         for title, names in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in names])
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(150)) for name in names])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

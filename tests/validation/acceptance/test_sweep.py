@@ -119,6 +119,9 @@ def test_runs_are_ranked_by_the_time_of_a_token(tmp_path):
     assert (found["best"], "rates are not compared" in found["findings"][-1]) == (None, True)  # 66 steps do not decide
     assert json.loads(run(*files, "--sweep", "--json").stdout)["sweep"][0]["fastest"] is None  # no times
     assert "for each of the 3 files" in run(*files, "--sweep", "--step-time", "40ms,44ms").output
+    assert "--speed 50 has no unit" in run(*files, "--sweep", "--speed", "50,60,70").output
+    speeds = json.loads(run(*files, "--sweep", "--speed", "50/s,40/s,80/s", "--json").stdout)["sweep"]
+    assert [point["seconds"] for point in speeds] == pytest.approx([1 / 80, 1 / 50, 1 / 40])
     names, files = ("predicted_n", "predicted_ms", "draft_n", "draft_n_accepted"), []
     for row in ((64, 910.0, 171, 51), (64, 398.0, 33, 31)):
         files.append(stored(tmp_path, f"{row[2]}.json", {"timings": dict(zip(names, row, strict=True))}))

@@ -206,3 +206,9 @@ def test_the_cells_of_a_partition_have_their_probability(most):
         assert part.shared(t + 1) == pytest.approx(several if most == 1000 else part.shared(t + 1))
     assert (part.shared(depth) == 0) == (most == 1000)
     assert len(part.cells(depth)) <= 2 * most + 5 * size or most == 1000
+
+
+@pytest.mark.parametrize("made", [{"repetition_penalty": 1.2}, {"presence_penalty": 0.5, "count_prompt": True}])
+def test_a_table_has_no_prompts_to_count(made):
+    with pytest.raises(UserError, match="A table has no logits and no prompts"):
+        TableLaw(np.full((1, 1, 2), 0.5), processors=Processors(**made))

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from tests.validation.command_line import one_sentence, run
+from validation.audit import samplers
+from validation.audit.samplers import file_prompts
+from validation.errors import UserError
 
 HEAD = "import os, signal, sys, time\nimport numpy as np\n\nclass Odd(BaseException):\n    pass\n\n"
 GOOD = "return [np.random.default_rng(seed).integers(2, size=(n, 1)) for _ in prompts]"
@@ -91,3 +94,12 @@ def test_a_table_that_is_none_is_refused(folder: Path, table: str, said: str) ->
     Path("draws.jsonl").write_text('{"prompt": [0], "continuation": [1]}\n', encoding="utf-8")
     Path("mine.py").write_text(f"import numpy as np\ndef sample(prompts, n, seed):\n    {GOOD}\n", encoding="utf-8")
     one_sentence(run("audit", "--sampler", "mine.py:sample", "--table", "toy.json", "--depth", "1"), said)
+
+
+def test_a_file_of_very_many_prompts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f'{{"prompt": [{number}], "continuation": [0]}}' for number in range(3)]
+    (tmp_path / "draws.jsonl").write_text("\n".join(lines))
+    assert file_prompts(tmp_path / "draws.jsonl") == [[0], [1], [2]]
+    monkeypatch.setattr(samplers, "MOST_PROMPTS", 2)
+    with pytest.raises(UserError, match="more than 2 prompts"):
+        file_prompts(tmp_path / "draws.jsonl")

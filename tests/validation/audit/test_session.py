@@ -9,6 +9,7 @@ from scipy import stats
 from tests.validation.audit.test_repeats import drawn
 from tests.validation.tiny_texts import distance, exact_law
 from validation.audit import KEPT, NOT_KEPT, UNDECIDED, Audit, Processors, TableLaw, audit_sampler
+from validation.errors import UserError
 
 V, D = 3, 3
 NODES = sum(V**t for t in range(D))
@@ -170,3 +171,9 @@ def test_a_law_of_two_equal_logits_does_not_accuse_the_other_choice():
     report = audit_sampler(law, always(0, 0), depth=2, draws=2_000)
     assert (report.verdict, report.at_least, report.repeats, report.at_most) == (UNDECIDED, 0, 0, 1)
     assert audit_sampler(law, always(0, 2), depth=2, draws=200).verdict == UNDECIDED  # nothing is known behind a tie
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"epsilon": -0.5}, {"level": 0.0}, {"level": 1.0}, {"depth": 0}])
+def test_an_audit_of_no_level_is_refused(wrong):
+    with pytest.raises(UserError, match="level must be in"):
+        Audit(TableLaw(np.full((1, 1, 2), 0.5)), **{"depth": 1, "level": 0.1, "epsilon": 0.1, **wrong})

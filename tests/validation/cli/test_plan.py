@@ -140,6 +140,8 @@ def test_users_wait_for_one_server(plan):
         ("name\na\n", "has no column rate; it needs name, rate"),
         ("name,rate\n", "a line for each user, 1 to 1,000"),
         ("name,rate,weight\na,1M,x\n", "line 2: weight is 'x'"),
+        ("name,rate,draft_ms\na,1M,8\n", "line 2: a column is draft_ms; name it draft_time"),
+        ("name,rate,draft_time\na,1M,8\n", "line 2: draft_time 8 has no unit"),
     ],
 )
 def test_a_wrong_file_of_users(plan, folder, text, said):

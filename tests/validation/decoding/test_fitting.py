@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hlmtheory.skipping import skip_thresholds
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.fitting import fit, of_other_models
+from validation.decoding.trace_drafts import rejection_at
 from validation.errors import UserError
 from validation.trace.reader import Trace
 
@@ -41,3 +43,11 @@ def test_a_fit_to_the_trace_of_other_models_is_said(pair):
     assert f"of the target model another (here {about['large_name']}). Give --run" in told(large_name="another")
     assert f"a vocabulary of 7 (here {about['vocabulary']})" in told(vocabulary=7)
     assert of_other_models(Trace(Path("imported"), {}, {}, True), pair) == ""
+
+
+def test_rejections_of_drafts_are_those_of_their_definition(tmp_path):
+    trace = stored(tmp_path / "trace")
+    rows, tokens = np.array([1, 2, 7]), np.array([3, 0, 5])
+    p, q = (np.exp(np.asarray(trace.arrays[f"{name}_logits"][:], dtype=float)[rows]) for name in ("target", "draft"))
+    p, q = ((x / x.sum(axis=-1, keepdims=True))[np.arange(3), tokens] for x in (p, q))
+    np.testing.assert_allclose(rejection_at(trace, rows, tokens), np.maximum(1.0 - p / q, 0.0), rtol=1e-6)

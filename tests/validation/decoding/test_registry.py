@@ -44,6 +44,12 @@ def test_a_stored_name_finds_the_entry_that_made_it(name):
         assert method.name == info.name or method.name.removeprefix(info.name)[0] in " ,"
 
 
+def test_a_method_with_its_default_parameters_has_the_name_of_its_entry():
+    for info in METHODS.values():
+        if info.default is not None:
+            assert info_of(info.default(Setup(FITTED, 3)).name) is info
+
+
 def test_every_method_says_its_message_its_law_and_its_source():
     known = (Path(validation.__file__).parent / "references.bib").read_text(encoding="utf-8")
     for name, info in METHODS.items():

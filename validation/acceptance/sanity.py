@@ -144,11 +144,18 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
     other = f"{np.cumprod(values).sum():.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
     if accepted is not None:
         return [f"{listed} are survival: their sum is {accepted:.2f} accepted a step, not {other}."]
+    cliff = list[str]()
+    if (zero := int(np.argmin(values > 0))) and not values[zero:].any():
+        cliff.append(
+            f"a cliff, not a decay, unless few steps were counted: exactly 0 from depth {zero + 1} on, after "
+            f"{values[zero - 1]:.3f}: a limit or a defect ends drafts there."
+        )
     if (np.diff(values) > 0).any():
-        return [f"{listed} rise, so they are not survival; accepted drafts a step: {other}."]
+        return [f"{listed} rise, so they are not survival; accepted drafts a step: {other}.", *cliff]
     return [
         f"{listed} do not say what they are; accepted drafts a step: {values.sum():.2f} as survival (shares of all "
-        f"steps, as vLLM's), {other}. Counts decide: accepted drafts over steps."
+        f"steps, as vLLM's), {other}. Counts decide: accepted drafts over steps.",
+        *cliff,
     ]
 
 
@@ -165,10 +172,12 @@ def _impossible(summary: Summary) -> list[str]:
     if depths and all(depth.accepted == depth.examined for depth in depths) and 0.05 ** (1.0 / steps) > 1.0 - UNLIKE:
         said.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")
     for before, depth in pairwise(depths):
-        if depth.accepted == 0 and (1.0 - before.low) ** depth.examined < RARE:
+        if depth.accepted == 0 and (1.0 - before.acceptance) ** depth.examined < 0.05:
+            sure = (1.0 - before.low) ** depth.examined < RARE
             said.append(
-                f"a cliff, not a decay: of {depth.examined:,} drafts at depth {depth.depth} none was accepted, after "
-                f"{before.acceptance:.0%} at depth {before.depth}: a limit or a defect ends drafts there."
+                f"a cliff, {'not a decay' if sure else 'or chance'}: of {depth.examined:,} drafts at depth "
+                f"{depth.depth} none was accepted, after {before.acceptance:.0%} at depth {before.depth}: a limit or a "
+                "defect ends drafts there."
             )
         if depth.low > before.high:
             said.append(

@@ -172,6 +172,7 @@ def test_what_is_impossible_or_a_mixture_is_said():
     assert "impossible" in said_of(of_places(306, 918, 1, 1, 1))
     assert "impossible" not in said_of(of_places(9, 27, 0, 0, 0)) + said_of(of_places(306, 918, 1, 1, 1, copied=True))
     assert "a cliff" in said_of(of_places(400, 2000, 300, 220, 0, 0, 0))
+    assert "a cliff, or chance: of 4 drafts at depth 6" in said_of(of_places(65, 520, 39, 25, 14, 7, 4, 0, 0, 0))
     assert "a cliff" not in said_of(of_places(400, 2000, 100, 20, 4, 0, 0))
     assert "nothing is verified" in said_of(of_places(60, 120, 60, 60))
     assert "mixture of easy and hard" in said_of(of_places(9000, 27000, 4000, 3600, 3300))
@@ -195,3 +196,4 @@ def test_a_list_of_rates_is_named_or_read_in_three_ways(tmp_path):
     said = " ".join(run(stored(tmp_path, "rates.json", [0.76, 0.62, 0.51])).output.split())
     assert all(part in said for part in ("1.89 as survival", "1.47 as conditional", "1.14 to 1.89 as marginal"))
     assert "so they are not survival" in readings((0.5, 0.7))[0]
+    assert ["exactly 0 from depth 3" in said for said in readings((0.6, 0.4, 0.0, 0.0))] == [False, True]

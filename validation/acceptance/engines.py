@@ -102,13 +102,14 @@ def _of_file(path: Path) -> Sequence[Read]:
     text = read_text(path, START if named_lines else None)
     first = text.lstrip()[:2]
     lines = named_lines or (first.startswith("{") and ("\n{" in text or first == "{'"))
-    if lines or not (first.startswith("{") or re.match(r"\s*\[\s*\{", text)):  # a line of a log may begin with [
+    plain = re.match(r"\s*(\{|\[\s*[{\]])", text) is None  # a line of a log may begin with [
+    if lines or plain:
         for pattern, read in _TEXTS:
             if pattern.search(text):
                 return read(str(path), read_text(path) if named_lines else text)
     if lines:
         return _of_lines(path)
-    if first.startswith(("{", "[")):
+    if not plain:
         content = parse(str(path), text)
         if not isinstance(content, list):
             return _of_request(str(path), content)

@@ -104,6 +104,8 @@ def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
         assert (point.length, point.draft_length) == (2.47, 3)
     slow = log.format(1, 2.6, 0.32) + log.format(1, 2.5, 0.3).replace("9\n", "8\n")
     files = [stored(tmp_path, name, text) for name, text in (("three.log", lines), ("five.log", slow))]
+    with pytest.raises(UserError, match="means without counts"):
+        read_acceptance(stored(tmp_path, "dated.log", f"[2026-06-11 09:12:02] {lines}"))
     first = json.loads(run(*files, "--sweep", "--json").stdout)["sweep"][0]
     assert (first["label"], first["runs"], first["seconds"]) == ("five", 2, pytest.approx((1 / 9 + 1 / 8) / 2))
 

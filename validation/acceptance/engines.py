@@ -42,6 +42,7 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
 
 _TEXTS: tuple[tuple[re.Pattern[str], Callable[[str, str], Sequence[Read]]], ...] = (
     (logs.VLLM_LOG, logs.vllm_log),
+    (logs.VLLM_OLD_LOG, logs.vllm_old_log),
     (logs.LLAMA_STATISTICS, logs.llama_statistics),
     (logs.LLAMA_LOG, logs.llama_log),
     (logs.LLAMA_EXAMPLE, logs.llama_example),

@@ -24,6 +24,10 @@ _VLLM = (
     re.compile(r"Mean acceptance length: ([\d.]+)"),
     re.compile(r"Per-position acceptance rate: ((?:\d\.\d+(?:, )?)+)"),
 )
+VLLM_OLD_LOG = re.compile(
+    r"Speculative metrics:.*?System efficiency: (\S+), Number of speculative tokens: ([1-9]\d*), "
+    r"Number of accepted tokens: (\d+), Number of draft tokens: (\d+)"
+)
 _SERVICE = re.compile(r"^(?:\x1b\[[\d;]*m)*([\w.-]+)\s*\|")
 _SERVER = re.compile(r"(?:\(Api\w*Server\w* pid=|^\[pod/)([\w.-]+)", re.I)
 _MODEL = re.compile(r"served_model_name=([^,\s]+)")
@@ -101,7 +105,8 @@ def vllm_log(path: str, text: str) -> list[Read]:
         where, fields = f"{path}, line {number}", [field.search(line) for field in _VLLM]
         accepted, drafted, mean, rates = ("0" if field is None else field[1] for field in fields)
         window = steps_of(int(accepted), int(drafted), float(mean), _numbers(rates)) if all(fields) else None
-        if window is None and number == len(lines) and not text.endswith("\n"):
+        cut = number == len(lines) and not text.endswith("\n") and (fields[2] or not fields[0])
+        if window is None and cut:
             read.append(LeftOut(where, CUT))
         elif window is None:
             if not all(fields):
@@ -129,6 +134,18 @@ def vllm_log(path: str, text: str) -> list[Read]:
         alike = differing("windows", [(row[0], n) for row, n in zip(counts, steps, strict=True)])
         read += [record, " ".join([*said, *alike])]
     return read
+
+
+def vllm_old_log(path: str, text: str) -> list[Read]:
+    """Return the totals of vLLM's logs until 2025: they grow, or with no efficiency cover windows."""
+    found = [(word, *map(int, numbers)) for word, *numbers in VLLM_OLD_LOG.findall(text)]
+    pairs = zip(found, [*found[1:], ("", 0, 0, 0)], strict=True)
+    ends = [one for one, after in pairs if one[0] == "nan" or after[1] != one[1] or after[3] < one[3]]
+    records = list[Read]()
+    for length in sorted({one[1] for one in ends}):
+        accepted, drafted = (sum(one[i] for one in ends if one[1] == length) for i in (2, 3))
+        records.append(of_totals("vllm", path, (-(-drafted // length), drafted, accepted), num_spec_tokens=length))
+    return records
 
 
 def llama_statistics(path: str, text: str) -> list[Read]:

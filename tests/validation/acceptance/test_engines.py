@@ -70,6 +70,10 @@ TIMED = (  # before llama.cpp printed lengths, in both spellings
 )
 OLD = "statistics draft: #calls = 60, #gen drafts = 57, #acc drafts = 40, #gen tokens = 132, #acc tokens = 76\n"
 EXAMPLE = "n_draft   = 8\nn_predict = 130\nn_drafted = 240\nn_accept  = 99\naccept    = 41.250%\n"
+OLDEST = (  # vLLM's of 2024: totals that grow
+    "INFO Speculative metrics: Draft acceptance rate: 0.588, System efficiency: {}, Number of speculative tokens: "
+    "3, Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted tokens: 160.\n"
+)
 ITERATIONS = "".join(  # of two ranks that repeat one another's counts, as a Python dictionary behind a prefix
     f"[TRT-LLM] [I] {{'iter': {i}, 'attentionDpRank': {rank}, 'specDecodingStats': {{'numDraftTokens': 24, "
     f"'numAcceptedTokens': {12 + i}, 'numRequestsWithDraftTokens': 8, 'acceptanceLength': {2.5 + i / 8}}}}}\n"
@@ -84,6 +88,8 @@ SAMPLES = Path(__file__).parent / "samples"
 CASES = {
     # content, or None for that of a sample, and (engine, steps, accepted, drafts, histogram)
     "vllm.log": (window(23, FIRST), ("vllm", 23, 44, 161, None)),
+    "oldest.log": (OLDEST.format(0.4, 60, 102) + OLDEST.format(0.4, 120, 204), ("vllm", 68, 120, 204, None)),
+    "windows.log": (OLDEST.format("nan", 60, 102) * 2, ("vllm", 68, 120, 204, None)),
     "statistics.log": (statistics("draft-mtp", 200, 399, (170, 141)), ("llama.cpp", 200, 311, 399, None)),
     "choice.json": (None, ("tensorrt-llm", 20, 30, 60, {0: 8, 2: 6, 3: 6})),
     "prometheus.txt": (None, ("tensorrt-llm", 20, 28, 60, None)),

@@ -93,7 +93,7 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
     listed = ", ".join(f"{rate:.0%} ({kind})" for rate, kind in ranked)
     return [
         f"the {what} are a mixture: first drafts are accepted {listed} of the time, p = {chance:.0e} if requests alone "
-        "differed. One rate is of none of them: read each by itself."
+        f"differed. One rate is of none of them: read each by itself{' (--only)' * (what == 'categories')}."
     ]
 
 

@@ -38,7 +38,7 @@ _LARGEST_BATCH = 65536
 
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True)
-@option("--only", "Read only records whose engine name contains this word, for example eagle.")
+@option("--only", "Read only records whose engine or category contains this word, such as eagle.")
 @option(
     "--drafts",
     "How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
@@ -168,10 +168,10 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
     """Return the records whose engine has the word in its name; refuse those of several engines."""
-    found = [record for record in records if only is None or only in record.engine]
+    found = [one for one in records if only is None or only in one.engine or only in (one.category or "")]
     if not found:
         known = ", ".join(sorted({record.engine for record in records}))
-        raise UserError(f"No record has an engine name with {only!r}; the engines are: {known}.")
+        raise UserError(f"No record has an engine or category with {only!r}; the engines are: {known}.")
     if len(engines := sorted({record.engine for record in found})) > 1:
         raise UserError(
             f"The files have records of {len(engines)} engines; their mean has no meaning. Choose one with --only: "

@@ -12,6 +12,7 @@ from tests.validation.acceptance.test_reconcile import run
 from tests.validation.acceptance.test_summary import of_places, record
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.means import read_means
+from validation.acceptance.record import write_records
 from validation.acceptance.sanity import readings, sanity
 from validation.acceptance.settings import flags, law_of_mean, slowest, synthetic, variance
 from validation.acceptance.summary import summarise
@@ -169,7 +170,7 @@ def test_a_simulator_keeps_a_mean_but_not_the_slowest_answer():
         assert all(part in " ".join([*written, flags(engine, 3, schedule)]) for part in wanted)
 
 
-def test_what_is_impossible_or_a_mixture_is_said():
+def test_what_is_impossible_or_a_mixture_is_said(tmp_path):
     assert "impossible for a draft model that resembles" in said_of(of_places(129, 387, 0, 0, 0))
     assert "impossible" in said_of(of_places(306, 918, 1, 1, 1))
     assert "impossible" not in said_of(of_places(9, 27, 0, 0, 0)) + said_of(of_places(306, 918, 1, 1, 1, copied=True))
@@ -187,6 +188,8 @@ def test_what_is_impossible_or_a_mixture_is_said():
         record({1: (10, a)}, category=kind) for kind, row in (("math", (40, 38, 45)), ("prose", (5, 7, 4))) for a in row
     ]
     assert "categories are a mixture: first drafts are accepted 80% (math), 35% (prose)" in said_of(*each * 4)
+    write_records(each, tmp_path / "each.jsonl")
+    assert "30 steps of 3 record(s)" in run(tmp_path / "each.jsonl", "--only", "math").output
     assert "differ no more than requests do" in said_of(*each)  # six requests show no more
     for tokens, part in ((15, "in 1 of 1"), (16, "in 1 of 1"), (30, "up to 15 more"), (13, "was cut"), (5, "wrongly")):
         said = said_of(of_places(10, 29, 3, 1, 1, num_spec_tokens=3, completion_tokens=tokens))

@@ -189,7 +189,7 @@ def test_what_is_impossible_or_a_mixture_is_said(tmp_path):
     ]
     assert "categories are a mixture: first drafts are accepted 80% (math), 35% (prose)" in said_of(*each * 4)
     write_records(each, tmp_path / "each.jsonl")
-    assert "30 steps of 3 record(s)" in run(tmp_path / "each.jsonl", "--only", "math").output
+    assert "153 steps of 3 record(s)" in run(tmp_path / "each.jsonl", "--only", "math").output
     assert "differ no more than requests do" in said_of(*each)  # six requests show no more
     for tokens, part in ((15, "in 1 of 1"), (16, "in 1 of 1"), (30, "up to 15 more"), (13, "was cut"), (5, "wrongly")):
         said = said_of(of_places(10, 29, 3, 1, 1, num_spec_tokens=3, completion_tokens=tokens))

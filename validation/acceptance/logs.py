@@ -35,11 +35,11 @@ LLAMA_LOG = re.compile(
     r"draft acceptance(?: rate)?\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
     r"(?:.*mean (?:acceptance length|len)\s*=\s*(?P<length>[\d.]+))?"
 )
-LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>[\d., ]+)\)")
+LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>(?:\d\.\d+[, ]*)+)\)")
 LLAMA_STATISTICS = re.compile(
     r"statistics\s+(?P<name>[\w-]+):\s+#calls(?:\(b,g,a\) = +\d+ +\d+| = +\d+, #gen drafts =) +(?P<steps>\d+),.*?"
     r"#gen tokens\s*=\s*(?P<drafted>\d+),\s*#acc tokens\s*=\s*(?P<accepted>\d+)"
-    r"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>[\d., ]+)\))?"
+    r"(?:.*?#acc rate/pos\s*=\s*\((?P<rates>(?:\d\.\d+[, ]*)+)\))?"
 )
 LLAMA_EVAL = re.compile(r"(?<!prompt )eval time\s*=\s*([\d.]+) ms /\s*(\d+) tokens")
 LLAMA_EXAMPLE = re.compile(r"n_predict\s*=\s*(\d+)[^=]*n_drafted\s*=\s*(\d+)[^=]*n_accept\s*=\s*(\d+)")

@@ -75,7 +75,7 @@ def read_means(path: str | Path) -> Means | None:
     lists = {key: x for key, x in content.items() if isinstance(x, list)} if isinstance(content, Mapping) else {}
     alone = [key for key in lists if "accept" in key and len(content) == 1]
     for name in ("conditional_accept_rates", "marginal_accept_rates", *alone):
-        if name in lists and all(isinstance(rate, int | float) for rate in lists[name]):
+        if name in lists and all(type(rate) in (int, float) for rate in lists[name]):
             return _rates(where, [str(rate) for rate in lists[name]], f"The file calls them {name}.")
     every = list(_leaves(content, ()))
     leaves = [

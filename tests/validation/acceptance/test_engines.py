@@ -174,7 +174,11 @@ def test_the_log_gives_counts_by_position_where_its_rates_leave_one_choice(tmp_p
     assert (record.num_spec_steps, record.accepted_per_position) == (13, (6, 3, 0))
     (record,) = records_of(stored(tmp_path, "b.log", LLAMA_LOG_PLACES.replace("38 generated", "39 generated")))
     assert record.counts() == {3: (7, 3, 3, 0)}  # every step drafted three
-    for other in ("(0.462, 0.309, 0.000)", "(0.470, 0.231, 0.000)"):  # no counts have these rates and this sum
+    for other in (
+        "(0.462, 0.309, 0.000)",
+        "(0.470, 0.231, 0.000)",
+        "(0. 462, 0.231, 0.000)",
+    ):  # no counts have these rates and this sum
         (record,) = records_of(stored(tmp_path, "c.log", LLAMA_LOG_PLACES.replace("(0.462, 0.231, 0.000)", other)))
         assert (record.num_spec_steps, record.accepted_per_position) == (13, None)
     later = LLAMA_LOG_PLACES.replace("\n", "\nslot 1: another line\n", 1)  # rates of another request, for all one knows

@@ -86,6 +86,7 @@ def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
     with pytest.raises(UserError, match="means without counts"):
         read_acceptance(stored(tmp_path, "d.yaml", golden))
     assert read_means(stored(tmp_path, "e.json", {"per_position_acceptance_rates": [0.6, 0.5]})).rates == (0.6, 0.5)
+    assert read_means(stored(tmp_path, "g.json", {"acceptance_rates": [True, 0.5]})) is None
     with pytest.raises(UserError, match="a log without lines of drafts"):
         read_acceptance(stored(tmp_path, "f.log", "INFO Engine 000: Avg prompt throughput: 10.1 tokens/s\n"))
     found = read_means(stored(tmp_path, "m.csv", "Model,coding,math,qa,Overall\nm,2.34,N/A,2.06,2.2\n"))

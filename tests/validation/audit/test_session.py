@@ -177,3 +177,9 @@ def test_a_law_of_two_equal_logits_does_not_accuse_the_other_choice():
 def test_an_audit_of_no_level_is_refused(wrong):
     with pytest.raises(UserError, match="level must be in"):
         Audit(TableLaw(np.full((1, 1, 2), 0.5)), **{"depth": 1, "level": 0.1, "epsilon": 0.1, **wrong})
+
+
+def test_a_smaller_distance_takes_more_draws():
+    law = TableLaw(np.full((1, 1, 2), 0.5))
+    needed = [Audit(law, depth=1, level=0.1, epsilon=epsilon)._draws_to_keep() for epsilon in (0.3, 0.1)]
+    assert 0 < needed[0] < needed[1]

@@ -31,7 +31,7 @@ from validation.decoding.methods.switched import Chosen, Switched
 from validation.decoding.records import Round
 from validation.link import message_choice, timing
 from validation.link.formats import SERVER_WRITES, Terms
-from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice
+from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice, _Message
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
 from validation.link.skip_choice import OwnThreshold, SkipChoice
@@ -145,6 +145,13 @@ def test_the_message_follows_the_link_both_ways():
         best_message = "rows" if rate > 1e6 else "tokens"
         assert sum(one.message == best_message for one in chosen[20:]) > 150
         assert speed(chosen[-1].message, chosen[-1].length, rate) > 0.9 * best
+
+
+def test_the_bytes_of_a_round_are_a_line_in_its_drafts_and_never_none():
+    message = _Message((1, 2, 3), 0.95)
+    for drafted, frames in ((1, 40), (3, 4)):
+        message.add(drafted, 0, frames)
+    assert message.bytes_of(np.array([1, 2, 3, 6])).tolist() == [40.0, 22.0, 4.0, 1.0]
 
 
 def test_messages_change_in_a_text_that_is_cut_and_the_loop_writes_it_again(pair, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
 from tests.validation.stored_traces import stored
-from validation.decoding.methods.rows import COLOCATED, OURS
+from validation.decoding.methods.rows import COLOCATED, CU_HLM, OURS, U_HLM
 from validation.planning.measure import planner_of_trace
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED, until_spent
@@ -98,3 +98,14 @@ def test_the_default_pass_of_the_draft_on_the_server():
     assert request.with_server_draft(None).server_draft_s == 0.012
     given = replace(request, server_draft_s=0.001)
     assert given.with_server_draft(6.28) is given
+
+
+def test_the_message_of_cu_hlm_adds_its_bias_to_what_skipping_loses(made):
+    skipping = {one.threshold: one for one in made.options if one.family == U_HLM}
+    more = []
+    for one in (one for one in made.options if one.family == CU_HLM and one.threshold in skipping):
+        for name in ("loss", "token_loss"):
+            added = getattr(one, name) - np.minimum(getattr(skipping[one.threshold], name), 1.0)
+            assert added.min() >= -1e-12
+            more.append(added.max())
+    assert max(more) > 0.001

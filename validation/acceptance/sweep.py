@@ -109,7 +109,9 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
     spread = np.sqrt(sum(float(np.sum((x / x.mean() - 1.0) ** 2)) for x in repeats) / freedom) if freedom else None
     points = sorted((_together(group) for group in groups.values()), key=lambda point: point.seconds or 0.0)
     if spread is not None:
-        points = [replace(point, noise=float(spread) / point.runs**0.5) for point in points]
+        own = [point.noise * (point.runs == 1) for point in points]
+        noises = [max(float(spread) / point.runs**0.5, least) for point, least in zip(points, own, strict=True)]
+        points = [replace(point, noise=noise) for point, noise in zip(points, noises, strict=True)]
     rng, shape = np.random.default_rng(0), (DRAWS, len(points))
     units = rng.standard_t(freedom, shape) if freedom else rng.standard_normal(shape)
     times = np.array([point.seconds for point in points]) * (1.0 + units * [point.noise for point in points])
@@ -121,7 +123,8 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
     if best is None:
         said = f"No winner: noise decides. {said} Give longer runs, or repeats (LABEL=FILE, a label twice)."
     basis = (
-        "The noise is that of the repeats, as one relative spread for all labels."
+        "The noise is that of the repeats, as one relative spread for all labels; of a single run it is that of its "
+        "accepted drafts at least."
         if freedom
         else "The noise is that of the accepted drafts alone (of totals, the most that they allow): without repeats "
         "the machine's own is not known."

@@ -110,6 +110,9 @@ def test_means_have_no_interval_and_the_nearest_curve_does_not_fall(tmp_path):
         read_acceptance(stored(tmp_path, "dated.log", f"[2026-06-11 09:12:02] {lines}"))
     first = json.loads(run(*files, "--sweep", "--json").stdout)["sweep"][0]
     assert (first["label"], first["runs"], first["seconds"]) == ("five", 2, pytest.approx((1 / 9 + 1 / 8) / 2))
+    repeats = [Point(label="two", seconds=2.0), Point(label="two", seconds=2.0)]
+    (single, _), *_ = rank([Point(label="one", seconds=1.0, noise=0.1), *repeats], 0.95)
+    assert single.noise == 0.1  # beside repeats that do not differ
 
 
 def test_runs_are_ranked_by_the_time_of_a_token(tmp_path):

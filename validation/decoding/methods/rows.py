@@ -40,31 +40,33 @@ class RowInfo:
     no_method: str = ""  # why no method of the loop has its counts
 
 
+SERVER, STREAM, COLOCATED = "server alone", "server alone, streaming", "server with its own draft"
+OWN_TREE, DEVICE, FIXED = "server with its own tree", "device alone", "fixed K, full rows"
+HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"
+SEED_TREE, CERTIFIED, STREAMED, OURS = "shared seed tree", "DSSD certified", "shared seed, streamed", "ours"
 ROWS = {
     row.name: row
     for row in (
-        RowInfo("server alone", device=False, file=True),
-        RowInfo("server alone, streaming", device=False, no_method="the texts of the server alone, without waits"),
+        RowInfo(SERVER, device=False, file=True),
+        RowInfo(STREAM, device=False, no_method="the texts of the server alone, without waits"),
         RowInfo(
-            "server with its own draft",
+            COLOCATED,
             device=False,
             calibrated=True,
             no_method="the rounds of a device with the same drafts, without messages",
         ),
-        RowInfo("server with its own tree", device=False),
-        RowInfo("device alone", calibrated=True, file=True),
-        RowInfo("fixed K, full rows"),
-        RowInfo("HLM"),
-        RowInfo("U-HLM", calibrated=True),
-        RowInfo("CU-HLM", calibrated=True),
-        RowInfo("SQS"),
-        RowInfo("FlexSpec"),
-        RowInfo("shared seed tree"),
-        RowInfo("DSSD certified", ours=True, file=True),
-        RowInfo("shared seed, streamed", ours=True, file=True),
-        RowInfo("ours", ours=True, calibrated=True, file=True),
+        RowInfo(OWN_TREE, device=False),
+        RowInfo(DEVICE, calibrated=True, file=True),
+        RowInfo(FIXED),
+        RowInfo(HLM),
+        RowInfo(U_HLM, calibrated=True),
+        RowInfo(CU_HLM, calibrated=True),
+        RowInfo(SQS),
+        RowInfo(FLEXSPEC),
+        RowInfo(SEED_TREE),
+        RowInfo(CERTIFIED, ours=True, file=True),
+        RowInfo(STREAMED, ours=True, file=True),
+        RowInfo(OURS, ours=True, calibrated=True, file=True),
     )
 }
 """Every row by name, in the order of the table."""
-SERVER, STREAM, COLOCATED, OWN_TREE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, *_OURS = ROWS
-SEED_TREE, CERTIFIED, STREAMED, OURS = _OURS

@@ -13,7 +13,7 @@ from tests.validation.unpacking import Unpacker
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
+from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd, add_window
 from validation.decoding.trees import DraftTree, exact_walk
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -168,3 +168,11 @@ def test_a_walk_stops_where_the_text_ends():
     assert (path, token, replaced) == ([1, 2], -1, False)
     path, token, replaced = exact_walk(tree, np.eye(10)[[1, 4, 2, 3]], Scripted(Script([])), 9, frozenset())
     assert (path, token, replaced) == ([1], 4, True)
+
+
+def test_each_token_of_a_window_sees_the_first_row_before_it_and_its_own_column():
+    """Three rows of two tokens behind a root and a draft: token n is node n + 1."""
+    tree = DraftTree([7, 8], [-1, 0])
+    add_window(tree, np.arange(6).reshape(3, 2))
+    assert (tree.window_tokens, tree.window_offsets) == ([1, 2, 3, 4, 5], [1, 1, 2, 2, 3])
+    assert tree.window_sees == [[0], [0], [0, 2], [0, 3], [0, 2, 4]]

@@ -60,6 +60,11 @@ class Passes:
     def largest_batch(self) -> int:
         return max(self.target.rest)
 
+    @property
+    def measured_to(self) -> int:
+        """Return the largest batch at which every model of the table was measured."""
+        return min(max(found.rest) for found in (self.target, self.draft) if found is not None)
+
     def sentences(self) -> list[str]:
         both = (("target", self.target), ("draft", self.draft))
         return [found.sentence(name) for name, found in both if found is not None]

@@ -25,6 +25,7 @@ BY_MEAN = {
     "tensorrt-llm": f"{_MEAN} (older versions: a whole number); it is AL - 1, where the other engines take AL",
 }
 """What a mean loses at each engine."""
+LONGER = "longer drafts may be better: record more, such as K = {}"
 
 
 def variance(law: Sequence[float]) -> float:

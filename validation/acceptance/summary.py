@@ -45,6 +45,13 @@ class RoundTimes:
     cache: float = 0.0
     target_rest: Rest | None = None
     draft_rest: Rest | None = None
+    measured_to: int | None = None  # largest batch of which all passes were measured; beyond it times are extrapolated
+
+    @property
+    def by_batch(self) -> bool:
+        """Return whether the times say what a larger batch takes; one time of a pass does not."""
+        parts = (self.verify_token, self.draft_token, self.cache, self.target_rest, self.draft_rest)
+        return any(part not in (0.0, None) for part in parts)
 
     def alone(self, batch: int = 1) -> float:
         """Return the time of a token without drafts."""
@@ -98,6 +105,11 @@ class Crossover:
     loses_from: int | None
     low: float
     high: float
+    measured_to: int | None = None  # largest measured batch
+
+    @property
+    def extrapolated(self) -> bool:
+        return self.measured_to is not None and (self.loses_from is None or self.loses_from > self.measured_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +130,9 @@ class Summary:
     best: int | None = None  # draft length with the most tokens per second, 0 if that is without drafts
     best_if_copied: int | None = None  # the same if the drafts are copied from the text
     best_at_most: int | None = None  # the same by the largest acceptance that the counts allow
+    best_is_longest: bool = False  # whether no longer draft was recorded, so that one may be better
+    not_told_apart: tuple[int, int] | None = None  # the shortest and the longest draft that may be the best
+    no_best: str | None = None  # why the counts give no best length, where times are given
     alone_per_second: float | None = None
     perfect: float | None = None  # largest speed over that without drafts, if every draft were accepted
     schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
@@ -131,6 +146,8 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
+        if self.crossover is not None:
+            found["crossover"]["extrapolated"] = self.crossover.extrapolated
         return found
 
 
@@ -167,7 +184,9 @@ def summarise(
         except LengthsUnknownError as error:
             reasons.append(str(error))
     if not ends:
-        return Summary(**about, identified=False, reason=reasons[0])
+        return Summary(
+            **about, identified=False, reason=reasons[0], no_best=None if times is None else _no_best(records)
+        )
     tables = [table for both in ends for table in both]
     deepest = max(i for table in tables for row in table.values() for i, count in enumerate(row) if count)
     longest = min(max(max(table) for table in tables), deepest + 1)  # deeper drafts were never examined
@@ -198,7 +217,10 @@ def summarise(
     if times is not None:
         both_ends = None if records[0].copied else (low[:known], high[:known])
         chosen = _choices(in_use, same_text, times, largest_batch, records[0].copied)
-        chosen["crossover"] = _crossover(in_use, both_ends, times, largest_batch)
+        if times.by_batch:
+            chosen["crossover"] = _crossover(in_use, both_ends, times, largest_batch)
+        if both_ends is not None:
+            chosen["not_told_apart"] = _not_told_apart(*both_ends, times, corners=len(ends) < FEWEST_CLUSTERS)
         if not identified and not records[0].copied:
             chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
     return Summary(
@@ -211,6 +233,13 @@ def summarise(
         lengths=lengths,
         **chosen,
     )
+
+
+def _no_best(records: Sequence[AcceptanceRecord]) -> str:
+    if any(record.histogram is not None for record in records):
+        return "No best length, since the draft lengths of the steps are not known: give --draft-length"
+    log = "record the log with --verbosity 4, or " if records[0].engine.startswith("llama.cpp") else "record "
+    return f"No best length from totals: {log}counts by depth"
 
 
 def _reason(
@@ -280,13 +309,32 @@ def _choices(
 ) -> dict[str, Any]:
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
     perfect = _rates(np.arange(2.0, len(in_use) + 2.0), times)
+    best = _best(in_use, times)
     return {
-        "best": _best(in_use, times),
+        "best": best,
+        "best_is_longest": best == len(in_use),
         "best_if_copied": other,
         "alone_per_second": float(perfect[0]),
         "perfect": float(perfect[1:].max() / perfect[0]),
-        "schedule": schedule(in_use, times, largest_batch),
+        "schedule": schedule(in_use, times, largest_batch) if largest_batch == 1 or times.by_batch else (),
     }
+
+
+def _not_told_apart(
+    low: NDArray[np.float64], high: NDArray[np.float64], times: RoundTimes, corners: bool
+) -> tuple[int, int]:
+    """Return the shortest and the longest draft that are the best for some acceptances within the intervals.
+
+    The tokens of a longer draft over those of a shorter one, 1 + Σ_{j<d≤K} S_d / T_j, rise with every acceptance: it is
+    a factor of S_d, but not of all summands of T_j. So the best length rises too, from where all acceptances are at
+    their lower ends to where all are at their upper ones. Intervals that are widened for requests are of no such
+    acceptances: then a length stays unless another one is faster at its lower end than this one at its upper end.
+    """
+    slow, fast = _rates(low, times), _rates(high, times)
+    if corners:
+        return int(np.argmax(slow)), int(np.argmax(fast))
+    possible = np.flatnonzero(fast >= slow.max())
+    return int(possible[0]), int(possible[-1])
 
 
 def _crossover(
@@ -310,7 +358,7 @@ def _crossover(
         return max(fitted, pays + 1.0) if pays == largest_batch else pays + 1.0
 
     found, low, high = (loses(one) if one is not None else np.nan for one in (tokens, *(ends or (None, None))))
-    return Crossover(int(found) if np.isfinite(found) else None, low, high)
+    return Crossover(int(found) if np.isfinite(found) else None, low, high, times.measured_to)
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.acceptance.settings import ENGINES, flags
+from validation.acceptance.settings import ENGINES, LONGER, flags
 from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
@@ -72,7 +72,11 @@ _LARGEST_BATCH = 65536
 @option("--sweep", "Rank the files by the time of a token; LABEL=FILE names a run, one name its repeats.", is_flag=True)
 @option("--step-time", "With --sweep: the time of a step of each file, with commas.", metavar="40ms,44ms,...")
 @option("--speed", "With --sweep: the measured tokens per second of each file, with commas.", metavar="50/s,60/s,...")
-@option("--settings", "Print this engine's flags for the best draft length.", click.Choice(ENGINES))
+@option(
+    "--settings",
+    "Print this engine's flags for the best draft length, and AIConfigurator's nextn.",
+    click.Choice(ENGINES),
+)
 @option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
 @json_option
 def acceptance(files: tuple[str, ...], **options: Any) -> None:
@@ -142,15 +146,19 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     if options["records"] is not None:
         with naming(options["records"]):
             write_records(found, options["records"])
-    say(console, *(f"Sanity: {said}" for said in sane), *(() if fitted is None else fitted.sentences()))
-    _show(console, summary)
-    _show_planned(console, summary, mean_length, planned)
     written: dict[str, Any] = {}
+    _show_best(console, summary, batch)
     if (engine := options["settings"]) is not None:
         if summary.best is None:
-            raise UserError("The best draft length needs times; give --passes, or --verify-time and --draft-time.")
+            needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
+            raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
         written["settings"] = flags(engine, summary.best, summary.schedule)
         say(console, f"For {engine}: {written['settings']}", style="bold")
+    say(console, *(f"Sanity: {said}" for said in sane), *(() if fitted is None else fitted.sentences()))
+    _show(console, summary)
+    say(console, f"Acceptance length of the recorded steps: {mean_length} tokens.")
+    if options["settings"] is not None or options["synthetic"] is not None:
+        _show_planned(console, summary, mean_length, planned)
     if (engine := options["synthetic"]) is not None:
         written["synthetic"] = synthetic_of(found, summary, engine, assumed[0])
         show_synthetic(console, f"for {engine}", written["synthetic"])
@@ -232,7 +240,7 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
             raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
         base, token, cached = fitted.target.plane
         known = fitted.target.context if given["context"] is None else given["context"]
-        rests["target_rest"] = fitted.target.beyond_plane
+        rests |= {"target_rest": fitted.target.beyond_plane, "measured_to": fitted.measured_to}
         if fitted.draft is not None:
             first, each, kept = fitted.draft.plane
             draft = (first, each + kept * known)
@@ -276,16 +284,29 @@ def _show(console: Console, summary: Summary) -> None:
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
             )
         read = f" Read from: {summary.reason}." if summary.identified else ""
-        say(console, f"Intervals: {summary.intervals}.{read}")
-    if summary.best is not None:
-        say(console, _advice(summary), *_crossing(summary), style="bold")
-        if summary.schedule[-1][1] > 1:
-            written = json.dumps([list(one) for one in summary.schedule])
-            say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}')
+        first, last = summary.not_told_apart or (0, 0)
+        apart = (
+            " They tell lengths apart conservatively: the same rounds give the tokens of all." if first < last else ""
+        )
+        say(console, f"Intervals: {summary.intervals}.{apart}{read}")
+
+
+def _show_best(console: Console, summary: Summary, batch: int) -> None:
+    if summary.no_best is not None:
+        say(console, f"{summary.no_best}.", style="bold")
+    if summary.best is None:
+        return
+    say(console, _advice(summary), *_crossing(summary, batch), style="bold")
+    if not summary.schedule:
+        say(console, "No draft length by batch size: one time of a pass is given, for all batches. Give --passes.")
+    elif batch > 1:
+        written = json.dumps([list(one) for one in summary.schedule])
+        measured = None if summary.crossover is None else summary.crossover.measured_to
+        beyond = "" if measured is None or batch <= measured else f" (beyond the measured {measured:,} extrapolated)"
+        say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}{beyond}')
 
 
 def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:
-    say(console, f"Acceptance length of the recorded steps: {length} tokens.")
     whom = "For AIConfigurator and AISimulate:"
     if not planned:
         say(console, f"{whom} nextn_accepted = {length + -1.0}, at the engine's nextn.")
@@ -307,18 +328,30 @@ def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
     return ["drafts", *own, *split, *(["tokens/s"] if summary.best is not None else [])], rows
 
 
-def _crossing(summary: Summary) -> list[str]:
+def _crossing(summary: Summary, batch: int) -> list[str]:
     found = summary.crossover
-    if found is None or (found.loses_from is None and summary.schedule[-1][1] == 1):
+    if found is None or (found.loses_from is None and batch == 1):
         return []
-    said = f"loses from a batch of {found.loses_from:,} on" if found.loses_from else "pays at every large batch"
-    ends = [f"{end:,.0f}" if isfinite(end) else "never" for end in (found.low, found.high) if not isnan(end)]
-    more = f" ({' to '.join(ends)}, by the intervals of the tokens; times as given)" if ends else ""
-    return [f"With these times drafting {said}{more}."]
+    beyond = f", beyond the measured {found.measured_to:,}" if found.extrapolated else ""
+    low, high = (f"{end:,.0f}" if isfinite(end) else "never" for end in (found.low, found.high))
+    if found.loses_from is not None:
+        said = f"loses from a batch of {found.loses_from:,} on{beyond}"
+        ends = f"{low} to {high}, by the intervals of the tokens; times as given"
+        if found.measured_to is not None and found.loses_from <= found.measured_to < found.high:
+            ends += f"; beyond the measured {found.measured_to:,} extrapolated"
+    else:
+        said = f"pays at every large batch{beyond}"
+        ends = f"by the least tokens of the intervals it loses from {low} on" if low != "never" else ""
+    return [f"With these times drafting {said}{f' ({ends})' if ends and not isnan(found.low) else ''}."]
 
 
 def _advice(summary: Summary) -> str:
     said = f"Best draft length for these times: {summary.best}"
+    if summary.best_is_longest:
+        said += f", the longest recorded; {LONGER.format(3 * (summary.best or 0) // 2 + 1)}"
+    first, last = summary.not_told_apart or (0, 0)
+    if first < last:
+        said += f"; K = {first} to {last} are not told apart by these counts"
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     said += f" ({alone})." if summary.best else f". Drafting does not pay: {alone}."
     if summary.best == 0 and summary.perfect is not None:

@@ -145,6 +145,10 @@ def plan(
         users = equal_users(request.users, setting) if listed is None else listed
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
+    if given["acceptance"]:
+        from validation.planning.engine_counts import longest_recorded
+
+        said = [*said, *longest_recorded(result.asked.best.option, about["evidence"])]
     result.notes[:0] = [*said, *about["notes"]]
     show = _show_all if all_columns else _show
     show(console, result, planner.setting.link.name, planner.split)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
+from validation.acceptance.settings import LONGER
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -103,6 +104,14 @@ def options_of_counts(
         "acceptance_by_depth": profile[:known].tolist(),
         "vocabulary": vocabulary,
     }
+
+
+def longest_recorded(option: Option, evidence: dict[str, Any]) -> list[str]:
+    """Mark in the evidence, and return as a note, whether a plan's draft length is the longest that was recorded."""
+    longest = len(evidence["acceptance_by_depth"])
+    evidence["best_is_longest"] = option.draft_length == longest
+    more = LONGER.format(3 * longest // 2 + 1)
+    return [f"K = {longest} is the longest recorded; {more}."] if evidence["best_is_longest"] else []
 
 
 def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:

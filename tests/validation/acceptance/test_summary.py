@@ -222,3 +222,43 @@ def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
         for one in found.depths:
             missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high
     assert (missed <= binom.ppf(1 - 1e-6, 200, 0.05)).all()
+
+
+def test_lengths_that_are_not_told_apart_are_the_best_for_some_acceptances_of_the_intervals():
+    """The best length of any acceptances between the ends; both ends of the range are reached."""
+    rng, times = np.random.default_rng(4), RoundTimes(verify=0.03, draft=0.003)
+    for counts in ({5: (27, 28, 18, 12, 7, 8)}, {1: (5, 5), 2: (5, 2, 3)}, {4: (900, 60, 20, 15, 5)}):
+        found = summarise([record(counts)], times=times)
+        ends = [np.array([getattr(one, end) for one in found.lengths]) for end in ("low", "high")]
+        low, high = (np.diff(end, prepend=1.0) / np.append(1.0, np.diff(end, prepend=1.0)[:-1]) for end in ends)
+        share = np.vstack([np.zeros(len(low)), np.ones(len(low)), rng.random((2_000, len(low)))])
+        tokens = 1.0 + np.cumsum(np.cumprod(low + share * (high - low), axis=1), axis=1)
+        speeds = np.hstack([np.full((len(tokens), 1), 1 / 0.03), tokens / (0.03 + 0.003 * np.arange(1, len(low) + 1))])
+        best = speeds.argmax(axis=1)
+        assert found.not_told_apart == (best.min(), best.max())
+        assert best.min() <= found.best <= best.max()
+    many = {5: (27_000, 28_000, 18_000, 12_000, 7_000, 8_000)}
+    assert summarise([record(many)], times=times).not_told_apart == (3, 3)
+
+
+@pytest.mark.parametrize("requests", [1, 40])
+def test_the_true_best_length_is_among_those_not_told_apart(requests):
+    """Where requests differ too; the truth is the best length of the mean over requests."""
+    rng, times, held = np.random.default_rng(6), RoundTimes(verify=0.03, draft=0.006), 0
+    truth = int(
+        np.argmax(
+            [1 / 0.03, *((1 + sum(1 / (d + 1) for d in range(1, k + 1))) / (0.03 + 0.006 * k) for k in range(1, 6))]
+        )
+    )
+    for _ in range(40):
+        rate = rng.random((requests, 1)) if requests > 1 else None
+        records = []
+        for n in range(requests):
+            if rate is None:
+                alive = np.cumprod(rng.random((400, 5)) < np.arange(1, 6) / np.arange(2, 7), axis=1).sum(axis=1)
+            else:
+                alive = np.minimum(rng.geometric(1 - rate[n], 50) - 1, 5)
+            records.append(of_steps(alive.tolist(), 5, source=str(n)))
+        first, last = summarise(records, times=times).not_told_apart
+        held += first <= truth <= last
+    assert held >= 38

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -28,11 +29,11 @@ def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
         stored(tmp_path, "a.json", {"meta_info": meta}),
         *["--draft-length", "7", "--verify-time", "30ms", "--draft-time", "5ms"],
     )
-    unmarked, copied = run(*words), run(*words, "--drafts", "copied")
-    assert "for these times: 7 (33.33" in unmarked.output
-    assert "for these times: 3 (33.33" in copied.output
-    lengths = json.loads(run(*words, "--drafts", "copied", "--json").stdout)["lengths"]
-    assert lengths[2]["tokens_per_second"] == pytest.approx(33 / (9 + 3 * 2) / 0.045)
+    unmarked, copied = (json.loads(run(*words, *more, "--json").stdout) for more in ((), ("--drafts", "copied")))
+    assert (unmarked["best"], copied["best"]) == (7, 3)
+    assert (unmarked["best_is_longest"], copied["best_is_longest"]) == (True, False)
+    assert copied["not_told_apart"] is None  # the intervals are of another law
+    assert copied["lengths"][2]["tokens_per_second"] == pytest.approx(33 / (9 + 3 * 2) / 0.045)
 
 
 def settings_of(*words):
@@ -105,3 +106,48 @@ def test_passes_are_taken_as_measured(tmp_path, context, drafts):
     assert found["crossover"]["loses_from"] == 1
     refused = run(counts, "--passes", passes, "--draft-length", "7")
     assert (refused.exit_code, "contradicts --draft-length 7: its num_spec_tokens" in refused.output) == (2, True)
+
+
+def test_one_time_for_all_batches_gives_no_schedule(answers):
+    times = ("--verify-time", "30ms", "--draft-time", "2ms", "--batch", "16")
+    result = run(answers, *times)
+    assert "never" not in result.output
+    assert "--passes" in result.output
+    found = json.loads(run(answers, *times, "--settings", "vllm", "--json").stdout)
+    assert (found["best"], found["schedule"], found["crossover"]) == (2, [], None)
+    assert "per_batch_size" not in found["settings"]
+    found = json.loads(run(answers, *times, "--verify-token-time", "1us", "--json").stdout)
+    assert found["schedule"] == [[1, 16, 2]]
+    assert "never to never" not in run(answers, *times, "--verify-token-time", "1us").output
+
+
+def test_what_lies_beyond_the_measured_batches_is_marked(answers, passes):
+    """The draft that pays below a batch of 6.9 was measured to 32, or to 4."""
+    words = ("--passes", passes, "--context", "0")
+    assert json.loads(run(answers, *words, "--json").stdout)["crossover"]["extrapolated"] is False
+    rows = ["target,1,1,0,22", "target,2,2,0,28", "target,4,4,0,52", "draft,4,1,0,3.1"]
+    passes.write_text("\n".join(["model,batch,width,context,ms", *rows, ""]))
+    found = json.loads(run(answers, *words, "--batch", "9", "--json").stdout)["crossover"]
+    assert (found["loses_from"], found["measured_to"], found["extrapolated"]) == (7, 4, True)
+    assert "beyond the measured 4" in run(answers, *words).output
+
+
+def test_totals_with_times_say_that_they_give_no_best_length(tmp_path):
+    timings = {"predicted_n": 20, "predicted_ms": 80.0, "draft_n": 14, "draft_n_accepted": 10}
+    totals = stored(tmp_path, "llama.json", {"content": "", "timings": timings})
+    found = json.loads(run(totals, *TIMES, "--json").stdout)
+    assert found["best"] is None
+    assert "--verbosity 4" in found["no_best"]
+    assert json.loads(run(totals, "--json").stdout)["no_best"] is None
+    assert "--verbosity 4" in run(totals, *TIMES, "--settings", "llama.cpp").output
+
+
+def test_the_answer_comes_before_the_table(answers):
+    """The log of the README; only engines' settings bring those of other planners."""
+    log = Path(__file__).parents[3] / "examples" / "server.log"
+    words = (log, "--verify-time", "30ms", "--draft-time", "3ms")
+    found = json.loads(run(*words, "--json").stdout)
+    assert (found["steps"], found["best"], found["not_told_apart"]) == (400, 3, [2, 5])
+    assert run(*words).output.startswith("Best")
+    assert "nextn" not in run(*words).output
+    assert "nextn" in run(*words, "--settings", "vllm").output

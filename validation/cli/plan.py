@@ -509,11 +509,9 @@ def _rival(result: Result) -> str:
     from validation.planning.verdict import number_said
 
     asked = result.asked
-    rival, title = asked.rival, "Strongest rival"
-    if asked.best is asked.rival:
-        own = has_device(asked.best)
-        rival = asked.best_of(lambda one: has_device(one) is not own)
-        title = f"Best {'without' if own else 'with'} a device"
+    own, strongest = has_device(asked.best), asked.best is asked.rival
+    rival = asked.best_of(lambda one: has_device(one) is not own) if strongest else asked.rival
+    title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
     if rival is None:
         return f"{title}: none keeps the limits"
     if has_device(rival):

@@ -482,7 +482,8 @@ def _draw(result: Result, setting: str, path: Path) -> None:
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, best = result.asked, result.row_of(result.asked.best)
-    drafts = f" (drafts: {drafts_said(best)})" if drafts_said(best) else ""
+    length = drafts_said(best).partition(",")[0]
+    drafts = f" (drafts: {length})" if length else ""
     title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. At {setting}."
     with house_style():
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
@@ -525,6 +526,8 @@ def _rival(result: Result) -> str:
 
 
 def _show_all(console: Console, result: Result, link: str, split: Split) -> None:
+    from validation.planning.verdict import symbols_said, verdict_of
+
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if result.asked.name not in ("one user", "a full server"):
         decides = f"tok/s of {result.asked.name}"
@@ -550,11 +553,11 @@ def _show_all(console: Console, result: Result, link: str, split: Split) -> None
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
         "token. gain: speed over that of the first row, the strongest that is not ours, with its 95% interval over "
         "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
-        "nothing is sent. k: probabilities in a message; u: a draft with at most this uncertainty is kept without "
-        "verification; K: drafts of a round.",
+        "nothing is sent. k mean, 95%: probabilities in a message.",
     )
-    say(console, *(f"  {row.policy}: {row.option}" for row in result.rows if row.option))
-    say(console, result.verdict, style="bold")
+    options = [f"  {row.policy}: {row.option}" for row in result.rows if row.option]
+    say(console, *options, symbols_said("\n".join(options)))
+    say(console, verdict_of(result.aims, result.asked, result.binds, result.asked.rows), style="bold")
     if result.gap is not None and result.gap.value is not None:
         say(
             console,

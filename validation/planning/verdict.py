@@ -120,10 +120,10 @@ def answer_of(aim: Aim, shown: Sequence[Listed] = ()) -> str:
     )
 
 
-def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str) -> str:
+def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str, shown: Sequence[Listed] = ()) -> str:
     """Return the answers of all aims, that of the aim that was asked for first, and what limits it."""
-    first = f"{answer_of(asked)} In this plan {binds}."
-    return " ".join([first, *(answer_of(aim) for aim in aims if aim is not asked)])
+    first = f"{answer_of(asked, shown)} In this plan {binds}."
+    return " ".join([first, *(answer_of(aim, shown) for aim in aims if aim is not asked)])
 
 
 def loses_twice(row: Row, others: Sequence[Row]) -> str:

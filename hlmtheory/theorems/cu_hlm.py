@@ -191,8 +191,9 @@ def latency(bits, bandwidth_hz, snr):
 def rayleigh_mean(mean_snr, cut, width):
     """S constant in a transfer: E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−b/m} ln(b/a), infinite as a → 0.
 
-    Here S stays constant for the whole transfer. f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥
-    1, and with the floor above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this
+    m = ``mean_snr``, κ = 0 here, a = ``cut``, b = a · ``width``. f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0)
+    e^{-(1+κ)s/m}, as I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at least ln 2 f(0) e^{-(1+κ)b/m}/s on [a, b], and
+    ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this
     is unbounded: the mean latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is
     infinite too, and a run's throughput tends to 0, unless blocks in outage are dropped.
     """
@@ -346,7 +347,8 @@ def threshold(slope, intercept, non_acceptance):
 def holder(cell_probabilities, slope, intercept, non_acceptance):
     """R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a].
 
-    Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
+    Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}. As in print, u has the density f
+    and β is taken to be the line a u + b. The risk of single tokens, whose β scatters, is ``skipping.risk_is_tv``.
     """
     return le(
         rejection_risk(cell_probabilities, slope, intercept, non_acceptance=non_acceptance),
@@ -674,6 +676,7 @@ def softplus_value(target, draft, sharpness):
 def online_bound():
     """Û(k) ≤ Ū(k) = 2 Δ_k / D, D = (1 − q_d) ℓ(−1) + q_d ℓ(−β_d).
 
+    Print has < for rows without zeros; with zeros, or q_d = 1, both sides can be equal.
     ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence Σ q ℓ ≥ D. The
     ratio tends to 1 with p = q as η → 0 or q_d → 1.
     """

@@ -65,6 +65,16 @@ def show_list(console: Console, listed: list[Claim]) -> None:
         say(console, said)
 
 
+SYMBOLS = {
+    "all": "q is the draft's row, p the target's, d the draft, β_v = (1 − p_v/q_v)⁺",
+    "truncation": "; q̂ is q after truncation to the k largest, Δ_k = TV(q, q̂), γ = (p − q)⁺, ω = (p − q̂)⁺, T = Σ γ, "
+    "T̂ = Σ ω, r = γ/T and r̂ = ω/T̂ are the residuals (cu-hlm writes x, y, p, q for q, p, r, r̂)",
+    "skipping": "; u is the uncertainty, f its density, a u + b the line of β, Δ = ``non_acceptance``",
+    "channel": "; S is the SNR, m its mean, κ the Rician factor, f the density of S",
+}
+"""What stands for what, by the module of a claim."""
+
+
 def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None:
     """Print one claim in full; ``own`` is what drawn instances say of a user's own."""
     console.print(claim.id, style="bold")
@@ -73,7 +83,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["status"] += f": {FALSE_WORDS[claim.standing]}" if claim.standing in FALSE_WORDS else ""
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
     plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}"
-    plain["symbols"] = "draft is q, target is p; the table at the head of its topic in hlmtheory has the others"
+    plain["symbols"] = SYMBOLS["all"] + SYMBOLS.get(claim.id.partition(".")[0], "")
     plain["measured"] = [f"{place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["tight_case"] = claim.attained and instance_text(claim.attained.instance, exact=True)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)

@@ -33,9 +33,36 @@ class SizeType(click.ParamType[Any]):
         return size
 
 
+OTHERS = "Options"
+"""The group of an option that names none."""
+
+
+class GroupedOption(click.Option):
+    """An option that knows under which heading of its command's help it belongs."""
+
+    def __init__(self, *names: Any, group: str = OTHERS, **more: Any) -> None:
+        super().__init__(*names, **more)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has its options under the headings of their groups, in the order of the options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+            if record is not None:
+                groups.setdefault(getattr(one, "group", OTHERS), []).append(record)
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 def option(names: str, said: str | None = None, kind: Any = None, **more: Any) -> Callable[..., Any]:
-    """Return click's option with these names, its help, its type, and its default shown."""
-    return click.option(*names.split(), type=kind, help=said, **{"show_default": "default" in more, **more})
+    """Return a command's option with these names, its help, its type, its default shown, and its ``group``."""
+    shown = {"show_default": "default" in more, **more}
+    return click.option(*names.split(), cls=GroupedOption, type=kind, help=said, **shown)
 
 
 def together(*options: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +88,9 @@ DRAFT_TIME = option("--draft-time", "Each pass of the draft takes at least so lo
 
 chat_option = option("--chat", "Make each prompt a turn of the user, by the tokenizer's chat template.", is_flag=True)
 quiet_option = option("--quiet -q", "Print nothing but errors; see the exit code.", is_flag=True)
-json_option = option("--json as_json", "Print one JSON object; all else goes to the error output.", is_flag=True)
+json_option = option(
+    "--json as_json", "Print one JSON object; all else goes to the error output.", is_flag=True, group="Output"
+)
 version_options = together(
     option("--base", "The base model of an adapter given as --target.  [default: as the adapter says]"),
     option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
-from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, GroupedCommand, json_option, option
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import ROWS
@@ -25,89 +26,115 @@ if TYPE_CHECKING:
     from validation.planning.split import Split
 
 
-@click.command("plan")
-@option("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
-@option(
+of_evidence = partial(option, group="Evidence")
+of_link = partial(option, group="Link")
+of_times = partial(option, group="Times of passes")
+of_limits = partial(option, group="Limits")
+of_aim = partial(option, group="Aim")
+of_messages = partial(option, group="Messages and drafts")
+of_output = partial(option, group="Output")
+
+
+@click.command("plan", cls=GroupedCommand)
+@of_evidence("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
+@of_evidence(
     "--acceptance",
     "Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
     FILE,
     multiple=True,
 )
-@option("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
+@of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
-@option("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
-@option("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
-@option(
+@of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
+@of_evidence(
     "--drafts",
     "With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
     click.Choice(DRAFTS),
 )
-@option("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
-@option("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
-@option("--fading", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]), default="none")
-@option("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
-@option("--k-factor", "With rician: power of the line of sight over the scattered power.", default="10dB")
-@option("--link-csv", "A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
-@option("--link link_name", "Which link of --link-csv.  [default: the first]")
-@option("--rtt", "Round trip of an exchange.", default="20ms")
-@option("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
-@option("--draft-time", "One pass of the draft model.", default="12ms")
-@option("--verify-time", "One pass of the target model.", default="30ms")
-@option(
+@of_evidence("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
+@of_evidence(
+    "--vocabulary",
+    "With --acceptance: how many tokens the models' vocabulary has.",
+    click.IntRange(min=2),
+    default=32_000,
+)
+@of_link("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
+@of_link("--fading", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]), default="none")
+@of_link("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
+@of_link("--k-factor", "With rician: power of the line of sight over the scattered power.", default="10dB")
+@of_link("--link-csv", "A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
+@of_link("--link link_name", "Which link of --link-csv.  [default: the first]")
+@of_link("--rtt", "Round trip of an exchange.", default="20ms")
+@of_link("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
+@of_times("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
+@of_times("--draft-time", "One pass of the draft model.", default="12ms")
+@of_times("--verify-time", "One pass of the target model.", default="30ms")
+@of_times(
     "--server-draft-time",
     "One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
 )
-@option("--verify-token-time", "Time that each token adds to a pass of the target model.", default="0us")
-@option(
+@of_times("--verify-token-time", "Time that each token adds to a pass of the target model.", default="0us")
+@of_times(
     "--between-time",
     "Time between two passes of a text that the server writes; below 0 if they take less than other passes.",
     default="0ms",
 )
-@option("--bias", "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0), default=0.05)
-@option("--risk", "text=.1 or token=.01: allowed distance; 0: lossless.", default="text=0")
-@option("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
-@option("--leak", "What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
-@option("--energy", "The device's energy of a token, such as 50mJ.  [default: no limit]")
-@option("--device-power", "Power of the device while it drafts.", default="5W")
-@option("--transmit-power", "Power of the device while it sends.", default="1W")
-@option(
+@of_limits(
+    "--risk",
+    "How far the law of a text (text=.1) or a token (token=.01) may be from the target model's; 0: lossless.",
+    default="text=0",
+)
+@of_limits(
+    "--bias",
+    "CU-HLM's certified messages: the most that leaving out the least probabilities moves a token's law.",
+    click.FloatRange(0.0, 1.0),
+    default=0.05,
+)
+@of_limits("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
+@of_limits(
+    "--leak",
+    "Pad messages: their sizes tell who listens at most so much a round, such as bits=1.  [default: no limit]",
+)
+@of_limits("--energy", "The device's energy of a token, such as 50mJ.  [default: no limit]")
+@of_limits("--device-power", "Power of the device while it drafts.", default="5W")
+@of_limits("--transmit-power", "Power of the device while it sends.", default="1W")
+@of_aim(
     "--objective",
     "The aim of the table and of --policy; capacity: the most users of a full server.",
     click.Choice(["throughput", "capacity", "goodput", "fair", "cost"]),
     default="throughput",
 )
-@option("--server-price", "With --objective cost: price of a second of the server.", AT_LEAST_0, default=1.0)
-@option("--time-price", "With --objective cost: price of a second of waiting.", AT_LEAST_0, default=0.1)
-@option("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
-@option(
+@of_aim("--server-price", "With --objective cost: price of a second of the server.", AT_LEAST_0, default=1.0)
+@of_aim("--time-price", "With --objective cost: price of a second of waiting.", AT_LEAST_0, default=0.1)
+@of_aim("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
+@of_aim(
     "--server-batch",
     "The most texts of a pass of a server that is full, or that --users share; others wait.",
     click.IntRange(min=1, max=10_000),
     default=1,
 )
-@option("--vocabulary", "V, with --acceptance.", click.IntRange(min=2), default=32_000)
-@option(
+@of_messages(
     "--seal",
-    "Envelope of each message and answer: docs/deploy.md.",
+    "What guards each message and answer on the way, at a cost in bytes: docs/deploy.md.",
     click.Choice(["none", "checksum", "hmac"]),
     default="none",
 )
-@option(
+@of_messages(
     "--shared-seed/--no-shared-seed",
-    "Ours may draft by a seed that the server shares: docs/shared_seed.md.",
+    "The row `ours` may draw drafts from random numbers that the server draws too: docs/shared_seed.md.",
     default=True,
 )
-@option(
+@of_messages(
     "--block/--no-block",
-    "A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
+    "The server may verify a round's drafts together: those of the row `ours` with lattice rows, and its own.",
     default=False,
 )
-@option("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
-@option("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
-@option("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
-@option("--picture", "Also draw the speeds of all policies here, as .svg, .pdf or .png.", FILE)
-@option("--all all_columns", "Print all columns, parameters, bounds and assumptions.", is_flag=True)
-@option("--page", "Also write the plan as a page with sliders, such as plan.html.", FILE)
+@of_output("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
+@of_output("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
+@of_output("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
+@of_output("--picture", "Also draw the speeds of all policies here, as .svg, .pdf or .png.", FILE)
+@of_output("--all all_columns", "Print all columns, parameters, bounds and assumptions.", is_flag=True)
+@of_output("--page", "Also write the plan as a page with sliders, such as plan.html.", FILE)
 @json_option
 @click.pass_context
 def plan(
@@ -122,6 +149,7 @@ def plan(
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import equal_users, plan_band, read_users
+    from validation.planning.verdict import setting_said
 
     _refuse(ctx)
     left_out = {
@@ -131,7 +159,9 @@ def plan(
     }
     if run is not None and _said_skips(run, as_json=as_json):
         return
-    request, said, measured = _measured(_request(given), run, given["times"], left_out, given)
+    asked = _request(given)
+    request, said, measured = _measured(asked, run, given["times"], left_out, given)
+    exchange_s = request.round_trip_s - asked.round_trip_s if given["times"] is not None else 0.0
     console = open_console(stderr=as_json)
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
@@ -150,12 +180,16 @@ def plan(
 
         said = [*said, *longest_recorded(result.asked.best.option, about["evidence"])]
     result.notes[:0] = [*said, *about["notes"]]
-    show = _show_all if all_columns else _show
-    show(console, result, planner.setting.link.name, planner.split)
+    said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
+    if all_columns:
+        _show_all(console, result, setting.link.name, planner.split)
+        say(console, f"At: {said_setting}")
+    else:
+        _show(console, result, said_setting, planner.split)
     if plain_users is not None:
         _show_users(console, plain_users)
     if given["picture"] is not None:
-        _draw(result, given["picture"])
+        _draw(result, said_setting, given["picture"])
         say(console, f"Picture: {given['picture']}")
     if given["policy"] is not None:
         _write_policy(console, planner, result, about, given["policy"], given["named"], given["alone"])
@@ -276,7 +310,7 @@ def _measured(
     here = {option for option in ("--rate", "--rtt", "--draft-time", "--verify-time") if option not in left_out}
     if run is not None:
         known = "--rate" in here or given["link_csv"] is not None or given["fading"] != "none"
-        return *with_run(request, run, here, known), set(OPTIONS) - here
+        return *with_run(request, run, here, known), set(OPTIONS) - here - ({"--rate"} if known else set())
     if times is not None and times.suffix == ".csv":
         return with_passes(request, times, left_out)
     if times is not None:
@@ -328,21 +362,21 @@ def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
     from validation.decoding.methods.planned import write_policy
-    from validation.planning.aims import described
+    from validation.planning.aims import best_kept, described, has_device
     from validation.planning.deploy import policy_of
     from validation.planning.verdict import loses_twice
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get(named)
     can = ", ".join(name for name in reversed(ROWS) if ROWS[name].file and name in rows)
+    own = [one for one in asked.rows if one.option.row.file and "each user" not in one.option.label]
+    nearest = best_kept(filter(has_device, own)) or best_kept(own)
+    say_row = f" The best that is written: --row {shlex.quote(nearest.family)}" if nearest else " None keeps the limits"
     if chosen is None:
         raise UserError(f"--row is {named!r}; the rows that a device runs are: {can}.")
     if not chosen.option.row.file or "each user" in chosen.option.label:
         what = "is not one that a device runs from a file" if chosen.option.row.device else "needs no device"
-        raise UserError(
-            f"{path} is not written: {chosen.name} {what}. To write another row all the same, name it: --row ours "
-            f"(rows that a device runs: {can})."
-        )
+        raise UserError(f"{path} is not written: {chosen.name} {what}.{say_row} (rows that a device runs: {can}).")
     if chosen.breaks:
         raise UserError(f"{path} is not written: {chosen.name} breaks the limit of {', '.join(chosen.breaks)}.")
     row = next(one for one in result.rows if one.policy == chosen.family)
@@ -401,21 +435,25 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def _show(console: Console, result: Result, link: str, split: Split) -> None:
-    """Print the answer in four lines, and each policy in five columns."""
-    from validation.planning.verdict import answer_of, number_said
+def _show(console: Console, result: Result, setting: str, split: Split) -> None:
+    """Print the answer in a few lines, and each policy in five columns."""
+    from validation.planning.verdict import answer_of, drafts_said, number_said, symbols_said
 
     asked, row = result.asked, result.row_of(result.asked.best)
     low, high = row.tokens_per_s_median.low, row.tokens_per_s_median.high
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
     between = f" ({low:.3g} to {high:.3g})" if alone and low is not None and high is not None else ""
-    where = f"{asked.name}, {link}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
+    where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
+    use, drafts, rival = f"Use: {asked.best.name}", drafts_said(row), _rival(result)
+    answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(
         console,
-        f"Use: {asked.best.name}",
+        use,
+        *([f"Drafts: {drafts}"] if drafts else ()),
+        f"At: {setting}",
         f"Speed: {number_said(asked, asked.best)}{between}; {where}",
         f"Guarantee: {result.guarantee}",
-        _rival(result),
+        rival,
         style="bold",
     )
     heads = ("policy", "tokens/s\n(m)", "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
@@ -436,30 +474,38 @@ def _show(console: Console, result: Result, link: str, split: Split) -> None:
         "Users: as a multiple of the first row's, for the same tokens. Risk: bound on the mean total variation of a "
         "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. --all: every column, parameters and "
         "bounds.",
-        *(answer_of(aim) for aim in result.aims if aim is not asked),
+        *answers,
+        *filter(None, [symbols_said("\n".join([use, rival, *answers]))]),
         *result.notes,
     )
 
 
-def _draw(result: Result, path: Path) -> None:
-    """Draw the speed of each policy with its interval, the answer dark, and policies that break a limit open."""
-    from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, house_style, save
+def _draw(result: Result, setting: str, path: Path) -> None:
+    """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
+    from validation.planning.verdict import asked_of, drafts_said, number_said
+    from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
-    best = result.row_of(result.asked.best)
+    asked, best = result.asked, result.row_of(result.asked.best)
+    length = drafts_said(best).partition(",")[0]
+    drafts = f" (drafts: {length})" if length else ""
+    title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. At {setting}."
     with house_style():
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
         for place, row in enumerate(result.rows):
             speed = row.tokens_per_s_median
             colour = "white" if row.breaks else DARK if row is best else LIGHT
-            axes.barh(place, speed.value or 0.0, color=colour, edgecolor=DARK, linewidth=0.5)
+            look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
+            axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
+            end = max(speed.value or 0.0, speed.high or 0.0)
+            axes.annotate(f"{speed.value or 0.0:.3g}", (end, place), (3, 0), textcoords="offset points", va="center")
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
-        names = [row.policy + (f" (breaks {', '.join(row.breaks)})" if row.breaks else "") for row in result.rows]
+        names = [f"{row.policy} (breaks {', '.join(row.breaks)})" if row.breaks else row.policy for row in result.rows]
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlabel("tokens/s of one user")
-        axes.set_title(f"Use {result.asked.best.name}", loc="right")
-        save(figure, path)
+        axes.margins(x=0.12)
+        save(headed(figure, title), path)
 
 
 def _rival(result: Result) -> str:
@@ -468,8 +514,9 @@ def _rival(result: Result) -> str:
     from validation.planning.verdict import number_said
 
     asked = result.asked
-    strongest = asked.best is asked.rival
-    rival, title = (asked.best_of(has_device), "Best with a device") if strongest else (asked.rival, "Strongest rival")
+    own, strongest = has_device(asked.best), asked.best is asked.rival
+    rival = asked.best_of(lambda one: has_device(one) is not own) if strongest else asked.rival
+    title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
     if rival is None:
         return f"{title}: none keeps the limits"
     if has_device(rival):
@@ -483,6 +530,8 @@ def _rival(result: Result) -> str:
 
 
 def _show_all(console: Console, result: Result, link: str, split: Split) -> None:
+    from validation.planning.verdict import symbols_said, verdict_of
+
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if result.asked.name not in ("one user", "a full server"):
         decides = f"tok/s of {result.asked.name}"
@@ -508,11 +557,11 @@ def _show_all(console: Console, result: Result, link: str, split: Split) -> None
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
         "token. gain: speed over that of the first row, the strongest that is not ours, with its 95% interval over "
         "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
-        "nothing is sent. k: probabilities in a message; u: a draft with at most this uncertainty is kept without "
-        "verification; K: drafts of a round.",
+        "nothing is sent. k mean, 95%: probabilities in a message.",
     )
-    say(console, *(f"  {row.policy}: {row.option}" for row in result.rows if row.option))
-    say(console, result.verdict, style="bold")
+    options = [f"  {row.policy}: {row.option}" for row in result.rows if row.option]
+    say(console, *options, symbols_said("\n".join(options)))
+    say(console, verdict_of(result.aims, result.asked, result.binds, result.asked.rows), style="bold")
     if result.gap is not None and result.gap.value is not None:
         say(
             console,

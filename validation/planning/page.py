@@ -15,6 +15,7 @@ import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
 from validation.planning.setting import SHARES
+from validation.planning.verdict import symbols_said
 from validation.printable import printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -33,6 +34,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
         plan=plan,
         users=plan.get("users"),
         recorded=_recorded(plan),
+        symbols=symbols_said("\n".join(one["option"] for one in plan["menu"])),
         title=_title(plan["evidence"]),
         data=Markup(_for_script(page_data(plan))),
         style=Markup(style),

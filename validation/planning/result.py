@@ -23,12 +23,16 @@ class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
-    verdict: str
+    binds: str  # What takes the time of the answer
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     guarantee: str
     notes: list[str]  # What the numbers assume
     bounds: list[str]
+
+    @property
+    def verdict(self) -> str:
+        return verdict_of(self.aims, self.asked, self.binds)
 
     def row_of(self, listed: Listed) -> Row:
         """Return the row of a listed option of the aim that was asked for."""
@@ -84,7 +88,7 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         [described(planner, asked, one) for one in asked.rows],
         aims,
         asked,
-        verdict_of(aims, asked, planner.binding(asked.best.option)),
+        planner.binding(asked.best.option),
         gap,
         message_gain,
         _guarantee(planner, asked.best.option),

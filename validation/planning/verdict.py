@@ -1,15 +1,73 @@
 """The sentences of a plan. Each one is derived from the rows of an aim, so none can contradict the table."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Sequence, Set
 
+import numpy as np
+
+from validation.decoding.methods.rows import STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device
 from validation.planning.plan import TIE
+from validation.planning.request import Request
 
 _ASKS = {
     "throughput": "The fastest for one user",
     "goodput": "The most tokens in time for one user",
     "cost": "The cheapest for one user",
 }
+SYMBOLS = {
+    "K": "drafts of a round",
+    "k": "likeliest tokens that a row of the draft model keeps",
+    "τ": "least probability that a row of the draft model keeps",
+    "ℓ": "kept probabilities are multiples of 1/ℓ",
+    "B": "bits after which a round ends",
+    "u": "uncertainty up to which a first draft is kept without verification",
+    "ε": "largest distance of a token's law from the target model's",
+}
+"""What the symbols in the names of options mean."""
+
+
+def symbols_said(text: str) -> str:
+    """Return what the symbols mean that a text gives a value to; "" if it has none."""
+    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol} [=≤]", text)]
+    return "; ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in there)
+
+
+def drafts_said(row: Row) -> str:
+    """Return how many drafts a round of a row has; "" where no number says it."""
+    length = row.draft_length.value or 0.0
+    if not length or row.policy == STREAMED or "each user" in row.option:
+        return ""
+    if "B = " in row.option:
+        return f"{length:.2g} a round in the mean, until their bits exceed B"
+    return f"{length:.2g} a round"
+
+
+def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[str], exchange_s: float = 0.0) -> str:
+    """Return the link and the times of a plan, and of each whether it is a default, given, measured or assumed.
+
+    ``exchange_s`` is what was measured besides and is in the request's round trip.
+    """
+
+    def basis(option: str) -> str:
+        return "measured" if option in measured else "default" if option in left_out else "given"
+
+    verify, token_s = request.verify_s, request.verify_token_s
+    if request.passes is not None:
+        verify, token_s = float(request.passes.seconds(np.array(1.0))), 0.0
+    own_draft = basis("--server-draft-time")
+    if own_draft != "measured" and request.server_draft_basis != "given":
+        own_draft = "assumed"
+    times = (
+        ("round trip", request.round_trip_s - exchange_s, basis("--rtt")),
+        ("other work of an exchange", exchange_s, "measured"),
+        ("draft", request.draft_s, basis("--draft-time")),
+        ("verify", verify, basis("--verify-time")),
+        ("each token of it", token_s, basis("--verify-token-time")),
+        ("server's draft", request.server_draft_s or request.draft_s, own_draft),
+    )
+    said = [f"{what} {1e3 * seconds:.3g} ms ({why})" for what, seconds, why in times if seconds or what == "round trip"]
+    return ", ".join([f"{link} ({basis('--rate' if request.recorded is None else '--link-csv')})", *said])
 
 
 def number_said(aim: Aim, listed: Listed) -> str:
@@ -25,35 +83,47 @@ def number_said(aim: Aim, listed: Listed) -> str:
     }.get(aim.setting.objective, f"{number:.3g} tokens/s")
 
 
-def answer_of(aim: Aim) -> str:
-    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without."""
+def asked_of(aim: Aim) -> str:
+    """Return the words before the best row of an aim."""
     if aim.name == ONE_USER:
-        asks = _ASKS.get(aim.setting.objective, _ASKS["throughput"])
-    elif aim.name == FULL_SERVER:
-        asks = "A full server carries most users with"
-    else:
-        each = "the geometric mean" if aim.setting.objective == "fair" else "together"
-        asks = f"The fastest for {aim.name} of one server ({each})"
-    verb = " " if aim.name == FULL_SERVER else ": "
-    said = f"{asks}{verb}{aim.best.name}: {number_said(aim, aim.best)}"
+        return f"{_ASKS.get(aim.setting.objective, _ASKS['throughput'])}: "
+    if aim.name == FULL_SERVER:
+        return "A full server carries most users with "
+    each = "the geometric mean" if aim.setting.objective == "fair" else "together"
+    return f"The fastest for {aim.name} of one server ({each}): "
+
+
+def answer_of(aim: Aim, shown: Sequence[Listed] = ()) -> str:
+    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without.
+
+    ``shown`` are the rows beside the sentence, so that it says where it means another setting of the same policy.
+    """
+
+    def named(listed: Listed) -> str:
+        others = [one for one in shown if one.family == listed.family and one.name != listed.name]
+        return f"{listed.name} (another setting than the row's)" if others else listed.name
+
+    said = f"{asked_of(aim)}{named(aim.best)}: {number_said(aim, aim.best)}"
     own = has_device(aim.best)
     other = aim.best_of(lambda one: has_device(one) is not own)
     if other is None:
         said += f"; no policy {'without' if own else 'with'} a device keeps the limits"
     else:
-        said += f"; the best {'without' if own else 'with'} a device, {other.name}: {number_said(aim, other)}"
+        said += f"; the best {'without' if own else 'with'} a device, {named(other)}: {number_said(aim, other)}"
         share = aim.best.value / other.value
         said += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
     exact = aim.best_of(lambda one: one.option.lossless)
     if aim.best.option.lossless:
         return f"{said}."
-    return f"{said}. Without loss, {exact.name}: {number_said(aim, exact)}." if exact else f"{said}. None is lossless."
+    return (
+        f"{said}. Without loss, {named(exact)}: {number_said(aim, exact)}." if exact else f"{said}. None is lossless."
+    )
 
 
-def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str) -> str:
+def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str, shown: Sequence[Listed] = ()) -> str:
     """Return the answers of all aims, that of the aim that was asked for first, and what limits it."""
-    first = f"{answer_of(asked)} In this plan {binds}."
-    return " ".join([first, *(answer_of(aim) for aim in aims if aim is not asked)])
+    first = f"{answer_of(asked, shown)} In this plan {binds}."
+    return " ".join([first, *(answer_of(aim, shown) for aim in aims if aim is not asked)])
 
 
 def loses_twice(row: Row, others: Sequence[Row]) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
+from types import SimpleNamespace
 
+import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tests.validation.acceptance.test_engines import scrape
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
+from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
+from validation.planning.verdict import answer_of, symbols_said
 from validation.trace.reader import TraceWriter
 
 
@@ -74,13 +80,66 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
         aim = next(one for one in asked["aims"] if one["aim"] == asked["asked"])
         result = plan(*words, "--picture", "plan.png")
         assert result.exit_code == 0, result.output
-        use, speed, guarantee, other = result.output.splitlines()[:4]
+        use, *lines = result.output.splitlines()[:6]
+        lines = dict(line.split(": ", 1) for line in lines if ": " in line)
         assert use == f"Use: {aim['best']['policy']}, {aim['best']['option']}".removesuffix(", ")
-        assert ("lossless" in guarantee) is (aim["best"]["text_risk"] == 0.0)
-        rival = asked["rows"][0] if asked["rows"][0]["policy"] != aim["best"]["policy"] else aim["with_device"]
+        assert ("lossless" in lines["Guarantee"]) is (aim["best"]["text_risk"] == 0.0)
+        other = lines.get("Strongest rival", lines.get("Best with a device", lines.get("Best without a device")))
+        kind = "without_device" if aim["best"] == aim["with_device"] else "with_device"
+        rival = asked["rows"][0] if asked["rows"][0]["policy"] != aim["best"]["policy"] else aim[kind]
         assert rival["policy"] in other
-        assert "tokens/s" in speed or "ms of the server" in speed
+        assert "tokens/s" in lines["Speed"] or "ms of the server" in lines["Speed"]
     assert (folder / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_first_lines_say_which_times_were_given(plan, folder):
+    (folder / "passes.csv").write_text("batch,width,ms\n1,1,20\n1,8,27\n")
+    result = plan("--draft-time", "8ms", "--times", "passes.csv")
+    said = next(line for line in result.output.splitlines() if line.startswith("At: "))
+    for part in (
+        "10 Mbit/s (default)",
+        "draft 8 ms (given)",
+        "verify 20 ms (measured)",
+        "server's draft 8 ms (assumed)",
+    ):
+        assert part in said
+    assert "server's draft 5 ms (given)" in plan("--server-draft-time", "5ms").output
+
+
+def test_a_symbol_is_explained_where_it_stands():
+    assert symbols_said("offline k = 8, u ≤ 0.3").count(":") == 2
+    assert symbols_said("server alone; Bias ≤ 0.1") == ""
+
+
+def test_a_sentence_names_an_option_that_is_not_the_row_s():
+    row, other = (SimpleNamespace(family="SQS", name=name) for name in ("SQS, K = 2", "SQS, K = 4"))
+    aim = SimpleNamespace(
+        name="8 users", setting=SimpleNamespace(objective="throughput"), best=other, number=lambda _: 1.0
+    )
+    other.option = SimpleNamespace(lossless=True, row=SimpleNamespace(device=True))
+    aim.best_of = lambda allowed: None
+    assert "another setting" in answer_of(aim, [row])
+    assert "another setting" not in answer_of(aim, [other])
+
+
+def test_the_picture_marks_rows_that_break_a_limit(plan, folder):
+    plan("--picture", "free.svg", "--risk", "text=1")
+    plan("--picture", "strict.svg")
+    free, strict = ((folder / f"{name}.svg").read_text().count("<pattern") for name in ("free", "strict"))
+    assert strict > free
+
+
+def test_options_are_under_the_headings_of_their_groups():
+    @click.command(cls=GroupedCommand)
+    @option("--rate", group="Link")
+    @option("--plain")
+    @option("--rtt", group="Link")
+    def command():
+        pass
+
+    words = CliRunner().invoke(command, ["--help"]).output.split()
+    places = [words.index(word) for word in ("Link:", "--rate", "--rtt", "Options:", "--plain")]
+    assert places == sorted(places)
 
 
 def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):
@@ -171,8 +230,11 @@ def test_the_plan_is_written_as_a_policy(plan, folder, words):
 def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
     """By default a server with its own draft is the fastest for one user, and needs no device."""
     (folder / "policy.json").unlink(missing_ok=True)
-    one_sentence(plan("--policy", "policy.json"), "name it: --row ours")
+    result = plan("--policy", "policy.json")
+    one_sentence(result, "needs no device")
+    named = shlex.split(" ".join(result.stderr.split()).partition("--row ")[2].partition(" (")[0])
     assert not (folder / "policy.json").exists()
+    assert plan("--policy", "best.json", "--row", *named).exit_code == 0
     one_sentence(plan("--policy", "policy.json", "--row", "SQS2"), "the rows that a device runs are: ours, ")
     one_sentence(plan("--policy", "policy.json", "--row", "device alone"), "breaks the limit of risk")
     given = plan("--policy", "policy.json", "--row", "server alone")

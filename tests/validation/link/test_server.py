@@ -18,7 +18,7 @@ from tests.validation.link.hostile import cases, mutated, tried
 from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, until, write
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.errors import UserError
-from validation.link.addresses import read_key, read_keys
+from validation.link.addresses import read_address, read_key, read_keys
 from validation.link.passes import Limits
 from validation.link.recording import probes
 from validation.link.relay import LinkModel
@@ -90,6 +90,12 @@ def test_a_mutated_frame_is_valid_or_refused_by_name(case, count):
     assert names - {"valid"}
     assert longest < 0.5
     assert most < 20e6
+
+
+@pytest.mark.parametrize("text", ["localhost", "localhost:", "localhost:x", "localhost:65536", ":80", "[]:80"])
+def test_an_address_is_a_host_and_a_port(text):
+    with pytest.raises(UserError, match="write HOST:PORT"):
+        read_address("--listen", text)
 
 
 @pytest.mark.parametrize("line", ["serve --listen 0.0.0.0:7070", "link --listen 0.0.0.0:7071"])

@@ -12,7 +12,7 @@ from hlmtheory.wire import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy
 from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.decoding.methods.planned import read_policy
-from validation.decoding.methods.rows import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, U_HLM
+from validation.decoding.methods.rows import COLOCATED, CU_HLM, FIXED, FLEXSPEC, OURS, SERVER, SQS, U_HLM
 from validation.planning.menu import Evidence, options
 from validation.planning.message_length import longest_bytes, message_bits, token_bytes
 from validation.planning.option import Option
@@ -105,6 +105,10 @@ def test_rivals_are_padded_or_say_that_they_tell_more(profile, plain):
         np.testing.assert_allclose(one.counts[:, DOWN], one.counts[:, EXCHANGES] * answer)
         assert (one.leak_bits, of(two, FLEXSPEC)[label].leak_bits) == (0.0, 1.0)
         assert (of(two, FLEXSPEC)[label].counts[:, DOWN] <= one.counts[:, DOWN]).all()
+    header, token = 16.0, (VOCABULARY - 1).bit_length()
+    for one in of(none, FIXED).values():
+        row = header + one.draft_length * (token + 32.0 * VOCABULARY)
+        np.testing.assert_allclose(one.counts[:, UP], one.counts[:, EXCHANGES] * row)
     assert of(none, SERVER) == {label: one for (family, label), one in plain.items() if family == SERVER}
 
 

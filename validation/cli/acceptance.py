@@ -284,9 +284,11 @@ def _show(console: Console, summary: Summary) -> None:
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
             )
         read = f" Read from: {summary.reason}." if summary.identified else ""
-        first, last = summary.not_told_apart or (0, 0)
+        shortest, longest = summary.not_told_apart or (0, 0)
         apart = (
-            " They tell lengths apart conservatively: the same rounds give the tokens of all." if first < last else ""
+            " They tell lengths apart conservatively: the same rounds give the tokens of all."
+            if shortest < longest
+            else ""
         )
         say(console, f"Intervals: {summary.intervals}.{apart}{read}")
 

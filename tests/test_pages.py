@@ -92,7 +92,7 @@ def test_the_list_of_commands_is_complete():
     assert named == {*main.commands, *SETUP}
 
 
-TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg|ipynb)")
+TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg|ipynb|log)")
 
 
 def licences() -> list[list[str]]:

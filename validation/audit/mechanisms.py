@@ -125,8 +125,6 @@ def local_likelihoods(
     for label, told in (others or {}).items():
         first = _Parts("", p[:, :1], q[:, :1], np.broadcast_to(told, q[:, :1].shape), x[:, :1])
         yield ("q_of_other_row", label), first.likelihood(1, state[:, :1], ended[:, :1]) * each(p)[:, 1:].prod(axis=1)
-    for label, likelihood in late_rejections((law, draft), prompt, known, (p, q), (state, ended), depth):
-        yield ("late_rejection", label), likelihood
     yield ("draft_unverified", "K or more tokens"), each(q).prod(axis=1)
     other_q = _rows_without(draft, prompt, known, OF_DRAFT)
     for name, label, parts, bonus in _variants(p, q, x, other_p, other_q):
@@ -134,6 +132,8 @@ def local_likelihoods(
         most = depth - 1 if name in WITH_BONUS else LENGTHS[-1]
         for length in LENGTHS[fewest - 1 : most]:
             yield (name, f"K = {length} {label}"), parts.likelihood(length, state, ended, bonus)
+    for label, likelihood in late_rejections((law, draft), prompt, known, (p, q), (state, ended), depth):
+        yield ("late_rejection", label), likelihood
 
 
 def _passed_over(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[tuple[tuple[str, str], Array]]:

@@ -84,7 +84,10 @@ class Naming:
             self._gains[key] = self._gains.get(key, 0.0) + gain
 
     def fits(self) -> tuple[Fit, ...]:
-        """Return the mechanisms that the draws do not exclude, likeliest first; of each, the likeliest such variant."""
+        """Return the mechanisms that the draws do not exclude, likeliest first; of each, the likeliest such variant.
+
+        Two of one law are equally likely: the simpler one is first, in the order of the likelihoods.
+        """
         if not self._cells:
             return ()
         best: dict[str, Fit] = {}
@@ -93,7 +96,7 @@ class Naming:
                 p_value = float(np.exp(min(0.0, -self._evidence(key))))
                 if p_value > EXCLUDED:
                     best[key[0]] = Fit(key[0], p_value, gain)
-        ranked = sorted(best.values(), key=lambda one: -one.gain)
+        ranked = sorted(best.values(), key=lambda one: -round(one.gain, 6))
         return tuple(one for one in ranked if one.gain > ranked[0].gain - LEAD)
 
     def _likelihoods(self, prompt: int, tokens: Array) -> Iterator[tuple[Key, Array]]:

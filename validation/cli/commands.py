@@ -208,10 +208,14 @@ def figure(
                 written = drawing.draw(one, folder)
         except UserError as error:
             missing.setdefault(str(error), []).append(one.place)
+            published = ROOT / "figures" / f"{one.stem}.json"
+            if len(exhibits) == 1 and published.exists():
+                console.print("As published, on the built-in pair:")
+                show_numbers(console, published)
             continue
         for file in written:
             console.print(str(file))
-        if len(numbers) == 1:
+        if numbers and len(exhibits) == 1:
             show_numbers(console, written[0])
     drawn = len(exhibits) - sum(map(len, missing.values()))
     if missing and not drawn:

@@ -42,12 +42,15 @@ FORMATS = (*PICTURES, "csv")
 
 
 def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
-    """Return the figure or table with a paper and number; without a number, all exhibits of the paper."""
+    """Return the figure or table with a paper and number, or its parts; without a number, all exhibits of the paper."""
     found = [one for one in EXHIBITS.values() if one.paper == paper and number in (None, one.number)]
+    parts = [one for one in EXHIBITS.values() if (one.paper, one.number[:-1]) == (paper, number)]
+    found = found or [one for one in parts if one.number[-1].islower()]
     if not found:
         name = f"{paper} {number}" if number else paper
-        known = ", ".join(f"{paper} {number}" for paper, number in EXHIBITS)
-        raise UserError(f"There is no figure {name}; choose one of: {known}.")
+        numbers = [one.number for one in EXHIBITS.values() if one.paper == paper]
+        known = numbers or dict.fromkeys(one.paper for one in EXHIBITS.values())
+        raise UserError(f"There is no figure {name}; choose one of: {', '.join(known)}.")
     return found
 
 

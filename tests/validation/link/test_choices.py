@@ -68,6 +68,7 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(pair, tmp_path, make):
             assert not text.rounds
             assert sum(one["tokens"] for one in text.answers) == len(found.tokens)
             assert all(one["tokens"] - one["accepted"] in (0, 1) for one in text.answers)
+            assert 0 < text.answers[-1]["seconds"] <= text.end["seconds"] < 600
             continue
         fields = ("position", "drafted", "accepted", "bonus", "skipped")
         told = [tuple(one[field] for field in fields) for one in text.rounds]

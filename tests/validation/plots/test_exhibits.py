@@ -203,9 +203,10 @@ def test_pyplot_is_never_loaded_and_matplotlib_only_to_draw(trace: Trace, tmp_pa
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
-    for paper, number in (("cu-hlm", "99"), ("no-paper", "5a")):
-        with pytest.raises(UserError, match=rf"{paper} {number}.*cu-hlm 5a, cu-hlm 5b, cu-hlm 6"):
+    for paper, number, said in (("cu-hlm", "99", "5a, 5b, 6"), ("no-paper", "5a", "cu-hlm"), ("ours", "VI", "VII")):
+        with pytest.raises(UserError, match=rf"{paper} {number}.*{said}"):
             find_exhibits(paper, number)
+    assert [one.number for one in find_exhibits("cu-hlm", "4")] == ["4a", "4b"]
     with pytest.raises(UserError, match=r"cu-hlm Fig\. 6 is drawn from a trace; collect one"):
         drawn(FIGURES["cu-hlm", "6"], tmp_path, None)
     assert find_exhibits("cu-hlm") == [one for (paper, _), one in EXHIBITS.items() if paper == "cu-hlm"]

@@ -94,8 +94,10 @@ def test_every_method_is_lossless_and_its_law_is_tested_or_known_to_be_lossy():
     assert not (tested & LOSSY) - {"Rand-HLM"}
 
 
-@pytest.mark.parametrize("ends", [(), (2,)])
-@pytest.mark.parametrize("top_p", [1.0, 0.9])
+@pytest.mark.parametrize(
+    ("ends", "top_p"),
+    [((), 1.0), ((2,), 0.9), *(pytest.param(*both, marks=pytest.mark.deep) for both in (((), 0.9), ((2,), 1.0)))],
+)
 @pytest.mark.parametrize("case", EXACT)
 def test_every_text_has_the_probability_that_the_target_model_gives_it(case, top_p, ends):
     _, make, (of_draft, of_target, cells, prompt, positions) = EXACT[case]

@@ -37,7 +37,6 @@ NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 SETTINGS = [
     (1e6, 0.020, 0.012, 0.030),
     (2e3, 0.020, 0.012, 0.030),  # a message takes longer than a draft
-    (1e7, 0.001, 0.005, 0.004),
 ]
 
 

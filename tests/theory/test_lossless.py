@@ -85,7 +85,7 @@ def test_chunks_give_the_same_numbers(library, dtype):
     assert lossless.LawTest(3, 0.05).bound == lossless.LawTest(3, 0.05).log_wealth == 0.0
 
 
-@pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (800, 0.1), (2000, 0.001)])
+@pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (2000, 0.1), (2000, 0.001)])
 def test_the_power_is_reached(draws, event):
     distance = smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
     rng = np.random.default_rng(4)

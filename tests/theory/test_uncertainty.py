@@ -102,13 +102,13 @@ def test_the_samples_are_binomial_with_the_expected_mean():
     token = int(np.argsort(-logits)[1])
     mean = float(expected_uncertainty(logits, token))
     rng = np.random.default_rng(7)
-    counts = np.rint(20 * sample_uncertainty(np.tile(logits, (4000, 1)), token, rng=rng)).astype(int)
-    expected = 4000 * binom.pmf(np.arange(21), 20, mean)
+    counts = np.rint(20 * sample_uncertainty(np.tile(logits, (20_000, 1)), token, rng=rng)).astype(int)
+    expected = 20_000 * binom.pmf(np.arange(21), 20, mean)
     enough = expected > 5
     observed = np.bincount(counts, minlength=21)
     statistic = np.sum((observed - expected)[enough] ** 2 / expected[enough])
     assert statistic < enough.sum() + 4 * math.sqrt(2 * enough.sum())
-    assert np.mean(counts) / 20 == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / 80_000))
+    assert np.mean(counts) / 20 == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / 400_000))
 
 
 def test_samples_at_temperature_0():

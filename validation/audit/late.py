@@ -37,7 +37,7 @@ def late_rejections(
 
 
 def _accepted(laws: tuple[Law, Law], prompt: int, both: Array, prefix: Array, most: int) -> Array:
-    """Return the probabilities (n, r + 1) that so many of r drafts behind a prefix are accepted."""
+    """Return the probabilities (n, r + 1) that 0, 1, ..., r of the r drafts behind a prefix are accepted."""
     found, size = np.zeros((len(both), most + 1)), both.shape[1]
     found[:, 0] = 1.0 - both.sum(axis=-1)
     later = np.ones((len(both), size, 1))

@@ -24,6 +24,7 @@ from validation.trace.reader import TraceWriter
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan")
     stored(path / "trace")
+    run("plan", "--trace", path / "trace", "--json")  # keeps the profile: on a slow machine its wait would be told
     return path
 
 
@@ -71,7 +72,7 @@ def test_every_number_names_what_it_rests_on(plan):
 def test_what_is_refused(plan, words, said):
     result = plan(*words)
     one_sentence(result, said)
-    assert "Use: " not in result.stdout
+    assert result.stdout == ""
 
 
 def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):

@@ -6,7 +6,18 @@ import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, name_axes, name_panels
+from validation.plots.common.style import (
+    DARK,
+    MIDDLE,
+    PAGE,
+    PALE,
+    PRINTED,
+    Canvas,
+    canvas,
+    legend_below,
+    name_axes,
+    name_panels,
+)
 from validation.plots.common.truncation import looks
 from validation.plots.common.truncation.looks import average, axis, curve, defined
 from validation.plots.common.truncation.sample import (
@@ -61,7 +72,7 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    figure, panels = canvas((PAGE[0], 3.2), panels=2)
+    figure, panels = canvas((PAGE[0], 3.5), panels=2)
     true = {"color": "black", "linewidth": 2}
     styles = {
         "TV(r, r̂)": true,
@@ -80,7 +91,7 @@ def paint_bounds(numbers: Numbers) -> Canvas:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
             curve(axes, one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **styles[one["name"]])
         axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
-        axes.legend(loc="lower left")
+        legend_below(axes, columns=3)
     panels[0].axhline(1.0, color="0.4", linewidth=0.6)
     return figure
 

@@ -6,18 +6,7 @@ import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import (
-    DARK,
-    MIDDLE,
-    PAGE,
-    PALE,
-    PRINTED,
-    Canvas,
-    canvas,
-    legend_below,
-    name_axes,
-    name_panels,
-)
+from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, legend_below, name_panels
 from validation.plots.common.truncation import looks
 from validation.plots.common.truncation.looks import average, axis, curve, defined
 from validation.plots.common.truncation.sample import (
@@ -84,8 +73,8 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         "2 min(T, Δ_k)": {"color": "0.6"},
         "2Δ_k": looks.LOOKS["certified"],
     }  # the online bound with a larger η is above 1 at almost every k: it is in the numbers
+    name_panels(panels, numbers["axes"])
     for place, axes in enumerate(panels):
-        name_axes(axes, numbers["axes"][place])
         shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in styles]
         for one in shown:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")

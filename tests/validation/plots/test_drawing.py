@@ -124,12 +124,7 @@ def identity(sidecar: Path) -> str:
     return str(sidecar.relative_to(SHELF).with_suffix(""))
 
 
-def each(sidecar: Path) -> Any:
-    """The first pair's pictures are painted in each run, those of the other pairs in the deep one."""
-    return pytest.param(sidecar, id=identity(sidecar), marks=[pytest.mark.deep] * (sidecar.parent != SHELF))
-
-
-@pytest.mark.parametrize("sidecar", [each(sidecar) for sidecar in STORED])
+@pytest.mark.parametrize("sidecar", STORED, ids=identity)
 def test_a_figure_has_few_series_told_apart_in_grey_and_inside_its_frame(sidecar: Path):
     assert faults(painted(sidecar)) == []
 

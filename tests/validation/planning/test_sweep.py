@@ -155,7 +155,11 @@ class Oracle:
 
     def _kept(self):
         s, n = self.s, self.fit
-        kept = np.array([safe or self._small_loss(one) for safe, one in zip(self.lossless, self.options, strict=True)])
+        kept = self.lossless.copy()
+        if s.risk_limit > 0:
+            kept = np.array(
+                [safe or self._small_loss(one) for safe, one in zip(self.lossless, self.options, strict=True)]
+            )
         if s.latency_s is not None:
             kept &= self.round_s(n, s.link.quantile(s.latency_share)) <= s.latency_s
         if s.energy_j is not None:

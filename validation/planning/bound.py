@@ -88,7 +88,7 @@ class Model:
         return float(tokens / seconds), float(np.mean(skip * beta) / tokens)
 
     def scaled(self, first: float) -> Array:
-        """Return β̂ of the positions, with the mean that the first draft's acceptance has."""
+        """Return β̂ of the positions: scaled to the mean rejection of the first draft, then at most 1."""
         mean = float(self.rejection.mean())
         return np.clip(self.rejection * (1.0 - first) / mean, 0.0, 1.0) if mean > 0 else self.rejection
 

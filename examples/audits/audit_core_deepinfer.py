@@ -3,35 +3,18 @@
 from types import SimpleNamespace
 
 from core_deepinfer.speculative import generate_speculative
-from toy import DEPTH, DRAFT, DRAFTS, TARGET, V, sampler, torch
+from toy import DEPTH, DRAFT, DRAFTS, TARGET, V, rows, sampler
 
 
-class Model:
-    """A toy model behind the two functions that the package calls."""
-
-    vocab_size = V
-
-    def __init__(self, model):
-        self.model = model
-
-    def tokens(self, prompt):
-        """Return the token ids."""
-        return tuple(prompt)
-
-    def prefill(self, text):
-        """Return the logits of each token; the state is the text."""
-        return SimpleNamespace(logits=self.model(torch.tensor([list(text)])).logits[0].numpy(), state=tuple(text))
-
-    def step(self, state, token):
-        """Return the logits behind one more token."""
-        return self.prefill((*state, token))
+def model(of):
+    """Return a toy model behind the functions that the package calls; its state is the text."""
+    made = SimpleNamespace(vocab_size=V, tokens=tuple)
+    made.prefill = lambda text: SimpleNamespace(logits=rows(of, text, len(text)).numpy(), state=tuple(text))
+    made.step = lambda state, token: made.prefill((*state, token))
+    return made
 
 
-def draw(prompt):
-    """Return the new tokens of a text."""
-    made = generate_speculative(Model(TARGET), Model(DRAFT), prompt, max_tokens=DEPTH, draft_width=DRAFTS)
-    return list(made.tokens)
-
-
-sample = sampler(draw)
+target, draft = model(TARGET), model(DRAFT)
+settings = {"max_tokens": DEPTH, "draft_width": DRAFTS}
+sample = sampler(lambda text: list(generate_speculative(target, draft, text, **settings).tokens))
 CALLS = {"sample": ("generate_speculative", {"temperature": 0.0})}

@@ -2,13 +2,12 @@
 
 import torch
 from dflash.model import _rejection_sample
-from toy import drafted, sampler, targets
+from toy import drafted, sampler
 
 
 def draw(text):
-    """Return the tokens of one round."""
-    drafts, rows = drafted(text)
-    kept, last = _rejection_sample(torch.tensor([drafts]), targets(text, drafts)[None], torch.stack(rows)[None])
+    drafts, q, p = drafted(text)
+    kept, last = _rejection_sample(torch.tensor([drafts]), p[None], q[None])
     return [*drafts[:kept], int(last)]
 
 

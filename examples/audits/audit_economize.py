@@ -4,7 +4,7 @@ import torch
 from economize.decoding import DecodeConfig
 from economize.decoding.protocols import Draft
 from economize.decoding.verifiers import RejectionVerifier
-from toy import DRAFT, drafted, row, sampler, targets
+from toy import TARGET, drafted, rows, sampler
 
 verifier = RejectionVerifier(DecodeConfig(verifier="rejection"))
 
@@ -13,52 +13,39 @@ class Selector:
     """Draws from the whole distribution."""
 
     greedy = False
-
-    def __call__(self, logits, history):
-        return int(torch.multinomial(self.distributions(logits), 1))
-
-    def distribution(self, logits, history):
-        """Return probabilities (V,)."""
-        return logits.softmax(-1)
-
-    def distributions(self, logits):
-        """Return probabilities (..., V)."""
-        return logits.softmax(-1)
+    __call__ = staticmethod(lambda logits, history: int(torch.multinomial(logits.softmax(-1), 1)))
+    distribution = staticmethod(lambda logits, history: logits.softmax(-1))
+    distributions = staticmethod(lambda logits: logits.softmax(-1))
 
 
 def chain(text, known=True):
     """Return the tokens of one round; drafts that are not drawn are the likeliest."""
-    drafts, rows = drafted(text, greedy=not known)
-    logits, told = targets(text, drafts).log(), torch.stack(rows) if known else None
-    kept, last = verifier.verify(logits, drafts, told, Selector(), torch.tensor([*text, *drafts]), len(text))
+    drafts, q, p = drafted(text, greedy=not known)
+    seen = torch.tensor([*text, *drafts])
+    kept, last = verifier.verify(p.log(), drafts, q if known else None, Selector(), seen, len(text))
     return [*drafts[:kept], last]
 
 
 def batch(text):
-    """Return the tokens of one round in a batch of one."""
-    drafts, rows = drafted(text)
-    asked = Draft(torch.tensor([drafts]), [len(drafts)], probs=torch.stack(rows)[None])
-    kept, last = verifier.verify_batch(targets(text, drafts).log()[None], asked, Selector(), None, [len(text)])
+    drafts, q, p = drafted(text)
+    asked = Draft(torch.tensor([drafts]), [len(drafts)], probs=q[None])
+    kept, last = verifier.verify_batch(p.log()[None], asked, Selector(), None, [len(text)])
     return [*drafts[: int(kept[0])], int(last[0])]
 
 
 def tree(text):
     """Return the tokens of one round: two drafts beside each other, a third behind the first."""
-    q = row(DRAFT, text)
-    first, second = (int(torch.multinomial(q, 1)) for _ in range(2))
-    behind = row(DRAFT, [*text, first])
-    third = int(torch.multinomial(behind, 1))
-    told = {"parents": torch.tensor([[-1, -1, 0]]), "probs": torch.stack([q, q, behind])[None]}
-    asked = Draft(torch.tensor([[first, second, third]]), [3], **told)
-    rows = torch.stack([*targets(text, [first]), targets(text, [second])[1], targets(text, [first, third])[2]])
-    paths, last = verifier.verify_tree(rows.log()[None], asked, Selector())
-    return [*(asked.tokens[0, i].item() for i in paths[0]), last[0]]
+    (first, third), q, p = drafted(text)
+    second = int(torch.multinomial(q[0], 1))
+    tokens, parents = torch.tensor([[first, second, third]]), torch.tensor([[-1, -1, 0]])
+    asked = Draft(tokens, [3], parents=parents, probs=q[None, [0, 0, 1]])
+    told = torch.cat([p[:2], rows(TARGET, [*text, second]), p[2:]])
+    paths, last = verifier.verify_tree(told.log()[None], asked, Selector())
+    return [*tokens[0, paths[0]].tolist(), last[0]]
 
 
-chains = sampler(chain)
-batches = sampler(batch)
+chains, batches, trees = map(sampler, (chain, batch, tree))
 one_hot = sampler(lambda text: chain(text, known=False))
-trees = sampler(tree)
 CALLS = {
     "chains": ("RejectionVerifier.verify", {}),
     "batches": ("RejectionVerifier.verify_batch", {}),

@@ -1,7 +1,7 @@
 """flashspec: its engine on one text and on a batch, which take different paths."""
 
-import toy
 import torch
+import toy
 from flashspec import BanditConfig, FlashSpecConfig, SamplingConfig, SpeculativeEngine
 from flashspec.engine.hf_drafter import HuggingFaceDrafter
 from flashspec.engine.verifier import TargetModel
@@ -32,9 +32,7 @@ def engine(batch, top_p=1.0):
     return sample
 
 
-one = engine(1)
-batches = engine(64)
-top_p = engine(64, top_p=0.8)
+one, batches, top_p = engine(1), engine(64), engine(64, top_p=0.8)
 CALLS = {
     "one": ("SpeculativeEngine.generate, one text", {}),
     "batches": ("SpeculativeEngine.generate, a batch", {}),

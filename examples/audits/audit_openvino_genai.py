@@ -1,7 +1,7 @@
 """openvino-genai: a target and a draft in folders of IR, named by OV_TARGET and OV_DRAFT.
 
-The engine makes such a folder of a GGUF file: ``LLMPipeline(file, "CPU", enable_save_ov_model=True)``. Tokens are told by
-their rank in the target's own distribution, so that the law is a small table; the last rank is any excluded token.
+The engine makes such a folder of a GGUF file: ``LLMPipeline(file, "CPU", enable_save_ov_model=True)``. A token is named
+by its rank in the target's own distribution, so the law is a small table; the last rank is any excluded token.
 """
 
 import os
@@ -45,8 +45,6 @@ TABLES = {"target": TABLE, "draft": TABLE, "prompts": PROMPTS}
 
 
 def engine(drafts, prefix_caching):
-    """Return a sampler with or without drafts."""
-
     def sample(prompts, n, seed):
         if not hasattr(sample, "pipe"):
             scheduler, models = genai.SchedulerConfig(), {}
@@ -68,7 +66,6 @@ def engine(drafts, prefix_caching):
 
 
 def ranked(ranks, text):
-    """Return the rank of each token behind those before it."""
     told = [ranks.get(tuple(text[:place]), []) for place in range(len(text))]
     return [best.index(token) if token in best else TOP_K for best, token in zip(told, text, strict=True)]
 

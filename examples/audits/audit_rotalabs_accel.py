@@ -1,15 +1,13 @@
 """rotalabs-accel: its ``rejection_sample`` sees q of the draft token alone."""
 
+import torch
 from rotalabs_accel.speculative import rejection_sample
-from toy import DRAFT, TARGET, row, sampler, torch
+from toy import drafted, sampler
 
 
 def draw(text):
-    """Return one token."""
-    q = row(DRAFT, text)
-    token = torch.multinomial(q, 1)[0]
-    logits = TARGET(torch.tensor([text])).logits[0, -1]
-    return [int(rejection_sample(logits.softmax(-1)[token], q[token], token, logits)[1])]
+    (token, *_), q, p = drafted(text)
+    return [int(rejection_sample(p[0, token], q[0, token], torch.tensor(token), p[0].log())[1])]
 
 
 sample = sampler(draw)

@@ -8,20 +8,10 @@ from toy import DRAFT, DRAFTS, TARGET, sampler
 
 
 def rounds(step):
-    """Return a sampler that takes one step after another."""
-
-    def draw(text):
-        new = step(DRAFT, TARGET, torch.tensor([text]), DRAFTS, draft_temperature=1.0, target_temperature=1.0)[0]
-        return new[0, len(text) :].tolist()
-
-    return sampler(draw)
+    heat = {"draft_temperature": 1.0, "target_temperature": 1.0}
+    return sampler(lambda text: step(DRAFT, TARGET, torch.tensor([text]), DRAFTS, **heat)[0][0, len(text) :].tolist())
 
 
-standard = rounds(standard_speculative_step)
-naive = rounds(naive_hsd_step)
-capped = rounds(capped_hsd_step)
-CALLS = {
-    "standard": ("standard_speculative_step", {}),
-    "naive": ("naive_hsd_step", {}),
-    "capped": ("capped_hsd_step", {}),
-}
+steps = (standard_speculative_step, naive_hsd_step, capped_hsd_step)
+standard, naive, capped = map(rounds, steps)
+CALLS = {name: (step.__name__, {}) for name, step in zip(("standard", "naive", "capped"), steps, strict=True)}

@@ -9,7 +9,6 @@ decoder.device, decoder.small_model, decoder.big_model = "cpu", DRAFT, TARGET
 
 
 def draw(text):
-    """Return the tokens of one round."""
     ids = torch.tensor([text])
     return decoder.verify(ids, *decoder.generate_small(ids, DRAFTS))
 

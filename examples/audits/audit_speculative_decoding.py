@@ -1,42 +1,26 @@
-"""speculative-decoding: whole texts of its two models."""
+"""speculative-decoding: whole texts of its two models, alone and in a batch."""
 
-import toy
 import torch
-from speculative_decoding.speculative_decoding import Decoder, base_decoding, speculative_decoding
+import toy
+from speculative_decoding.speculative_decoding import Decoder, speculative_decoding
 
 torch.manual_seed(1)
 target, draft = (Decoder(num_tokens=toy.V, dim=8, depth=1, heads=2, dim_head=8).eval() for _ in range(2))
 for model in (target, draft):
     model.token_emb.weight.data *= 3
-TABLES = {"target": toy.table(target), "draft": toy.table(draft), "prompts": toy.PROMPTS}
+TABLES = toy.tables(target, draft)
+settings = {"gamma": toy.DRAFTS, "filter_thres": 0.0}
 
 
-def rounds(decode, **more):
-    """Return a sampler of whole texts, without a filter of tokens."""
-
-    def sample(prompts, n, seed):
-        torch.manual_seed(seed)
-        found = []
-        for prompt in prompts:
-            texts = torch.tensor([prompt]).repeat(more.get("batch", n), 1)
-            found.append([])
-            while len(found[-1]) < n:
-                found[-1] += decode(texts, len(prompt) + toy.DEPTH).tolist()
-        return [texts[:n] for texts in found]
-
-    return sample
+def batches(prompts, n, seed):
+    torch.manual_seed(seed)
+    asked = [torch.tensor([prompt]).repeat(n, 1) for prompt in prompts]
+    return [speculative_decoding(target, draft, x, x.shape[1] + toy.DEPTH, **settings)[0].tolist() for x in asked]
 
 
-def drafts(texts, length):
-    """Return new tokens with drafts."""
-    return speculative_decoding(target, draft, texts, length, gamma=toy.DRAFTS, filter_thres=0.0)[0]
+def single(prompts, n, seed):
+    torch.manual_seed(seed)
+    return [[batches([prompt], 1, int(torch.randint(2**31, ())))[0][0] for _ in range(n)] for prompt in prompts]
 
 
-one = rounds(drafts, batch=1)
-batch = rounds(drafts)
-alone = rounds(lambda texts, length: base_decoding(target, texts, length, filter_thres=0.0))
-CALLS = {
-    "one": ("speculative_decoding, one text", {}),
-    "batch": ("speculative_decoding, a batch", {}),
-    "alone": ("base_decoding", {}),
-}
+CALLS = {"single": ("speculative_decoding, one text", {}), "batches": ("speculative_decoding, a batch", {})}

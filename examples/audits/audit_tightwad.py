@@ -9,21 +9,18 @@ import torch
 from tightwad.config import ProxyConfig, ServerEndpoint
 from tightwad.proxy import SpeculativeProxy
 from tightwad.speculation import DraftToken, TargetLogprob, verify_draft_tokens
-from toy import DRAFT, DRAFTS, TARGET, V, drafted, row, sampler, targets
+from toy import DRAFT, DRAFTS, TARGET, V, drafted, rows, sampler
 
 WORDS = "abc"
 
 
 def draw(text):
     """Return the tokens of one round of ``verify_draft_tokens``."""
-    drafts, rows = drafted(text)
-    told = [TargetLogprob(int(p.argmax()), math.log(p.max())) for p in targets(text, drafts)]
-    for one, x, p in zip(told, drafts, targets(text, drafts), strict=False):
-        one.draft_token_logprob = math.log(p[x])
-    asked = [DraftToken(x, math.log(q[x])) for x, q in zip(drafts, rows, strict=True)]
-    done = verify_draft_tokens(asked, told, temperature=1.0)
-    last = done.resample_token or done.bonus_token
-    return [one.token_id for one in [*done.accepted_tokens, last] if one]
+    drafts, q, p = drafted(text)
+    known = [*(math.log(p[i, x]) for i, x in enumerate(drafts)), None]
+    told = [TargetLogprob(int(row.argmax()), math.log(row.max()), own) for row, own in zip(p, known, strict=True)]
+    done = verify_draft_tokens([DraftToken(x, math.log(q[i, x])) for i, x in enumerate(drafts)], told, temperature=1.0)
+    return [one.token_id for one in (*done.accepted_tokens, done.resample_token, done.bonus_token) if one]
 
 
 def server(model, alternatives):
@@ -33,7 +30,7 @@ def server(model, alternatives):
         asked, content = json.loads(request.content), []
         text = [WORDS.index(x) for x in asked["prompt"]]
         for _ in range(asked["max_tokens"]):
-            p = row(model, text)
+            (p,) = rows(model, text)
             text.append(int(torch.multinomial(p, 1)))
             told = [{"id": v, "token": WORDS[v], "logprob": math.log(p[v])} for v in range(V)]
             best = sorted(told, key=lambda one: -one["logprob"])[:alternatives]
@@ -46,7 +43,6 @@ def server(model, alternatives):
 
 def proxy(alternatives):
     """Return a sampler of the whole proxy, whose target tells so many alternatives of each token."""
-
     end = ServerEndpoint(url="http://server", model_name="toy", backend="llamacpp")
     made = SpeculativeProxy(ProxyConfig(draft=end, target=end, max_draft_tokens=DRAFTS))
     made.draft_client, made.target_client = server(DRAFT, 0), server(TARGET, alternatives)
@@ -58,11 +54,9 @@ def proxy(alternatives):
     return sampler(draw)
 
 
-sample = sampler(draw)
-proxy_0 = proxy(0)
-proxy_3 = proxy(3)
+sample, proxy_0, proxy_3 = sampler(draw), proxy(0), proxy(3)
 CALLS = {
     "sample": ("verify_draft_tokens", {}),
-    "proxy_0": ("SpeculativeProxy, a target without alternatives", {}),
-    "proxy_3": ("SpeculativeProxy, a target with 3 alternatives", {}),
+    "proxy_0": ("SpeculativeProxy, no alternatives", {}),
+    "proxy_3": ("SpeculativeProxy, 3 alternatives", {}),
 }

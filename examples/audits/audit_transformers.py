@@ -1,7 +1,7 @@
 """transformers: ``generate`` with an assistant, with prompt lookup, and with an assistant of another tokenizer."""
 
-import toy
 import torch
+import toy
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -14,14 +14,12 @@ for model in (draft, other):  # as many drafts in every round, whatever the conf
 
 
 def tokenizer(words):
-    """Return a tokenizer of whole words."""
     made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token=words[0]))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=words[0])
 
 
 def generated(**options):
-    """Return a sampler that calls ``generate`` once for each text."""
     settings = {"do_sample": True, "top_k": 0, "max_new_tokens": toy.DEPTH, **options}
 
     def draw(text):

@@ -6,7 +6,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,42 +45,30 @@ def llama(seed: int, vocabulary: int = V) -> Any:
     return LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, initializer_range=0.8, **sizes, **ends)).eval()
 
 
-def table(logits: Callable[[Any], Any]) -> np.ndarray:
-    """Return the rows (prompts, nodes, V) of a model that maps ids (1, L) to logits (1, L, V)."""
-    texts = [text for depth in range(DEPTH) for text in product(range(V), repeat=depth)]
-    with torch.inference_mode():
-        rows = [[logits(torch.tensor([[*prompt, *text]]))[0, -1] for text in texts] for prompt in PROMPTS]
-    return np.array([[row.double().softmax(-1).numpy() for row in own] for own in rows])
-
-
 TARGET, DRAFT = Toy(1).eval(), Toy(2).eval()
+
+
+def rows(model: Any, text: Sequence[int], new: int = 1) -> Any:
+    """Return the probabilities (new, V) of the last ``new`` places of a text, and of the token behind it."""
+    with torch.inference_mode():
+        found = model(torch.tensor([list(text)]))
+        return getattr(found, "logits", found)[0, -new:].softmax(-1)
 
 
 def tables(target: Any = TARGET, draft: Any = DRAFT) -> dict[str, Any]:
     """Return what ``hlm audit --table`` reads from a file."""
-    return {"target": table(lambda x: target(x).logits), "draft": table(lambda x: draft(x).logits), "prompts": PROMPTS}
+    texts = [text for depth in range(DEPTH) for text in product(range(V), repeat=depth)]
+    made = [[[rows(m, [*prompt, *text])[0].numpy() for text in texts] for prompt in PROMPTS] for m in (target, draft)]
+    return {"target": np.array(made[0]), "draft": np.array(made[1]), "prompts": PROMPTS}
 
 
-def row(model: Any, text: Sequence[int]) -> Any:
-    """Return the probabilities (V,) of the token after a text."""
-    with torch.inference_mode():
-        return model(torch.tensor([list(text)])).logits[0, -1].softmax(-1)
-
-
-def drafted(text: Sequence[int], greedy: bool = False) -> tuple[list[int], list[Any]]:
-    """Return drafts that continue a text, and the draft model's distribution of each."""
-    tokens: list[int] = []
-    rows = []
+def drafted(text: Sequence[int], greedy: bool = False) -> tuple[list[int], Any, Any]:
+    """Return drafts behind a text, the draft model's distributions (K, V), and the target's (K + 1, V)."""
+    tokens, told = list(text), []
     for _ in range(DRAFTS):
-        rows.append(row(DRAFT, [*text, *tokens]))
-        tokens.append(int(rows[-1].argmax() if greedy else torch.multinomial(rows[-1], 1)))
-    return tokens, rows
-
-
-def targets(text: Sequence[int], drafts: Sequence[int]) -> Any:
-    """Return the target's probabilities (K + 1, V) before and behind each draft."""
-    with torch.inference_mode():
-        return TARGET(torch.tensor([[*text, *drafts]])).logits[0, len(text) - 1 :].softmax(-1)
+        told.append(rows(DRAFT, tokens)[0])
+        tokens.append(int(told[-1].argmax() if greedy else torch.multinomial(told[-1], 1)))
+    return tokens[len(text) :], torch.stack(told), rows(TARGET, tokens, DRAFTS + 1)
 
 
 def sampler(draw: Callable[[list[int]], list[int]], enumerable: bool = True) -> Any:
@@ -106,4 +93,4 @@ def sampler(draw: Callable[[list[int]], list[int]], enumerable: bool = True) -> 
 
 
 if __name__ == "__main__":
-    np.savez(Path(sys.argv[1]), **tables())
+    np.savez(sys.argv[1], **tables())

@@ -19,7 +19,7 @@ from validation.audit import Processors, TableLaw, audit_sampler
 
 ADAPTERS = SHELF.parents[1] / "examples" / "audits"
 README = SHELF / "audit_software" / "README.md"
-LEVEL, EPSILON, SEED = 0.001, 0.1, 1
+LEVEL, EPSILON, SEED, DRAWS = 0.001, 0.1, 1, 8_000
 KEYS = ("package", "version", "date", "call", "settings")
 TABLE = ("package", "call", "settings", "verdict", "draws", "total variation", "adapter, lines")
 
@@ -34,15 +34,16 @@ def adapters() -> Iterator[tuple[str, str, Path]]:
             print(f"{place.name}: the package {package} is not installed")
 
 
-def audited(module: Any, name: str, settings: dict[str, float], draws: int) -> dict[str, Any]:
+def audited(module: Any, name: str, settings: dict[str, Any], draws: int) -> dict[str, Any]:
     """Return verdict, draws and distance of one sampler of an adapter."""
     tables = getattr(module, "TABLES", None) or import_module("toy").tables()
-    processors = Processors(**{key: int(value) if key == "top_k" else value for key, value in settings.items()})
+    processors = Processors(**settings)
     target, draft = (TableLaw(tables[side], tables["prompts"], (), processors) for side in ("target", "draft"))
     sample = getattr(module, name)
-    options = {"draws": draws, "depth": target.depth, "level": LEVEL, "epsilon": EPSILON, "seed": SEED}
     try:
-        report = audit_sampler(target, sample, draft=draft, **options)
+        report = audit_sampler(
+            target, sample, draft=draft, draws=draws, depth=target.depth, level=LEVEL, epsilon=EPSILON, seed=SEED
+        )
     except Exception as error:  # other people's code: what it raises is the answer
         return {"verdict": "raises", "raised": f"{type(error).__name__}: {error}"[:200]}
     found: dict[str, Any] = {"verdict": report.verdict, "draws": report.draws}
@@ -99,7 +100,7 @@ def write_table(out: Path) -> None:
 
 def main() -> None:
     """Audit what is installed, put the rows into OUT, and write the README's table."""
-    asked = given(__doc__, "out", only="", draws=6_000)
+    asked = given(__doc__, "out", only="", draws=DRAWS)
     sys.path.insert(0, str(ADAPTERS))
     stored = read(asked.out)
     rows = {(row["package"], row["call"], str(row["settings"])): row for row in stored["audits"]}

@@ -25,15 +25,42 @@ AT_ONCE = 16
 """Requests in flight."""
 TOGETHER = 64
 """Most draws of one request of vLLM."""
+SEEDS = 2**32
+"""Seeds that every engine tells apart."""
+DIED = (
+    "The engine behind the server has died; its log says why. Seen of vLLM 0.32 on a CPU: seeds need "
+    "--no-enable-chunked-prefill, and top-k with drafts needs a top-p below 1"
+)
 
 
-def vllm_sampler(llm: Any, processors: Processors) -> Sampler:
-    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts."""
+class _Seeds:
+    """Seeds of which no two are alike in 32 bits: torch on a CPU and llama.cpp drop the others.
+
+    They go on from the seed of the first call, so the same calls in the same order give the same draws.
+    """
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+
+    def take(self, seed: int, count: int) -> int:
+        """Return the first of ``count`` seeds that follow each other."""
+        first = seed % SEEDS if self._next is None else self._next
+        first = 0 if first + count > SEEDS else first
+        self._next = first + count
+        return first
+
+
+def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
+    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts.
+
+    ``new_tokens`` above the audited depth lets the last rounds draft all K tokens; an engine drafts fewer near the end.
+    """
+    seeds = _Seeds()
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         make = importlib.import_module("vllm").SamplingParams
-        settings = vllm_settings(processors, depth)
-        params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
+        settings = vllm_settings(processors, new_tokens or depth)
+        params = [make(n=n, seed=seeds.take(seed, n), detokenize=False, **settings) for _ in prompts]
         found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
         return [[list(text.token_ids) for text in texts.outputs] for texts in found]
 
@@ -58,6 +85,7 @@ def server_sampler(
         raise UserError(f"The server is {address!r}; write vllm:http://HOST:PORT or llama:http://HOST:PORT.")
     settings(processors, 1)  # refuse before the first draw
     model: dict[str, Any] = {}
+    seeds = _Seeds()
 
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
@@ -72,11 +100,10 @@ def server_sampler(
             model["model"] = _at(_ask(f"{url}/v1/models", None, seconds), "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
-        first = seed << 30 if of_vllm else seed  # llama.cpp takes 32 bits
+        first = [seeds.take(seed, count) for _, count in parts]
         found: list[list[list[int]]] = [[] for _ in prompts]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            seeds = (first + most * i for i in range(len(parts)))
-            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, seeds)
+            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, first)
             for (c, _), some in zip(parts, texts, strict=True):
                 found[c] += some
         return found
@@ -92,8 +119,10 @@ def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
         with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
             return json.load(answer)
     except error.HTTPError as refused:
-        said = refused.read(2000).decode(errors="replace")
-        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}") from refused
+        with refused:
+            said = refused.read(2000).decode(errors="replace")
+        why = f". {DIED}" if "EngineCore" in said else ""
+        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}{why}") from refused
     except (OSError, HTTPException, ValueError) as failed:
         raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
 

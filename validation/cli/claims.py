@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import hlmtheory
 from hlmtheory import all_claims
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
@@ -17,7 +19,7 @@ from validation.claims.check import tally_of
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
-from validation.report.citations import PAPERS, bibliography, cite, relation_to_source
+from validation.report.citations import PAPERS, bibliography, bibtex, cite, relation_to_source
 from validation.report.publish import published_pairs
 from validation.report.tables import counterexample_text, instance_text, plain_cells, table_row
 from validation.site.theory import FALSE_WORDS, measured
@@ -58,21 +60,48 @@ def show_list(console: Console, listed: list[Claim]) -> None:
     for claim in listed:
         say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
-        console.print(f"  {claim.plain()['status']}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
-    console.print(as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full."))
+        words = dict.fromkeys((claim.plain()["status"], claim.origin.value, cite(claim.source)))
+        console.print(f"  {'; '.join(words)}", highlight=False)
+    said = "; ".join(f"{name}: {meaning}" for name, meaning in STATUS.items())
+    say(console, as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.\n{said}."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, said)
 
 
-SYMBOLS = {
-    "all": "q is the draft's row, p the target's, d the draft, β_v = (1 − p_v/q_v)⁺",
-    "truncation": "; q̂ is q after truncation to the k largest, Δ_k = TV(q, q̂), γ = (p − q)⁺, ω = (p − q̂)⁺, T = Σ γ, "
-    "T̂ = Σ ω, r = γ/T and r̂ = ω/T̂ are the residuals (cu-hlm writes x, y, p, q for q, p, r, r̂)",
-    "skipping": "; u is the uncertainty, f its density, a u + b the line of β, Δ = ``non_acceptance``",
-    "channel": "; S is the SNR, m its mean, κ the Rician factor, f the density of S",
+STATUS = {"stands": "proved for all inputs that meet its assumptions"} | FALSE_WORDS
+ORIGIN = {
+    "published": "the source prints it",
+    "misprint": "the source prints it, and means something else",
+    "implied": "printed nowhere; a reader of the source may infer it",
+    "corrected": "what holds in place of what the source prints",
+    "new": "printed nowhere: a new result, or a known one in a new place",
 }
-"""What stands for what, by the module of a claim."""
+VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
+MEASURED = (
+    "slack: right side less left side; left/right: largest seen, and largest known; vacuous: share of the instances "
+    "whose right side reaches the ceiling, where the bound says nothing"
+)
+"""What the words and numbers of a claim mean."""
+ORDER = ("statement", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_at", "counterexample")
+
+SYMBOLS = {
+    "truncation": "; bias: Σ_v |law_v − p_v| of the emitted token; γ = (p − q)⁺, ω = (p − q̂)⁺, T = Σ γ, T̂ = Σ ω, "
+    "r = γ/T, r̂ = ω/T̂ (cu-hlm writes x, y, p, q for q, p, r, r̂)",
+    "channel": "; S: the SNR; m: its mean; κ: the Rician factor; f: the density of S",
+    "draft_length": "; K: drafts of a round; E(K): its expected tokens; F + K M: its time; ETGR(K) = E(K)/(F + K M)",
+    "policy": "; K: drafts of a round; E(K): its expected tokens; V(K): s of its pass; t_s: s of a draft on the server",
+}
+"""Symbols of a module's claims that are in no table of its docstring."""
+
+
+def _symbols(module: str) -> str:
+    """Return the notation of a module: the table of its docstring, and further symbols."""
+    text = (import_module(f"hlmtheory.{module}").__doc__ or "") if module in hlmtheory.MODULES else ""
+    parts = re.split(r"^=+(?: +=+)+\n", text, flags=re.MULTILINE)  # before, heads, rows, after
+    rows = [re.split(" {2,}", line)[:2] for line in "".join(parts[2:3]).splitlines()]
+    told = "; ".join(": ".join(row) for row in rows).replace("``", "")
+    return (told or "q: the draft model's distribution; p: the target model's") + SYMBOLS.get(module, "")
 
 
 def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None:
@@ -80,14 +109,19 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     console.print(claim.id, style="bold")
     plain = plain_claim(claim, own)
     counterexample = (own and own.counterexample) or claim.refuted
-    plain["status"] += f": {FALSE_WORDS[claim.standing]}" if claim.standing in FALSE_WORDS else ""
+    for key, said in (("status", STATUS), ("origin", ORIGIN)):
+        plain[key] += f" ({said[plain[key]]})" if plain[key] in said else ""
+    plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
     plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}"
-    plain["symbols"] = SYMBOLS["all"] + SYMBOLS.get(claim.id.partition(".")[0], "")
-    plain["measured"] = [f"{place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
+    plain["symbols"] = _symbols(claim.id.partition(".")[0])
+    found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
+    plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
+    plain["cite"] = None if own else "\n" + bibtex(claim).rstrip()
     plain["tight_case"] = claim.attained and instance_text(claim.attained.instance, exact=True)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
-    for key, value in plain.items():
+    for key in dict.fromkeys((*ORDER, *plain)):
+        value = plain[key]
         text = "; ".join(value) or "none" if isinstance(value, list) else value
         if text is not None and key != "id":
             console.print(f"  {key.replace('_', ' ')}: {text}", highlight=False)

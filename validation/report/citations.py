@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+import hlmtheory
 from hlmtheory.claims import Claim, Origin, Source
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
@@ -16,6 +17,24 @@ PAPERS = {
     "edge-sd": "zhu2025edgesd",
 }
 """Key in ``references.bib`` of each of the five papers, by short name."""
+
+
+SOFTWARE = """@software{{hlmtheory,
+    author = "{{The hlmtheory contributors}}",
+    title = "hlmtheory: the theory of hybrid language models as checkable claims",
+    year = "2026",
+    version = "{version}",
+    url = "https://github.com/hlmtheory/hlmtheory",
+    note = "Claim {claim}"
+}}
+"""
+
+
+def bibtex(claim: Claim) -> str:
+    """Return BibTeX: of this software for what the source does not print, and of the source."""
+    printed = claim.origin in (Origin.PUBLISHED, Origin.MISPRINT)
+    ours = "" if printed else SOFTWARE.format(version=hlmtheory.__version__, claim=claim.id)
+    return ours + bibliography().get(claim.source.key, {}).get("bibtex", "")
 
 
 def cite(source: Source) -> str:
@@ -44,7 +63,8 @@ def bibliography() -> dict[str, dict[str, str]]:
         short = f"{names} ({entry.fields.get('year', 'undated')})"
         number = f" arXiv:{entry.fields['eprint']}." if entry.fields.get("archiveprefix") == "arXiv" else ""
         full = f"{short}. {Text.from_latex(entry.fields['title'])}.{number}"
-        entries[key] = {"short": short, "full": full, "link": _link(entry.fields)}
+        text = entry.to_string("bibtex")
+        entries[key] = {"short": short, "full": full, "link": _link(entry.fields), "bibtex": text}
     return entries
 
 

@@ -39,9 +39,9 @@ can reach.
 """
 FALSE = ("False", "Refuted results, misprints, and readings that suggest themselves, each with its counterexample.")
 FALSE_WORDS = {
-    "refuted": "printed, and false as stated; see the counterexample",
-    "misprint": "printed and false, but what is meant is evident; see the counterexample",
-    "false reading": "false, though it suggests itself; nobody prints it; see the counterexample",
+    "refuted": "printed as a result, and false",
+    "misprint": "a slip of print: the formula is false, but what is meant is evident, and true",
+    "false reading": "printed nowhere and false, though a reader may infer it",
 }
 """Explanation of a false statement, by its standing."""
 

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import Result
+from pybtex.database import parse_string
 
+import hlmtheory
 from hlmtheory import all_claims, own, theorems
 from hlmtheory.claims import Status
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
+from validation.report.citations import bibtex
 
 ROOT = Path(__file__).resolve().parents[3]
 (MINE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own_claim.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -80,3 +83,11 @@ def test_every_claim_is_in_the_json_whole():
         assert (ROOT / plain["tests"][0]).is_file()
     shown = run("claims", "truncation.certificate").output
     assert all(f"pair {name}: holds" in shown for name in ("builtin", "wide", "instructed", "smollm2"))
+
+
+def test_a_new_result_is_cited_as_software_and_a_printed_one_as_its_paper():
+    new, printed = (bibtex(all_claims()[name]) for name in ("truncation.certificate", "verification.unbiased"))
+    ours, paper = parse_string(new, "bibtex").entries.values()
+    assert (ours.fields["note"], ours.fields["version"]) == ("Claim truncation.certificate", hlmtheory.__version__)
+    assert f'date-released: "{ours.fields["year"]}-' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert [paper] == list(parse_string(printed, "bibtex").entries.values())

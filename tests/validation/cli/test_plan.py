@@ -16,6 +16,7 @@ from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
+from validation.planning.request import Request
 from validation.planning.verdict import answer_of, symbols_said
 from validation.trace.reader import TraceWriter
 
@@ -53,6 +54,12 @@ def test_every_number_names_what_it_rests_on(plan):
     assert found["rows"] == planned(run("plan", "--trace", ".", "--json", "--risk", "text=.5"))["rows"]
 
 
+def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
+    asked = planned(plan("--json"))["request"]
+    for name in asked.keys() - {"risk", "server_draft_s", "server_draft_basis"}:  # written otherwise, or computed
+        assert asked[name] == getattr(Request(), name)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -83,7 +90,8 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
         assert result.exit_code == 0, result.output
         use, *lines = result.output.splitlines()[:6]
         lines = dict(line.split(": ", 1) for line in lines if ": " in line)
-        assert use == f"Use: {aim['best']['policy']}, {aim['best']['option']}".removesuffix(", ")
+        assert use == f"Use: {aim['best']['policy']}"
+        assert aim["best"]["option"] in lines.get("With", "")
         assert ("lossless" in lines["Guarantee"]) is (aim["best"]["text_risk"] == 0.0)
         other = lines.get("Strongest rival", lines.get("Best with a device", lines.get("Best without a device")))
         kind = "without_device" if aim["best"] == aim["with_device"] else "with_device"
@@ -153,13 +161,14 @@ def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):
 
 
 def test_users_share_a_band(plan, folder):
-    (folder / "users.csv").write_text("name,rate,draft_time\nnear,40M,8ms\nfar,400k,20ms\nmid,4M,\n")
+    (folder / "users.csv").write_text("name,rate,draft_time\nnear,40M,8ms\nfar,400k,20ms\nmid,4M,\nslow,4M,5s\n")
     found = planned(plan("--json", "--users", "users.csv", "--objective", "fair", "--page", "users.html"))
     shares = {one["name"]: one["share"] for one in found["users"]["users"]}
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-9)
     assert shares["far"] > shares["near"]  # the slow link needs more of the band for the same
     assert found["users"]["upper_bound"] >= found["users"]["value"]
-    assert "planned 3 users of one\nserver together" in (folder / "users.html").read_text()
+    assert [one["draft_length"] > 0 for one in found["users"]["users"]] == [True, True, True, False]
+    assert "planned 4 users of one\nserver together" in (folder / "users.html").read_text()
 
 
 def test_policies_that_are_not_ours_have_the_same_users_batches_and_waiting(plan):

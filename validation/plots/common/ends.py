@@ -11,7 +11,9 @@ from validation.plots.common.style import SMALLEST, Axes, canvas_of
 _LINE = 1.25
 """Height of a line of text over its size."""
 _GAP = 6.0
-"""Points between the right edge of the panel and the names."""
+"""Points between the right edge of the panel and the names; twice as many if some name was moved from its curve."""
+_MOVED = 3.0
+"""Points from which on a thin line joins a name and its curve."""
 
 
 def label_ends(
@@ -40,7 +42,7 @@ def name_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
 def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool = False) -> None:
     """Write names beside the ends of lines, each with its rank where several end at one height."""
     figure = canvas_of(axes)
-    figure.draw_without_rendering()  # the layout gives the panel its height
+    figure.get_layout_engine().execute(figure)  # it gives the panel its height
     scale = 72.0 / figure.dpi
     bottom, top = (float(value) * scale for value in axes.get_window_extent().intervaly)
     found = []
@@ -50,8 +52,10 @@ def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool =
             found.append((min(max(height * scale, bottom), top), rank, text, line.get_color()))
     found.sort(key=lambda one: (round(one[0], 1 if tied else 3), -one[1]))
     sizes = [SMALLEST * _LINE * (1 + text.count("\n")) for *_, text, _ in found]
-    for (height, _, text, color), middle in zip(found, apart([one[0] for one in found], sizes), strict=True):
-        _write(axes, text, color, height - bottom, middle - bottom, top - bottom)
+    middles = apart([one[0] for one in found], sizes)
+    gap = _GAP if all(abs(one[0] - middle) <= _MOVED for one, middle in zip(found, middles, strict=True)) else 2 * _GAP
+    for (height, _, text, color), middle in zip(found, middles, strict=True):
+        _write(axes, text, color, height - bottom, middle - bottom, top - bottom, gap)
 
 
 def _curves(axes: Axes) -> list[tuple[str, Any]]:
@@ -96,14 +100,14 @@ def apart(heights: Sequence[float], sizes: Sequence[float]) -> list[float]:
     return middles
 
 
-def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height: float) -> None:
+def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height: float, gap: float) -> None:
     """Write a name beside the panel, with a line to the curve's end if it was moved."""
-    moved = abs(end - middle) > 3.0
+    moved = abs(end - middle) > _MOVED
     arrow: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "color": color, "shrinkA": 0, "shrinkB": 0}
     axes.annotate(
         text,
         (1.0, end / height),
-        (_GAP + 4.0 if moved else _GAP, middle - end),
+        (gap, middle - end),
         xycoords="axes fraction",
         textcoords="offset points",
         fontsize=SMALLEST,

@@ -6,7 +6,7 @@ import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, name_axes, name_panels
+from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, legend_below, name_panels
 from validation.plots.common.truncation import looks
 from validation.plots.common.truncation.looks import average, axis, curve, defined
 from validation.plots.common.truncation.sample import (
@@ -61,7 +61,7 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    figure, panels = canvas((PAGE[0], 3.2), panels=2)
+    figure, panels = canvas((PAGE[0], 3.5), panels=2)
     true = {"color": "black", "linewidth": 2}
     styles = {
         "TV(r, r̂)": true,
@@ -73,14 +73,14 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         "2 min(T, Δ_k)": {"color": "0.6"},
         "2Δ_k": looks.LOOKS["certified"],
     }  # the online bound with a larger η is above 1 at almost every k: it is in the numbers
+    name_panels(panels, numbers["axes"])
     for place, axes in enumerate(panels):
-        name_axes(axes, numbers["axes"][place])
         shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in styles]
         for one in shown:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
             curve(axes, one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **styles[one["name"]])
         axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
-        axes.legend(loc="lower left")
+        legend_below(axes, columns=3)
     panels[0].axhline(1.0, color="0.4", linewidth=0.6)
     return figure
 

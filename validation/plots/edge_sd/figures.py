@@ -40,8 +40,8 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
 
 def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
     for one in printed:
-        axes.plot(one["x"], one["mean"], **PRINTED)
-        axes.annotate("printed", (one["x"][0], one["mean"][0]), (0, -12), textcoords="offset points", ha="center")
+        (mark,) = axes.plot(one["x"], one["mean"], **PRINTED)
+        axes.legend([mark], ["printed"], loc="lower right")
 
 
 def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:

@@ -100,13 +100,16 @@ _ENDS = {
 
 
 def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
-    figure, panels = canvas((PAGE[0], 3.2), panels=2)
-    for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
+    """Draw a panel for each set of kinds; leave out that of scores if no text was scored, or none is right."""
+    drawn = []
+    for kinds, both in zip((left, right), numbers["axes"], strict=True):
         there = [one for one in numbers["series"] if one["kind"] in kinds and any(one["mean"])]
+        if there or kinds != tuple(METRICS):
+            drawn.append((there, both))
+    figure, panels = canvas((PAGE[0] if len(drawn) > 1 else 4.6, 3.2), panels=len(drawn))
+    for axes, (there, both) in zip(panels, drawn, strict=True):
         for one in there:
             draw_band(axes, one, marker=".", **_RATES[one["kind"]])
-        if not there:
-            axes.text(0.5, 0.5, "no text was scored, or none is right", ha="center", transform=axes.transAxes)
         name_axes(axes, both)
         if all(mean is None for one in there for mean in one["mean"]):  # a logarithm needs data
             axes.set(xscale="linear", yscale="linear")
@@ -115,13 +118,13 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
 
 def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
-    figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(METRICS))
-    for axes in (left, right):
+    figure, panels = _panels(numbers, ("transmission", rate), tuple(METRICS))
+    for axes in panels:
         mark_thresholds(axes, numbers["statistics"]["thresholds"], paper)
         axes.set_xlim(-0.02, 1.02)
-    left.set_ylim(-0.02, 1.02)
-    mark_printed(left, paper)
-    for axes in (left, right):
+    panels[0].set_ylim(-0.02, 1.02)
+    mark_printed(panels[0], paper)
+    for axes in panels:
         known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
         axes.legend(handles=known, **_ABOVE)
         label_ends(axes, _ENDS)
@@ -129,8 +132,8 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    figure, (left, right) = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
-    for axes in (left, right):
+    figure, panels = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
+    for axes in panels:
         offline = axes.axvline(numbers["statistics"]["offline_k"], color=GREY, linewidth=0.9, label="k* of this pair")
         printed = axes.axvline(value(CU, "offline_k"), color="black", linestyle=(0, (1, 1.5)), label="k* printed")
         axes.legend(handles=[offline, printed], **_ABOVE)

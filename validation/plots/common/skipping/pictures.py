@@ -20,6 +20,7 @@ from validation.plots.common.style import (
     Canvas,
     canvas,
     draw_band,
+    legend_below,
     name_axes,
     name_panels,
     values,
@@ -89,11 +90,11 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
-    axes.legend(loc="upper left")
+    legend_below(axes, columns=2)
 
 
 def paint_line(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas((COLUMN[0], 3.0))
+    figure, (axes,) = canvas((COLUMN[0], 3.4))
     name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
     return figure
@@ -104,7 +105,7 @@ def _bars(axes: Axes, series: dict[str, Any]) -> None:
 
 
 def paint_density(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas(COLUMN)
+    figure, (axes,) = canvas((COLUMN[0], 3.3))
     share, density = numbers["series"]
     name_axes(axes, numbers["axes"][0])
     bars = share | {"mean": [20 * one for one in share["mean"]], "name": "share at each u, by the step 0.05"}
@@ -112,17 +113,17 @@ def paint_density(numbers: Numbers) -> Canvas:
     draw_band(axes, density, color=DARK)
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
-    axes.legend(loc="upper center")
+    legend_below(axes)
     return figure
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    figure, (left, right) = canvas(PAGE, panels=2)
+    figure, (left, right) = canvas((PAGE[0], 3.5), panels=2)
     share, *relation = numbers["series"]
     name_panels((left, right), numbers["axes"])
     _bars(left, share)
     mark_thresholds(left, numbers["statistics"]["bins"]["thresholds"], U)
-    left.legend(loc="upper center")
+    legend_below(left)
     _relation(right, numbers, relation, U)
     return figure
 

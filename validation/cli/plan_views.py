@@ -1,0 +1,211 @@
+"""Views of ``hlm plan``: the answer, the table of policies, all columns, the users of a band, and the picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.cli.tables import print_table, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from validation.planning.aims import Number, Row
+    from validation.planning.result import Result
+    from validation.planning.split import Split
+
+DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
+"""The column that decides, by the objective."""
+NONE = "–"
+CELLS = {
+    "threshold": ("threshold", ".3g"),
+    "k mean": ("k_mean", ",.5g"),
+    "k 95%": ("k_p95", ",.5g"),
+    "bits": ("bits", ",.0f"),
+    "kB/token": ("kilobytes_per_token", ",.3g"),
+    "K": ("draft_length", ".2g"),
+    "tok/s 50%": ("tokens_per_s_median", ",.3g"),
+    "tok/s 95%": ("tokens_per_s_p95", ",.3g"),
+    "tok/s mean": ("tokens_per_s_mean", ",.3g"),
+    "server ms": ("server_s_per_token", ".3g"),
+    "gain": ("gain", ".3g"),
+    "text risk": ("text_risk", ".2g"),
+}
+"""By the head of a column: the field of a row, and the form of its number."""
+INTERVALS = ("tok/s 50%", "gain")
+"""Columns with intervals."""
+RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s mean", "K", "text risk", "gain")
+"""Columns that a narrow screen leaves out, the least important first."""
+
+
+def show(console: Console, result: Result, setting: str, split: Split) -> None:
+    """Print the answer in a few lines, and each policy in five columns."""
+    from validation.planning.verdict import answer_of, drafts_said, number_said, symbols_said
+
+    asked, row = result.asked, result.row_of(result.asked.best)
+    low, high = row.tokens_per_s_median.low, row.tokens_per_s_median.high
+    alone = asked.name == "one user" and asked.setting.objective == "throughput"
+    between = f" ({low:.3g} to {high:.3g})" if alone and low is not None and high is not None else ""
+    where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
+    drafts = "" if "K = " in row.option else drafts_said(row)
+    option = "; ".join(filter(None, [asked.best.option.label, drafts and f"drafts: {drafts}"]))
+    rival = _rival(result)
+    answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
+    say(
+        console,
+        f"Use: {asked.best.family}",
+        f"Speed: {number_said(asked, asked.best)}{between}; {where}",
+        f"Guarantee: {result.guarantee}",
+        rival,
+        style="bold",
+    )
+    say(console, *([f"With: {option}"] if option else ()), f"At: {setting}")
+    heads = ("policy", "tokens/s\n(m)", "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
+    decides = "decides" if asked.name not in ("one user", "a full server") else "tokens_per_s_mean"
+    least = result.rows[0].server_s_per_token.value or 0.0
+    lines = []
+    for each in result.rows:
+        load = each.server_s_per_token.value or 0.0
+        users = "no limit" if load <= 0 else f"{least / load:.2f}"
+        breaks = f" (breaks {', '.join(each.breaks)})" if each.breaks else ""
+        risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
+        number = f"{getattr(each, decides).value or 0.0:.3g}"
+        lines.append([each.policy + breaks, number, users, risk.removesuffix(" p"), bits.removesuffix(" m")])
+    styles = ["dim" if each.breaks else "bold" if each.policy == row.policy else "" for each in result.rows]
+    print_table(console, "", heads, lines, left=("policy",), styles=styles)
+    say(
+        console,
+        "Users: as a multiple of the first row's, for the same tokens. Risk: bound on the mean total variation of a "
+        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. ours: the best combination of "
+        "skips, messages and draft lengths. --all: every column, parameters and bounds.",
+        *answers,
+        *filter(None, [symbols_said("\n".join([option, *answers]))]),
+        *result.notes,
+    )
+
+
+def _rival(result: Result) -> str:
+    """Name the strongest policy of the other kind than the answer, its number, and what it needs."""
+    from validation.planning.aims import has_device
+    from validation.planning.verdict import number_said
+
+    asked = result.asked
+    own, strongest = has_device(asked.best), asked.best is asked.rival
+    rival = asked.best_of(lambda one: has_device(one) is not own) if strongest else asked.rival
+    title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
+    if rival is None:
+        return f"{title}: none keeps the limits"
+    if has_device(rival):
+        needs = "a device that drafts"
+    elif "own draft" in rival.family:
+        needs = "no device; the draft model on the server"
+    else:
+        needs = "the server alone"
+    loss = "" if rival.option.lossless else "; not lossless"
+    return f"{title}: {rival.family}: {number_said(asked, rival)}; it needs {needs}{loss}"
+
+
+def show_all(console: Console, result: Result, link: str, split: Split) -> None:
+    from validation.planning.verdict import symbols_said, verdict_of
+
+    decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
+    if result.asked.name not in ("one user", "a full server"):
+        decides = f"tok/s of {result.asked.name}"
+    elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
+        decides = "tok/s 50%"  # a link of one rate
+    cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
+    rows = [
+        [row.policy, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
+        for row in result.rows
+    ]
+    print_table(
+        console,
+        f"Plan for {result.asked.name} over {link}: predicted on {split.prompts['test']} held-out prompts",
+        ("policy", "breaks", *cells),
+        rows,
+        left=("policy", "breaks"),
+        ranks=[head for head in RANKS if head != decides],
+        styles=["dim" if row.breaks else "" for row in result.rows],
+    )
+    say(
+        console,
+        f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
+        "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
+        "token. gain: speed over that of the first row, the strongest that is not ours, with its 95% interval over "
+        "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
+        "nothing is sent. k mean, 95%: probabilities in a message.",
+    )
+    options = [f"  {row.policy}: {row.option}" for row in result.rows if row.option]
+    say(console, *options, symbols_said("\n".join(options)))
+    say(console, verdict_of(result.aims, result.asked, result.binds, result.asked.rows), style="bold")
+    if result.gap is not None and result.gap.value is not None:
+        say(
+            console,
+            f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
+            f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
+        )
+    say(console, result.guarantee, *result.notes, *result.bounds)
+
+
+def _cell(row: Row, head: str, name: str, form: str) -> str:
+    number: Number = getattr(row, name)
+    if number.value is None:
+        return NONE
+    scale = 1e3 if head == "server ms" else 1.0
+    said = format(scale * number.value, form)
+    ends = [] if number.low is None or number.high is None else [format(x, form) for x in (number.low, number.high)]
+    if head in INTERVALS and number.prompts == 1:
+        said += " (one prompt)"
+    elif head in INTERVALS and ends and set(ends) != {said}:
+        said += f" ({'–'.join(ends)})"
+    return f"{said} {'c' if number.basis.startswith('calibrated') else number.basis[0]}"
+
+
+def show_users(console: Console, shared: dict[str, Any]) -> None:
+    lines = []
+    for one in shared["users"][:20]:
+        speed, wait = f"{one['tokens_per_s']:.3g}", f"{1e3 * one['wait_s']:.3g}"
+        lines.append([one["name"], f"{one['share']:.2%}", str(one["draft_length"]), one["codec"], speed, wait])
+    heads = ("user", "share", "K", "message", "tokens/s", "wait, ms")
+    title = "Our lossless plan for each user, on the prompts that it was chosen on"
+    print_table(console, title, heads, lines, left=("user", "message"))
+    more = f" ({len(shared['users']) - 20} not shown)" if len(shared["users"]) > 20 else ""
+    off = f"{shared['gap']:.3g} in Σ log" if shared["utility"] == "log" else f"{shared['gap']:.2%}"
+    server = shared["server"]
+    say(
+        console,
+        f"{len(shared['users'])} users{more} of ours: {shared['total_tokens_per_s']:.4g} tokens/s together on "
+        f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. Without waits, "
+        f"no drafts of devices, shares or order of service are better than this plan by more than {off} (proved in the "
+        f"model of mean rounds). "
+        f"The server is busy {server['utilisation']:.0%} of the time, and a pass waits for "
+        f"{server['waits_for_rounds']} rounds of at most {server['batch']} (--server-batch).",
+    )
+
+
+def draw(result: Result, setting: str, path: Path) -> None:
+    """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
+    from validation.planning.verdict import asked_of, drafts_said, number_said
+    from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
+
+    asked, best = result.asked, result.row_of(result.asked.best)
+    length = drafts_said(best).partition(",")[0]
+    drafts = f" (drafts: {length})" if length else ""
+    title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. {setting}."
+    with house_style():
+        figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
+        for place, row in enumerate(result.rows):
+            speed = row.tokens_per_s_median
+            colour = "white" if row.breaks else DARK if row is best else LIGHT
+            look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
+            axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
+            end = max(speed.value or 0.0, speed.high or 0.0)
+            axes.annotate(f"{speed.value or 0.0:.3g}", (end, place), (3, 0), textcoords="offset points", va="center")
+            if speed.low is not None and speed.high is not None:
+                axes.hlines(place, speed.low, speed.high, color="black")
+        names = [f"{row.policy} (breaks {', '.join(row.breaks)})" if row.breaks else row.policy for row in result.rows]
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlabel("tokens/s of one user at the link's median rate")
+        axes.margins(x=0.12)
+        save(headed(figure, title), path)

@@ -73,8 +73,8 @@ def ranked(ranks, text):
 drafted, drafted_cached = engine(True, False), engine(True, True)
 alone, alone_cached = engine(False, False), engine(False, True)
 CALLS = {
-    "drafted": ("ContinuousBatchingPipeline, draft_model", {}),
-    "drafted_cached": ("ContinuousBatchingPipeline, draft_model, prefix caching", {}),
-    "alone": ("ContinuousBatchingPipeline, no drafts", {}),
-    "alone_cached": ("ContinuousBatchingPipeline, no drafts, prefix caching", {}),
+    "drafted": ("ContinuousBatchingPipeline, draft_model, top_k=3", {}),
+    "drafted_cached": ("ContinuousBatchingPipeline, draft_model, top_k=3, prefix caching", {}),
+    "alone": ("ContinuousBatchingPipeline, no drafts, top_k=3", {}),
+    "alone_cached": ("ContinuousBatchingPipeline, no drafts, top_k=3, prefix caching", {}),
 }

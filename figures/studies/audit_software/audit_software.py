@@ -21,7 +21,7 @@ ADAPTERS = SHELF.parents[1] / "examples" / "audits"
 README = SHELF / "audit_software" / "README.md"
 LEVEL, EPSILON, SEED, DRAWS = 0.001, 0.1, 1, 8_000
 KEYS = ("package", "version", "date", "call", "settings")
-TABLE = ("package", "call", "settings", "verdict", "draws", "total variation", "adapter, lines")
+TABLE = ("package", "call", "settings", "verdict", "draws", "total variation", "adapter's lines")
 
 
 def adapters() -> Iterator[tuple[str, str, Path]]:
@@ -69,18 +69,18 @@ def exact_distance(law: TableLaw, draw: Any) -> float:
 
 def cells(row: dict[str, Any]) -> list[str]:
     """Return a row of the README's table."""
-    settings = ", ".join(f"{key} = {value:g}" for key, value in row["settings"].items()) or "T = 1"
+    settings = ", ".join(f"{key}={value:g}" for key, value in row["settings"].items())
     distance = ""
     if "exact" in row:
         distance = f"{row['exact']:.3f}"
     elif "draws" in row:
         cells_only = row["at_most"] == 1 > row["at_most_on_cells"]
         most = row["at_most_on_cells"] if cells_only else row["at_most"]
-        distance = f"in [{row['at_least']:.2g}, {most:.2g}]" + " on cells" * cells_only
+        distance = f"{row['at_least']:.2g}–{most:.2g}" + " on cells" * cells_only
     verdict = f"**{row['verdict']}**" if row["verdict"] in ("not kept", "raises") else row["verdict"]
     verdict += f" ({row['mechanisms'][0]})" if row.get("mechanisms") else ""
     adapter = row.get("adapter")
-    where = f"[{adapter}](../../../examples/audits/{adapter}), {row['lines']}" if adapter else row["date"]
+    where = f"[{row['lines']}](../../../examples/audits/{adapter})" if adapter else row["date"]
     drawn = f"{row['draws']:,}" if "draws" in row else ""
     return [f"{row['package']} {row['version']}", f"`{row['call']}`", settings, verdict, drawn, distance, where]
 
@@ -88,12 +88,12 @@ def cells(row: dict[str, Any]) -> list[str]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the README's table of stored audits."""
     lines = [TABLE, ["---"] * len(TABLE), *map(cells, rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
 
 
 def write_table(out: Path) -> None:
     """Put the table of a result file in the place of the README's table."""
-    before, rest = README.read_text(encoding="utf-8").split("| package", 1)
+    before, rest = README.read_text(encoding="utf-8").split("|package", 1)
     after = rest[rest.index("\n\n") + 1 :]
     README.write_text(before + table(read(out)["audits"]) + after, encoding="utf-8")
 

@@ -90,6 +90,7 @@ def server_sampler(
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
         if not of_vllm:
+            asked["repeat_last_n"] = len(prompt) + length  # it refuses -1
             return [_at(_ask(f"{url}/completion", asked, seconds), "tokens")]
         found = _ask(f"{url}/v1/completions", asked | model | {"n": count, "return_token_ids": True}, seconds)
         by_index = {_at(one, "index"): _at(one, "token_ids") for one in _at(found, "choices")}
@@ -122,7 +123,7 @@ def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
         with refused:
             said = refused.read(2000).decode(errors="replace")
         why = f". {DIED}" if "EngineCore" in said else ""
-        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}{why}") from refused
+        raise UserError(f"{url} refused the request ({refused.code}): {said[:300]}{why}") from refused
     except (OSError, HTTPException, ValueError) as failed:
         raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
 
@@ -153,8 +154,9 @@ def llama_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
     return {name: getattr(made, name) for name in names} | {
         "n_predict": new_tokens,
         "repeat_penalty": made.repetition_penalty,
-        "repeat_last_n": -1,
         "samplers": ["penalties" if name == "repetition_penalty" else name for name in made.order],
         "logit_bias": [list(pair) for pair in made.logit_bias],
+        "mirostat": 0,
+        "dynatemp_range": 0.0,
         "return_tokens": True,
     }

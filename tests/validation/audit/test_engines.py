@@ -20,6 +20,7 @@ D, END = 2, 3
 ROWS = np.random.default_rng(3).dirichlet(np.ones(4), (2, 1 + 4))
 SETTINGS = {"temperature": 0.8, "top_k": 3, "top_p": 0.8, "min_p": 0.2, "logit_bias": ((1, 0.5),)}
 PENALTIES = {"presence_penalty": 0.2, "frequency_penalty": 0.9, "min_tokens": 1}
+REFUSED = {"error": {"message": "Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got -1"}}
 
 
 def law(**settings):
@@ -56,6 +57,8 @@ class Engine(BaseHTTPRequestHandler):
         elif self.path == "/v1/completions" and body["model"] == "the-model" and body["return_token_ids"]:
             texts = enumerate(texts_of(body, "vllm", body["n"]))
             self.answer({"choices": [{"index": i, "token_ids": text} for i, text in texts][::-1]})
+        elif body["repeat_last_n"] != len(body["prompt"]) + body["n_predict"]:  # it refuses -1
+            self.answer(REFUSED, 400)
         else:
             order = ["repetition_penalty" if name == "penalties" else name for name in body["samplers"]]
             self.answer({"tokens": texts_of(body, tuple(order), 1)[0]} if body["return_tokens"] else {})
@@ -111,6 +114,13 @@ def test_the_command_asks_a_server_in_its_own_order(engine, tmp_path):
     one_sentence(run(*call, server, "--logit-bias", "1=2"), "write TOKEN:BIAS")
     one_sentence(run(*call, server + "/not-here"), "has no data.0.id")
     assert "The engine behind the server has died" in run(*call, server, "--top-k", "1").stderr
+
+
+def test_what_a_server_says_against_a_request_is_shown_whole(engine, monkeypatch):
+    """The checks of llama.cpp's server, which has no -1 for the whole text."""
+    monkeypatch.setattr(Engine, "do_POST", lambda handler: handler.answer(REFUSED, 400))
+    with pytest.raises(UserError, match="between 0 <= value <= 2147483647, but got -1"):
+        server_sampler(f"llama:http://127.0.0.1:{engine.server_port}", Processors())([[0]], 1, 1, 1)
 
 
 @pytest.mark.parametrize(

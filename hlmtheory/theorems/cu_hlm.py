@@ -56,9 +56,9 @@ from hlmtheory.truncation.sizes_sides import (
     sends_something,
     theta_side,
 )
-from hlmtheory.truncation.sizes_sides import TIGHT as truncation_TIGHT
+from hlmtheory.truncation.sizes_sides import TIGHT as SIZES_TIGHT
 from hlmtheory.truncation.softplus import LN2, SHARPNESS, rejection_at, softplus_distance
-from hlmtheory.truncation.softplus_sides import TIGHT as softplus_claims_TIGHT
+from hlmtheory.truncation.softplus_sides import TIGHT as SOFTPLUS_TIGHT
 from hlmtheory.truncation.softplus_sides import (
     approximate,
     flatness,
@@ -505,7 +505,7 @@ def monotone_distortion(target, draft, k):
     "truncation.exact",
     EXACT,
     PUBLISHED,
-    tight={**truncation_TIGHT, "distortion_tolerance": 0.5},
+    tight={**SIZES_TIGHT, "distortion_tolerance": 0.5},
     condition=inverse_distance,
 )
 def exact(target, draft, distortion_tolerance):
@@ -525,7 +525,7 @@ def exact(target, draft, distortion_tolerance):
     EXACT,
     PUBLISHED,
     assuming=(Assumption("k* of (19) > 0", sends_something),),
-    tight={**truncation_TIGHT, "distortion_tolerance": 0.4999},
+    tight={**SIZES_TIGHT, "distortion_tolerance": 0.4999},
     ratio=0.9998,
     condition=inverse_distance,
 )
@@ -590,7 +590,7 @@ def worst_case(target, draft, k):
     OFFLINE,
     PUBLISHED,
     assuming=(DIFFER,),
-    tight={"targets": [truncation_TIGHT["target"]], "drafts": [truncation_TIGHT["draft"]], "distortion_tolerance": 1.0},
+    tight={"targets": [SIZES_TIGHT["target"]], "drafts": [SIZES_TIGHT["draft"]], "distortion_tolerance": 1.0},
     ratio=0.5,
     condition=largest_inverse,
 )
@@ -610,8 +610,8 @@ def offline(targets, drafts, distortion_tolerance):
     PUBLISHED,
     assuming=(DIFFER, Assumption("k* of (21) > 0", offline_sends)),
     tight={
-        "targets": [truncation_TIGHT["target"]],
-        "drafts": [truncation_TIGHT["draft"]],
+        "targets": [SIZES_TIGHT["target"]],
+        "drafts": [SIZES_TIGHT["draft"]],
         "distortion_tolerance": 0.999,
     },
     ratio=0.999,
@@ -706,7 +706,7 @@ def online_gap(target, draft, k, token, sharpness):
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     CORRECTED,
     assuming=(SAFE,),
-    tight={**softplus_claims_TIGHT, "sharpness": LEAST},
+    tight={**SOFTPLUS_TIGHT, "sharpness": LEAST},
     ceiling=1.0,
     condition=inverse_distance,
 )
@@ -725,7 +725,7 @@ def online_safe(target, draft, k, token, sharpness):
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     CORRECTED,
     assuming=(REJECTED,),
-    tight=softplus_claims_TIGHT,
+    tight=SOFTPLUS_TIGHT,
     ceiling=1.0,
     condition=inverse_distance,
 )

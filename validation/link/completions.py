@@ -1,0 +1,203 @@
+"""A device whose drafts an OpenAI-compatible server verifies as it is: ``hlm device --engine openai:http://HOST:PORT``.
+
+A round asks /v1/completions for one token behind the text, and behind the text with 1, ..., K drafts; the server's
+prefix cache holds what these prompts share. The loop is the in-process one, whose target distributions are the answers:
+
+- Temperature 0: one request with K + 1 prompts. The text is the server's own.
+- Above 0: K + 1 requests at once, each with the seed of its position. A token is the server's draw at its position,
+  whatever was drafted, so the law is the server's. A draft is the draft model's most probable token.
+- ``top_k``, 1 to 20: one request with K + 1 prompts, whose log-probabilities are the whole law, so that the device
+  accepts and replaces drafts by its method. Of equal ones at the border, those count that the server lists.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hlmtheory._array import brief
+from validation.audit.engines import at, vllm_settings
+from validation.audit.laws import Processors
+from validation.decoding.batch_state import DRAFT, TARGET
+from validation.errors import UserError
+from validation.link.device_records import LinkRecord
+from validation.link.loops import OneText, Pace, require_room, session_of
+from validation.link.remote import RefusedError, ServerAwayError
+
+if TYPE_CHECKING:
+    import torch
+
+    from validation.decoding.methods.base import Method
+    from validation.models.pair import Pair
+
+LONGEST_ANSWER, ID, PROBED = 2**26, "token_id:", "Two roads: 17 + 25 = 42"
+
+
+class Completions(AbstractContextManager["Completions"]):
+    """The server, asked over kept connections; counts calls and the bytes of their bodies. ``key`` is its API key."""
+
+    def __init__(self, address: str, *, key: bytes | None = None, answer_s: float = 30.0) -> None:
+        kind, _, url = address.partition(":")
+        place, kinds = urlsplit(url), {"http": HTTPConnection, "https": HTTPSConnection}
+        if kind != "openai" or place.scheme not in kinds or not place.hostname:
+            raise UserError(f"The engine is {address!r}; write openai:http://HOST:PORT.")
+        self.address = url.rstrip("/").removesuffix("/v1")
+        self._new: Callable[[], Any] = lambda: kinds[place.scheme](place.netloc, timeout=answer_s)
+        self.headers = {"Content-Type": "application/json"}
+        self.headers |= {} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}
+        self.calls = self.sent_bytes = self.received_bytes = 0
+        self._free, self._lock, self.model, self.seeded = list[Any](), threading.Lock(), "", False
+
+    def __exit__(self, *error: object) -> None:
+        for connection in self._free:
+            connection.close()
+
+    def hello(self) -> None:
+        self.model = at(self._ask("/v1/models"), "data", 0, "id")
+
+    def require_tokenizer(self, tokenizer: Any) -> None:
+        """Refuse a server that splits a text into other tokens, apart from a first and a last one that it adds."""
+        ours = tokenizer(PROBED, add_special_tokens=False).input_ids
+        asked = {"model": self.model, "prompt": PROBED, "max_tokens": 1, "return_token_ids": True}
+        theirs = at(self._ask("/v1/completions", asked), "choices", 0, "prompt_token_ids")
+        if not isinstance(theirs, list) or ours not in (theirs[-len(ours) :], theirs[: len(ours)], theirs[1:-1]):
+            said = f"The server splits a text into {brief(theirs)}, the device into {brief(ours)}"
+            raise RefusedError(f"{said}; use a draft model with the server's tokenizer.")
+
+    def require_seeds(self, prompt: list[int], vocabulary: int) -> None:
+        """Refuse a server that draws two texts from one seed, or one text from several."""
+        asked = {"prompt": [prompt], **_settings(2.0, 1.0, tokens=16)}
+        drawn = [self.answers(asked | {"seed": seed}, vocabulary)[0][0] for seed in (1, 1, 2, 3)]
+        if drawn[0] != drawn[1] or drawn[0] == drawn[2] == drawn[3]:
+            raise RefusedError(f"{self.address} ignores the seed of a request; use temperature 0, or --top-k.")
+        self.seeded = True
+
+    def answers(self, asked: dict[str, Any], vocabulary: int) -> list[tuple[list[int], bool, dict[int, float]]]:
+        """Return behind each prompt the tokens, whether they end the text, and the log-probabilities at the first."""
+        whole, count = self._ask("/v1/completions", {"model": self.model} | asked), len(asked["prompt"])
+        try:
+            choices = {choice["index"]: choice for choice in whole["choices"]}
+            return [_read(choices[i], asked, vocabulary) for i in range(count)]
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            said = f"{self.address} does not answer {count} prompts by token ids with log-probabilities"
+            raise RefusedError(f"{said} ({type(error).__name__} {brief(str(error))}); use vLLM.") from error
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        data, kept = None if body is None else json.dumps(body, separators=(",", ":")).encode(), bool(self._free)
+        connection, url = self._free.pop() if kept else self._new(), self.address + path
+        try:
+            connection.request("POST" if data else "GET", urlsplit(url).path, data, self.headers)
+            answer = connection.getresponse()
+            raw = answer.read(LONGEST_ANSWER)
+            found = json.loads(raw) if answer.status == 200 else None
+        except (OSError, HTTPException, ValueError, RecursionError) as failed:
+            connection.close()
+            if kept and isinstance(failed, ConnectionError):  # a server closes a connection that was silent
+                return self._ask(path, body)
+            said = f"{url} gave no answer ({type(failed).__name__} {brief(str(failed))})"
+            raise ServerAwayError(f"{said}; start the server, correct the address, or give it --patience.") from failed
+        self._free.append(connection)
+        if answer.status != 200:
+            raise RefusedError(f"{url} refused the request ({answer.status}): {brief(raw.decode(errors='replace'))}.")
+        with self._lock:
+            self.calls, self.sent_bytes = self.calls + 1, self.sent_bytes + len(data or b"")
+            self.received_bytes += len(raw)
+        return found
+
+
+class _EngineLoop(OneText):
+    engine: Completions
+    temperature, top_k = 1.0, 0  # of the server's law; the session's temperature is 0 where the server draws
+
+    def _target(self, shape: tuple[Any, ...]) -> Any:
+        return None
+
+    def forward(self, which: str, slots: Any, rows: Any) -> list[torch.Tensor]:
+        if which == DRAFT:
+            return super().forward(which, slots, rows)
+        began, ends = time.perf_counter(), self.session.pair.end_tokens
+        first, kept, end = (int(place[0]) for place in (self.prompt_end, self.kept_end, self.draft_end))
+        text = self.tokens[0, :end].tolist()
+        whole = end - first == self.session.new_tokens or (end > kept and text[-1] in ends)  # no token follows
+        logits = self._logits([text[:i] for i in range(kept, end + (not whole))], kept - first)
+        self.count_pass(TARGET, slots, time.perf_counter() - began)
+        return [logits, *([logits.new_zeros(1, logits.shape[1])] if whole else [])]
+
+    def _logits(self, prompts: list[list[int]], place: int) -> torch.Tensor:
+        """Return the server's law behind each prompt (n, V), up to a sum; the first has this many new tokens."""
+        import torch
+
+        engine, session, ends = self.engine, self.session, self.session.pair.end_tokens
+        if self.top_k or not self.temperature:
+            settings = _settings(1.0 if self.top_k else 0.0, 1.0, listed=self.top_k)
+            found = engine.answers(settings | {"prompt": prompts}, session.vocabulary)
+        else:
+            first = int(session.stream_keys[0]) % 2**52 + place  # far from those of other texts
+            each = [{"prompt": [ids], "seed": first + i} for i, ids in enumerate(prompts)]
+            settings = _settings(self.temperature, session.top_p)
+            with ThreadPoolExecutor(len(each)) as pool:
+                texts = pool.map(lambda asked: engine.answers(settings | asked, session.vocabulary), each)
+                found = [text[0] for text in texts]
+        logits = torch.full((len(found), session.vocabulary), -math.inf, dtype=torch.float64)
+        for row, ((token,), stop, law) in zip(logits, found, strict=True):
+            if stop != (token in ends):
+                said = f"The server {'ends' if stop else 'does not end'} a text with token {token}"
+                raise RefusedError(f"{said}, unlike the draft model; give its generation_config the server's end.")
+            best = sorted(law, key=lambda name: -law[name])[: self.top_k] or [token]
+            row[best] = torch.tensor([law[name] for name in best], dtype=torch.float64)
+        return logits
+
+
+class EngineDevice:
+    """A draft model, and a server that verifies its drafts: what :class:`Device` is for ``hlm serve``."""
+
+    def __init__(self, pair: Pair, remote: Completions, *, top_k: int = 0, least_draft_s: float = 0.0) -> None:
+        self.pair, self.remote, self.top_k, self.least_draft_s = pair, remote, top_k, least_draft_s
+
+    def generate(
+        self, method: Method, prompt: list[int], *, name: str, seed: int, new_tokens: int, **given: Any
+    ) -> LinkRecord:
+        """Continue a prompt at ``temperature`` and ``top_p``; ``on_tokens`` gets new tokens when they are certain."""
+        require_room(self.pair, prompt, name, new_tokens)
+        sampling = float(given.get("temperature", 1.0)), float(given.get("top_p", 1.0))
+        seeded = sampling[0] > 0 and not self.top_k
+        if seeded and not self.remote.seeded:
+            self.remote.require_seeds(prompt, self.pair.vocabulary)
+        session = session_of(self.pair, prompt, name, seed, 0.0 if seeded else sampling[0], sampling[1], new_tokens)
+        record = LinkRecord("engine", name, self.remote.address, seed, *sampling)
+        record.note(0, self.remote.model)
+        loop = _EngineLoop(session, method, prompt, record)
+        loop.engine, loop.top_k, loop.temperature = self.remote, self.top_k, sampling[0]
+        loop.draft_pace, loop.on_tokens = Pace(self.least_draft_s), given.get("on_tokens")
+        loop.run()
+        return record
+
+
+def _settings(temperature: float, top_p: float, *, listed: int = 0, tokens: int = 1) -> dict[str, Any]:
+    """Return every setting of a request by name, so that no default of the server counts."""
+    settings = vllm_settings(Processors(temperature=temperature, top_p=top_p, order="vllm"), tokens)
+    return settings | {"logprobs": listed, "return_tokens_as_token_ids": True}
+
+
+def _read(choice: Any, asked: dict[str, Any], vocabulary: int) -> tuple[list[int], bool, dict[int, float]]:
+    def token(name: str) -> int:
+        if not (name.startswith(ID) and 0 <= int(name.removeprefix(ID)) < vocabulary):
+            raise ValueError(f"{name} is not one of {ID}0 to {ID}{vocabulary - 1}")
+        return int(name.removeprefix(ID))
+
+    tokens = [token(name) for name in choice["logprobs"]["tokens"]]
+    law = {token(name): float(number) for name, number in choice["logprobs"]["top_logprobs"][0].items()}
+    mass = sum(math.exp(min(number, 1.0)) for number in law.values())
+    if not 0 < len(tokens) <= asked["max_tokens"] or tokens[0] not in law:
+        raise ValueError(f"{len(tokens)} tokens, not 1 to {asked['max_tokens']}")
+    if len(law) < min(asked["logprobs"], vocabulary) or not 0 < mass < 1.001:
+        raise ValueError(f"{len(law)} of the {asked['logprobs']} largest, of mass {mass:.3g}")
+    return tokens, choice["finish_reason"] == "stop", law

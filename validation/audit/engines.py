@@ -25,14 +25,21 @@ AT_ONCE = 16
 """Requests in flight."""
 TOGETHER = 64
 """Most draws of one request of vLLM."""
+DIED = (
+    "The engine behind the server has died; its log says why. Seen of vLLM 0.32 on a CPU: seeds need "
+    "--no-enable-chunked-prefill, and top-k with drafts needs a top-p below 1"
+)
 
 
-def vllm_sampler(llm: Any, processors: Processors) -> Sampler:
-    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts."""
+def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
+    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts.
+
+    ``new_tokens`` above the audited depth lets the last rounds draft all K tokens; an engine drafts fewer near the end.
+    """
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         make = importlib.import_module("vllm").SamplingParams
-        settings = vllm_settings(processors, depth)
+        settings = vllm_settings(processors, new_tokens or depth)
         params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
         found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
         return [[list(text.token_ids) for text in texts.outputs] for texts in found]
@@ -92,8 +99,10 @@ def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
         with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
             return json.load(answer)
     except error.HTTPError as refused:
-        said = refused.read(2000).decode(errors="replace")
-        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}") from refused
+        with refused:
+            said = refused.read(2000).decode(errors="replace")
+        why = f". {DIED}" if "EngineCore" in said else ""
+        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}{why}") from refused
     except (OSError, HTTPException, ValueError) as failed:
         raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
 

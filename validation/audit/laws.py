@@ -269,9 +269,7 @@ class Processors:
         rows = _softmax(logits)
         return rows, np.minimum((rows * unsure).sum(axis=-1) + self.rounding, 1.0)
 
-    def penalised(
-        self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any = 0, banned: Array | None = None
-    ) -> Array:
+    def penalised(self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any, banned: Array | None) -> Array:
         """Return logits (m, V) after the biases and penalties, without the other processors."""
         return self._penalised(self._biased(logits, banned), contexts, drawn)
 

@@ -82,10 +82,11 @@ _LARGEST_BATCH = 65536
 def acceptance(files: tuple[str, ...], **options: Any) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
-    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first), get_metrics, answers
-    and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and /prometheus/metrics;
-    llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's JSONL; or mean lengths
-    without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from the content.
+    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first; or its address, for
+    now), get_metrics, answers and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and
+    /prometheus/metrics; llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's
+    JSONL; or mean lengths without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from
+    the content.
 
     The best draft length needs --passes, or --verify-time and --draft-time. Files with other drafts or another
     acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says

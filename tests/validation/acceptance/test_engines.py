@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -229,6 +232,20 @@ def test_two_scrapes_are_differenced(tmp_path):
         records_of(before, stored(tmp_path, "d.txt", other))
     both = stored(tmp_path, "e.txt", after.read_text() + other)
     assert [(one.engine[-5:], one.num_spec_steps) for one in records_of(both)][1] == ("other", 14)
+
+
+def test_a_server_is_asked_for_its_counters(tmp_path):
+    before = stored(tmp_path, "before.txt", scrape(10, 30, [8, 4, 2]))
+    stored(tmp_path, "metrics", scrape(14, 42, [11, 6, 2]))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        (record,) = records_of(before, address + "metrics")
+        assert (record.num_spec_steps, record.counts()) == (4, {3: (1, 1, 2, 0)})
+        for page, said in (("", "is a web page"), ("nothing", "gave no answer .*404.*correct the address")):
+            with pytest.raises(UserError, match=said):
+                records_of(address + page)
+        server.shutdown()
 
 
 def test_a_folder_a_packed_file_and_many_requests(tmp_path):

@@ -39,8 +39,8 @@ def texts_of(body, order, count):
 class Engine(BaseHTTPRequestHandler):
     log_message = staticmethod(lambda *given: None)
 
-    def answer(self, found):
-        self.send_response(200)
+    def answer(self, found, status=200):
+        self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(found).encode())
 
@@ -50,7 +50,9 @@ class Engine(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.seen.append(body)
-        if self.path == "/v1/completions" and body["model"] == "the-model" and body["return_token_ids"]:
+        if body.get("top_k") == 1:
+            self.answer({"error": {"message": "EngineCore encountered an issue.", "code": 500}}, 500)
+        elif self.path == "/v1/completions" and body["model"] == "the-model" and body["return_token_ids"]:
             texts = enumerate(texts_of(body, "vllm", body["n"]))
             self.answer({"choices": [{"index": i, "token_ids": text} for i, text in texts][::-1]})
         else:
@@ -81,7 +83,7 @@ def generate(prompts, params, use_tqdm):
 def test_vllm_in_the_process_draws_all_prompts_in_one_call(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=dict))
     wanted = law(**SETTINGS, **PENALTIES, order="vllm")
-    sample = vllm_sampler(SimpleNamespace(generate=generate), wanted.processors)
+    sample = vllm_sampler(SimpleNamespace(generate=generate), wanted.processors, new_tokens=D)
     assert keeps_law(sample, wanted, depth=D, draws=2_000, within=0.2).verdict == KEPT
 
 
@@ -107,6 +109,7 @@ def test_the_command_asks_a_server_in_its_own_order(engine, tmp_path):
     one_sentence(run(*call, *given, "--order", "transformers"), "vLLM has an order of its own")
     one_sentence(run(*call, server, "--logit-bias", "1=2"), "write TOKEN:BIAS")
     one_sentence(run(*call, server + "/not-here"), "has no data.0.id")
+    assert "The engine behind the server has died" in run(*call, server, "--top-k", "1").stderr
 
 
 @pytest.mark.parametrize(

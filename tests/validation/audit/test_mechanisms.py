@@ -14,7 +14,7 @@ import pytest
 
 from tests.validation.audit.test_repeats import drawn
 from validation.audit import NOT_KEPT, Processors, TableLaw, audit_sampler
-from validation.audit.mechanisms import local_likelihoods
+from validation.audit.mechanisms import _Parts, local_likelihoods
 from validation.audit.naming import EXCLUDED, Naming
 
 V, D = 4, 3
@@ -78,6 +78,13 @@ def rounds(fault, q, p, n, seed, bonus=None, told=None, most=2):
 
 FAULTS = ("draft_unverified", "first_draft_unverified", "rejected_draft_kept", "verified_by_argmax")
 FAULTS += ("replaced_by_argmax", "replaced_from_target", "q_of_other_row", "penalty_of_last_token", "late_rejection")
+
+
+def test_a_draft_without_mass_under_the_target_and_in_its_message_is_never_kept():
+    p = told = np.array([[[0.0, 1.0, 0.0]]])
+    drawn, x, here = np.array([[[0.5, 0.0, 0.5]]]), np.array([[[0]]]), np.array([[True]])
+    assert _Parts("", p, drawn, told, x).likelihood(1, here, ~here) == 0.0
+    assert _Parts("draft_unverified", p, drawn, told, x).likelihood(1, here, ~here) == 0.5
 
 
 @pytest.mark.parametrize("fault", ["", *FAULTS])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from hlmtheory.truncation import online_size
 from tests.validation.command_line import one_sentence, run
 from validation.audit import samplers
-from validation.audit.samplers import file_prompts
+from validation.audit.samplers import file_prompts, method_named
+from validation.audit.worker import function_named
 from validation.errors import UserError
 
 HEAD = "import os, signal, sys, time\nimport numpy as np\n\nclass Odd(BaseException):\n    pass\n\n"
@@ -94,6 +98,25 @@ def test_a_table_that_is_none_is_refused(folder: Path, table: str, said: str) ->
     Path("draws.jsonl").write_text('{"prompt": [0], "continuation": [1]}\n', encoding="utf-8")
     Path("mine.py").write_text(f"import numpy as np\ndef sample(prompts, n, seed):\n    {GOOD}\n", encoding="utf-8")
     one_sentence(run("audit", "--sampler", "mine.py:sample", "--table", "toy.json", "--depth", "1"), said)
+
+
+def test_a_method_without_a_fit_takes_the_uncertainty_for_the_rejection() -> None:
+    method: Any = method_named("CU-HLM online")
+    q, tokens, uncertainty = np.tile([0.9, 0.05, 0.03, 0.02], (2, 1)), np.array([0, 0]), np.array([0.01, 0.9])
+    expected = online_size(q, tokens, uncertainty, 0.1, sharpness=5.0)
+    np.testing.assert_array_equal(method.choose_top_k(q, tokens, uncertainty)[0], expected)
+    assert expected[0] != expected[1]
+
+
+def test_a_module_that_is_missing_is_told_from_one_that_imports_what_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    Path("imports_it.py").write_text("import no_such_module", encoding="utf-8")
+    with pytest.raises(UserError, match="no module 'no_such_module'"):
+        function_named("no_such_module:sample")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        function_named("imports_it:sample")
 
 
 def test_a_file_of_very_many_prompts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

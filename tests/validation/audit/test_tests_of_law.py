@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from validation.audit import TableLaw
+from validation.audit import TableLaw, tests_of_law
 from validation.audit.laws import extended_rows
 from validation.audit.partition import Partition
 from validation.audit.tests_of_law import JointTests, TokenTests
@@ -34,13 +34,15 @@ def drawn(law: TableLaw, prompt: int, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("depth", range(D))
-@pytest.mark.parametrize("learned", [0, 1, 40])
-def test_the_mean_of_each_token_test_is_the_expected_value(law, depth, learned):
+@pytest.mark.parametrize(("learned", "entries"), [(0, 1000), (1, 1000), (40, 1000), (40, 2 * (V + 1) + 1)])
+def test_the_mean_of_each_token_test_is_the_expected_value(law, monkeypatch, depth, learned, entries):
+    monkeypatch.setattr(tests_of_law, "MOST_ENTRIES", entries)
     tests = TokenTests(law, depth)
     for prompt in range(2):
         for tokens in np.array_split(drawn(law, prompt, learned), 2):
             if len(tokens):
                 tests.measure(prompt, tokens, extended_rows(law, prompt, tokens)[0][:, depth])
+    assert len(tests._places) * (V + 1) <= entries  # further prefixes are not learned
     _, along = chances(law, 0)
     prefixes = {tuple(text[:depth]) for text, chance in zip(TEXTS, along[:, depth - 1], strict=True) if chance > 0}
     for prefix in sorted(prefixes if depth else {()}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import click
@@ -16,6 +17,7 @@ from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
+from validation.planning.request import Request
 from validation.planning.verdict import answer_of, symbols_said
 from validation.trace.reader import TraceWriter
 
@@ -51,6 +53,12 @@ def test_every_number_names_what_it_rests_on(plan):
     names = [name for part in found["split"].values() for name in part]
     assert sorted(names) == sorted(set(names))  # no prompt is in two parts
     assert found["rows"] == planned(run("plan", "--trace", ".", "--json", "--risk", "text=.5"))["rows"]
+
+
+def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
+    asked, default = planned(plan("--json"))["request"], asdict(Request())
+    del asked["risk"], asked["server_draft_s"], asked["server_draft_basis"]  # written otherwise, or computed
+    assert asked == {name: default[name] for name in asked}
 
 
 @pytest.mark.parametrize(
@@ -153,13 +161,14 @@ def test_a_link_that_is_down_for_a_while_and_one_that_always_is(plan, folder):
 
 
 def test_users_share_a_band(plan, folder):
-    (folder / "users.csv").write_text("name,rate,draft_time\nnear,40M,8ms\nfar,400k,20ms\nmid,4M,\n")
+    (folder / "users.csv").write_text("name,rate,draft_time\nnear,40M,8ms\nfar,400k,20ms\nmid,4M,\nslow,4M,5s\n")
     found = planned(plan("--json", "--users", "users.csv", "--objective", "fair", "--page", "users.html"))
     shares = {one["name"]: one["share"] for one in found["users"]["users"]}
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-9)
     assert shares["far"] > shares["near"]  # the slow link needs more of the band for the same
     assert found["users"]["upper_bound"] >= found["users"]["value"]
-    assert "planned 3 users of one\nserver together" in (folder / "users.html").read_text()
+    assert [one["draft_length"] > 0 for one in found["users"]["users"]] == [True, True, True, False]
+    assert "planned 4 users of one\nserver together" in (folder / "users.html").read_text()
 
 
 def test_policies_that_are_not_ours_have_the_same_users_batches_and_waiting(plan):

@@ -149,18 +149,19 @@ def test_the_tree_of_ranks_is_the_best_of_its_size():
         assert sum(chances[one] for one in chosen) == pytest.approx(best)
 
 
-def test_weights_of_another_base_are_refused(pair, tiny, tmp_path):
-    folder = write(tmp_path, MEDUSA, pair.target)
+@pytest.mark.parametrize(("kind", "method"), [(MEDUSA, Medusa), (EAGLE, Eagle2)])
+def test_weights_of_another_base_are_refused(pair, tiny, tmp_path, kind, method):
+    folder = write(tmp_path, kind, pair.target)
     other = build_model(
         Recipe(hidden=16, feed_forward=32, layers=2, heads=2, context=64, matrix_rate=1, other_rate=1), 300
     )
     changed = replace(pair, target=other.eval())
     with pytest.raises(UserError, match="another version of the target model"):
-        decode(changed, PROMPTS[:1], Medusa(folder, nodes=4), new_tokens=2)
-    (row,) = decode(changed, PROMPTS[:1], Medusa(folder, nodes=4, any_base=True), new_tokens=2)
+        decode(changed, PROMPTS[:1], method(folder, nodes=4), new_tokens=2)
+    (row,) = decode(changed, PROMPTS[:1], method(folder, nodes=4, any_base=True), new_tokens=2)
     assert len(row.tokens) == 2
     with pytest.raises(UserError, match="have hidden 16, but the base model has 8"):
-        load_heads(folder, MEDUSA, tiny.target)
+        load_heads(folder, kind, tiny.target)
 
 
 def test_faulty_folders_are_refused(pair, tmp_path):

@@ -141,7 +141,8 @@ def test_a_message_of_a_tree_can_be_read(pair):
         return message
 
     method.tree_message = kept
-    decode(pair, PROMPTS, method, new_tokens=6)
+    texts = decode(pair, PROMPTS, method, new_tokens=6)
+    assert {one.draft_passes for text in texts for one in text.rounds} == {2}  # one for each level
     width = index_bits(pair.vocabulary)
     for tree, payload, bits in sent:
         reader = Unpacker(payload)

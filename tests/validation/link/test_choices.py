@@ -31,7 +31,7 @@ from validation.decoding.methods.switched import Chosen, Switched
 from validation.decoding.records import Round
 from validation.link import message_choice, timing
 from validation.link.formats import SERVER_WRITES, Terms
-from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice, _Message
+from validation.link.message_choice import KEPT, OWN, RECENT, SEEDED, TRIED, Following, MessageChoice, _Message
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
 from validation.link.skip_choice import OwnThreshold, SkipChoice
@@ -146,6 +146,16 @@ def test_the_message_follows_the_link_both_ways():
         best_message = "rows" if rate > 1e6 else "tokens"
         assert sum(one.message == best_message for one in chosen[20:]) > 150
         assert speed(chosen[-1].message, chosen[-1].length, rate) > 0.9 * best
+
+
+@pytest.mark.parametrize(("rate", "kept"), [(1e6, RECENT), (1.1e6, RECENT), (2e6, KEPT)])
+def test_waits_before_a_jump_are_forgotten_unless_the_rate_explains_it(rate, kept):
+    choice, waits = MessageChoice({SEEDED: (1,)}), [0.03] * KEPT + [0.5] * RECENT
+    choice.link(1e6, 0.01)
+    for wait in waits:
+        choice.learn(SEEDED, 1, 1, DRAFT, wait, 0)
+    choice.link(rate, 0.01)
+    assert list(choice.fixed_s) == waits[-kept:]
 
 
 def test_the_bytes_of_a_round_are_a_line_in_its_drafts_and_never_none():

@@ -161,6 +161,15 @@ def test_a_client_that_leaves_ends_its_text(door, monkeypatch):
     assert door.running.server.metrics.value("hlm_tokens_total") - before < 150
 
 
+def test_an_error_within_a_text_ends_it_with_a_status(door, monkeypatch):
+    monkeypatch.setattr(door.door, "make", lambda: 1 / 0)
+    with pytest.raises(openai.InternalServerError) as refused:
+        ask(door, 2)
+    assert refused.value.status_code == 500
+    with pytest.raises(openai.APIError):
+        list(ask(door, 2, stream=True))
+
+
 def test_texts_are_written_at_the_same_time(pair):
     with opened(pair, at_once=2) as door:
         door.running.engine.stretch_s = 0.05  # the long text takes half a second at least

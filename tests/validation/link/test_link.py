@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
 from validation.errors import UserError
+from validation.link import engine
 from validation.link.device import Device
 from validation.link.device_records import Exchange
 from validation.link.formats import Terms
@@ -101,10 +103,16 @@ def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pai
 
 
 @pytest.mark.parametrize("draft_length", [0, 3])
-def test_a_server_writes_the_text_of_the_shared_seed(pair, draft_length):
-    told = []
-    with Running(pair, made={"draft_length": draft_length}) as server, device_of(pair, server.address) as device:
-        found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
+def test_a_server_writes_the_text_of_the_shared_seed(pair, monkeypatch, draft_length):
+    told, answers, slept, made = [], [], [], {"draft_length": draft_length, "stretch_s": 0.25}
+    monkeypatch.setattr(engine, "time", SimpleNamespace(sleep=slept.append))
+    watched = {"on_tokens": told.extend, "on_answer": lambda *one: answers.append(one)}
+    with Running(pair, made=made) as server, device_of(pair, server.address) as device:
+        found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, **watched)
+    assert sum(tokens for _, tokens, _ in answers) == POSITIONS
+    assert not any(accepted for _, _, accepted in answers)  # no draft is the device's
+    assert set(slept) == {0.25}
+    assert POSITIONS <= (1 + draft_length) * len(slept) <= (1 + draft_length) * POSITIONS
     assert told == found.tokens == looped(pair, SharedSeed(2), new_tokens=POSITIONS).tokens
 
 

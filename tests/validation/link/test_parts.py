@@ -11,6 +11,7 @@ import torch
 
 from hlmtheory.channel import TraceLink
 from tests.validation.link.served import Relayed
+from validation.errors import UserError
 from validation.link import loops
 from validation.link.loops import Pace, session_of
 from validation.link.received import OwnModel
@@ -117,6 +118,18 @@ def test_a_lost_segment_comes_one_round_trip_later_and_in_order(address):
         found, seconds = through(relay, data)
     assert found == data
     assert seconds > 0.04
+
+
+def test_a_relay_counts_both_ways_and_stops_before_a_later_cut(address):
+    with Relayed(LinkModel(FAST, FAST, cuts_s=[3600.0]), address) as relay:
+        through(relay, b"five!")
+    assert relay.relay.forwarded == 10
+
+
+def test_a_round_trip_takes_less_than_a_minute():
+    assert LinkModel(FAST, FAST, rtt_s=59.9).rtt_s == 59.9
+    with pytest.raises(UserError, match="round trip is 60 s"):
+        LinkModel(FAST, FAST, rtt_s=60.0)
 
 
 @pytest.mark.parametrize("cuts", [{"cut_bytes": [1000]}, {"cuts_s": [0.1]}], ids=["bytes", "time"])

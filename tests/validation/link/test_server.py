@@ -158,7 +158,7 @@ def test_a_key_file_is_read_again(pair, tmp_path, caplog, content):
     ("content", "said"),
     [
         (b"\n", "has 0 bytes"),
-        (ONE + b"\nshort\n", "has 5 bytes"),
+        (ONE + b"\nshort\n", "has 5 bytes; it must have 16 to 64"),
         (b"x" * 65, "has 65 bytes"),
         (b"\n".join(b"%032d" % n for n in range(101)), "101 keys; a server has at most 100"),
         (ONE + b"\r\n" + TWO + b"\n", "holds 2 keys, and a device has one"),

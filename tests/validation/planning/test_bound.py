@@ -62,6 +62,17 @@ def test_every_plan_that_skips_is_below_the_bound_at_its_own_risk(made, level):
             assert bound <= every * (1 + 1e-6)
 
 
+def test_a_round_takes_its_drafts_its_pass_and_its_bits_both_ways(made):
+    setting = replace(SETTING, link=constant_link(1e6, 0.02, 1e5), verify_token_s=0.001)
+    for k, codec in ((1, SEEDED), (5, 0)):
+        c = dict(zip(COUNTS, made.model.counts[k - 1, codec], strict=True))
+        costs, _, bits = made.model.costs(k, codec, setting)
+        expected = k * 0.012 + 0.030 + (k + 1) * 0.001 + 0.02 + c["up_bits"] / 1e6 + c["down_bits"] / 1e5
+        found = costs.fixed_time(k) + (costs.header_bits + k * bits) * costs.seconds_per_bit
+        assert found == pytest.approx(expected, rel=1e-12)
+    assert made.model.scaled(0.95).mean() == pytest.approx(0.05, rel=1e-12)
+
+
 def couplings(p, q, rng):
     """Yield joint laws of the draft and the emitted token with the margins q and p: corners, and a mean of two."""
     found = []

@@ -12,11 +12,12 @@ from hlmtheory.verification import acceptance_rate
 from hlmtheory.wire import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
 from validation.decoding.methods.rows import OURS
+from validation.planning import profile as profile_module
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.message_length import message_bits
 from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
-from validation.planning.profile import CODECS, SEEDED, profile_of
+from validation.planning.profile import ADAPTIVE, CODECS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
 from validation.trace.reader import TraceChunk, probabilities
@@ -172,6 +173,12 @@ def test_losses_of_kept_drafts_of_a_shared_seed(trace, profile, text):
         assert profile.risk[text, SEEDED, column] >= profile.risk[text, 0, column] - 1e-12
 
 
+def test_a_round_whose_first_draft_exceeds_its_bits_has_one_draft(trace, monkeypatch):
+    monkeypatch.setattr(profile_module, "BUDGETS", (0.0,))
+    found = profile_of(trace)
+    np.testing.assert_array_equal(found.budgeted[:, 0], found.quantised[0, list(ADAPTIVE)])
+
+
 def test_a_profile_is_kept_and_recognised(trace, profile, tmp_path):
     file = tmp_path / "profile.npz"
     profile_of(trace, file)
@@ -181,7 +188,7 @@ def test_a_profile_is_kept_and_recognised(trace, profile, tmp_path):
     np.testing.assert_array_equal(again.planned, profile.planned)
     file.write_bytes(file.read_bytes()[:1000])  # damaged: measured anew
     profile_of(trace, file, lambda *what: calls.append(what))
-    assert calls
+    assert calls[-1][:2] == (trace.positions, trace.positions)
     calls.clear()
     profile_of(stored(tmp_path / "other", seed=2), file, lambda *what: calls.append(what))
     assert calls  # another trace

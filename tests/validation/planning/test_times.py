@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
+from validation.planning.quantities import read_time
+from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
 from validation.planning.times import (
@@ -23,6 +26,7 @@ from validation.planning.times import (
     pass_line,
     read_times,
     table_of,
+    with_times,
     write_times,
 )
 from validation.trace.sealed import write_sealed
@@ -100,6 +104,12 @@ def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
     quick = times((1, 1, 0.011), (1, 3, 0.013), waiting=0.0101)
     assert quick.exchange_s() == pytest.approx(0.0005)  # never less than the messages and the socket
     assert quick.exchange_s("rows") == pytest.approx(0.0012)
+
+
+def test_a_plan_says_the_options_that_would_give_the_same() -> None:
+    request, (said, *_), _ = with_times(Request(), LINE, {"--draft-time", "--between-time"})
+    options = {option: read_time(option, value) for option, value in re.findall(r"(--[\w-]+) ([\d.]+ms)", said)}
+    assert options == pytest.approx({"--draft-time": request.draft_s, "--between-time": request.between_s})
 
 
 @pytest.mark.parametrize("token", [0.0124, 0.0102])

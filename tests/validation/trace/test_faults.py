@@ -341,6 +341,23 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
 
 
 @POSIX
+def test_a_lock_whose_file_its_holder_has_just_removed_is_taken_anew(tmp_path, monkeypatch):
+    import fcntl
+
+    real, handles = fcntl.flock, []
+
+    def flock(handle, how):
+        handles.append(handle)
+        if len(handles) == 1:
+            (tmp_path / LOCK).unlink()
+        real(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with Lock(tmp_path):
+        assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+
+
+@POSIX
 def test_the_lock_dies_with_its_holder(tmp_path):
     code = f"import time, pathlib; from validation.trace.journal import Lock\nLock(pathlib.Path({str(tmp_path)!r}))"
     code += ".__enter__(); print('held', flush=True); time.sleep(60)"

@@ -8,11 +8,13 @@ import functools
 import importlib
 import json
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
+from contextlib import AbstractContextManager
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-from urllib import error, request
+from urllib.parse import urlsplit
 
 from hlmtheory._array import brief
 from validation.audit.laws import ORDERS, Processors
@@ -25,10 +27,54 @@ AT_ONCE = 16
 """Requests in flight."""
 TOGETHER = 64
 """Most draws of one request of vLLM."""
+LONGEST_ANSWER = 2**28
+"""Bytes of an answer."""
 DIED = (
     "The engine behind the server has died; its log says why. Seen of vLLM 0.32 on a CPU: seeds need "
     "--no-enable-chunked-prefill, and top-k with drafts needs a top-p below 1"
 )
+
+
+class Client(AbstractContextManager["Client"]):
+    """A server, asked over kept connections and without a proxy; counts calls and the bytes of their bodies."""
+
+    def __init__(self, url: str, seconds: float, **headers: str) -> None:
+        self.url = url.rstrip("/").removesuffix("/v1")
+        kind = HTTPSConnection if url.startswith("https:") else HTTPConnection
+        self._connect: Callable[[], Any] = functools.partial(kind, urlsplit(url).netloc, timeout=seconds)
+        self.headers = {"Content-Type": "application/json"} | headers
+        self.calls = self.sent_bytes = self.received_bytes = 0
+        self._free, self._lock = list[Any](), threading.Lock()
+
+    def __exit__(self, *error: object) -> None:
+        while self._free:
+            self._free.pop().close()
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the JSON object that answers a body, or a GET without one."""
+        url, data = self.url + path, None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        with self._lock:
+            kept = self._free.pop() if self._free else None
+        connection = kept or self._connect()
+        try:
+            connection.request("POST" if data else "GET", urlsplit(url).path, data, self.headers)
+            with connection.getresponse() as answer:
+                raw = answer.read(LONGEST_ANSWER)
+            found = json.loads(raw) if answer.status == 200 else None
+        except (OSError, HTTPException, ValueError, RecursionError) as failed:
+            connection.close()
+            if kept and isinstance(failed, ConnectionError):  # a server closes a connection that was silent
+                return self.ask(path, body)
+            raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
+        with self._lock:
+            self._free.append(connection)
+            self.calls, self.sent_bytes = self.calls + 1, self.sent_bytes + len(data or b"")
+            self.received_bytes += len(raw)
+        if answer.status != 200:
+            said = raw[:2000].decode(errors="replace")
+            why = f". {DIED}" if "EngineCore" in said else ""
+            raise UserError(f"{url} refused the request ({answer.status}): {brief(said)}{why}")
+        return found
 
 
 def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
@@ -58,7 +104,6 @@ def server_sampler(
 ) -> Sampler:
     """Return a sampler that asks a server: ``vllm:http://HOST:PORT`` or ``llama:http://HOST:PORT``."""
     engine, _, url = address.partition(":")
-    url = url.rstrip("/").removesuffix("/v1")
     of_vllm = engine == "vllm"
     settings = vllm_settings if of_vllm else llama_settings
     if not server_engine(address):
@@ -66,22 +111,24 @@ def server_sampler(
     settings(processors, 1)  # refuse before the first draw
     model: dict[str, Any] = {}
 
+    client = Client(url, seconds)
+
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
         if not of_vllm:
-            return [_at(_ask(f"{url}/completion", asked, seconds), "tokens")]
-        found = _ask(f"{url}/v1/completions", asked | model | {"n": count, "return_token_ids": True}, seconds)
-        by_index = {_at(one, "index"): _at(one, "token_ids") for one in _at(found, "choices")}
-        return [_at(by_index, i) for i in range(count)]
+            return [at(client.ask("/completion", asked), "tokens")]
+        found = client.ask("/v1/completions", asked | model | {"n": count, "return_token_ids": True})
+        by_index = {at(one, "index"): at(one, "token_ids") for one in at(found, "choices")}
+        return [at(by_index, i) for i in range(count)]
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         if of_vllm and not model:
-            model["model"] = _at(_ask(f"{url}/v1/models", None, seconds), "data", 0, "id")
+            model["model"] = at(client.ask("/v1/models"), "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
         first = seed << 30 if of_vllm else seed  # llama.cpp takes 32 bits
         found: list[list[list[int]]] = [[] for _ in prompts]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with client, ThreadPoolExecutor(AT_ONCE) as pool:
             seeds = (first + most * i for i in range(len(parts)))
             texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, seeds)
             for (c, _), some in zip(parts, texts, strict=True):
@@ -92,22 +139,7 @@ def server_sampler(
     return sample
 
 
-def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        asked = request.Request(url, data, {"content-type": "application/json"})
-        with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
-            return json.load(answer)
-    except error.HTTPError as refused:
-        with refused:
-            said = refused.read(2000).decode(errors="replace")
-        why = f". {DIED}" if "EngineCore" in said else ""
-        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}{why}") from refused
-    except (OSError, HTTPException, ValueError) as failed:
-        raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
-
-
-def _at(answer: Any, *path: Any) -> Any:
+def at(answer: Any, *path: Any) -> Any:
     try:
         return functools.reduce(operator.getitem, path, answer)
     except (KeyError, IndexError, TypeError) as error:

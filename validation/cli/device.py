@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from validation.link.device import Device
 
 SERVER, AT_ONCE = "server", 4
-VERIFIED = ("shared seed", "fixed K", "block verification")
-"""Methods whose drafts an engine verifies."""
+BY_ENGINE = ("shared seed", "fixed K", "block verification")
 
 
 @click.command()
@@ -149,8 +148,11 @@ def device(
 
     others = policy or adapt or numbers or alone or tries or door or record or ca
     for wrong, why in (
-        (engine and others, f"--engine takes {VERIFIED} alone; leave options of `hlm serve` and --record out."),
-        (engine and method.partition(" (")[0] not in VERIFIED, f"--engine takes {VERIFIED}; got --method {method!r}."),
+        (engine and others, f"--engine takes {BY_ENGINE} alone; leave options of `hlm serve` and --record out."),
+        (
+            engine and method.partition(" (")[0] not in BY_ENGINE,
+            f"--engine takes {BY_ENGINE}; got --method {method!r}.",
+        ),
         (top_k and not engine, "--top-k is about --engine; give both, or leave it out."),
         (door and chat, "--chat is about --prompts; with --openai a request to /v1/chat/completions has turns."),
         (door and record, "--record writes the rounds of --prompts; with --openai texts are others': leave it out."),
@@ -193,8 +195,8 @@ def device(
     if door is not None:
         where = read_address("--openai", door)
         with Remote(server, **options) as remote:
-            ours = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
-            _open_door(ours, made, draft, usual if policy else None, at_once or AT_ONCE, where, console)
+            served = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+            _open_door(served, made, draft, usual if policy else None, at_once or AT_ONCE, where, console)
         return
     settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
     label = method if method == SERVER and policy is None else made().name
@@ -210,12 +212,11 @@ def device(
     stored = stored_texts(out, described, {name: mark_of(ids) for name, ids in asked.items()})
     lines = []
     with connect() as remote:
+        make: Any = partial(Device, tokenizer=tokenizer, draft=weights)
         if engine is not None:
-            remote.hello()
-            remote.require_tokenizer(pair.tokenizer)
-            ours: Any = EngineDevice(pair, remote, top_k=top_k or 0, least_draft_s=draft_s)
-        else:
-            ours = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+            remote.hello(pair.tokenizer)
+            make = partial(EngineDevice, top_k=top_k or 0)
+        ours = make(pair, remote, least_draft_s=draft_s)
         if follower is not None:
             follower.remote = remote
         kept = None if record is None else Recording(record, ours, made(), settings, adapts=adapt is not None)

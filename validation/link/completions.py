@@ -12,25 +12,18 @@ prefix cache holds what these prompts share. The loop is the in-process one, who
 
 from __future__ import annotations
 
-import json
 import math
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from hlmtheory._array import brief
-from validation.audit.engines import at, vllm_settings
+from validation.audit.engines import Client, at, vllm_settings
 from validation.audit.laws import Processors
 from validation.decoding.batch_state import DRAFT, TARGET
 from validation.errors import UserError
 from validation.link.device_records import LinkRecord
 from validation.link.loops import OneText, Pace, require_room, session_of
-from validation.link.remote import RefusedError, ServerAwayError
 
 if TYPE_CHECKING:
     import torch
@@ -38,79 +31,48 @@ if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
     from validation.models.pair import Pair
 
-LONGEST_ANSWER, ID, PROBED = 2**26, "token_id:", "Two roads: 17 + 25 = 42"
+ID, PROBED = "token_id:", "Two roads: 17 + 25 = 42"
 
 
-class Completions(AbstractContextManager["Completions"]):
-    """The server, asked over kept connections; counts calls and the bytes of their bodies. ``key`` is its API key."""
+class Completions(Client):
+    """The server; ``key`` is its API key."""
 
     def __init__(self, address: str, *, key: bytes | None = None, answer_s: float = 30.0) -> None:
         kind, _, url = address.partition(":")
-        place, kinds = urlsplit(url), {"http": HTTPConnection, "https": HTTPSConnection}
-        if kind != "openai" or place.scheme not in kinds or not place.hostname:
+        if kind != "openai" or not url.startswith(("http://", "https://")):
             raise UserError(f"The engine is {address!r}; write openai:http://HOST:PORT.")
-        self.address = url.rstrip("/").removesuffix("/v1")
-        self._new: Callable[[], Any] = lambda: kinds[place.scheme](place.netloc, timeout=answer_s)
-        self.headers = {"Content-Type": "application/json"}
-        self.headers |= {} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}
-        self.calls = self.sent_bytes = self.received_bytes = 0
-        self._free, self._lock, self.model, self.seeded = list[Any](), threading.Lock(), "", False
+        super().__init__(url, answer_s, **({} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}))
+        self.model, self.seeded = "", False
 
-    def __exit__(self, *error: object) -> None:
-        for connection in self._free:
-            connection.close()
-
-    def hello(self) -> None:
-        self.model = at(self._ask("/v1/models"), "data", 0, "id")
-
-    def require_tokenizer(self, tokenizer: Any) -> None:
-        """Refuse a server that splits a text into other tokens, apart from a first and a last one that it adds."""
+    def hello(self, tokenizer: Any = None) -> None:
+        """Ask for the model's name, and refuse a server that splits a text into other tokens than the tokenizer."""
+        self.model = at(self.ask("/v1/models"), "data", 0, "id")
+        if tokenizer is None:
+            return
         ours = tokenizer(PROBED, add_special_tokens=False).input_ids
         asked = {"model": self.model, "prompt": PROBED, "max_tokens": 1, "return_token_ids": True}
-        theirs = at(self._ask("/v1/completions", asked), "choices", 0, "prompt_token_ids")
+        theirs = at(self.ask("/v1/completions", asked), "choices", 0, "prompt_token_ids")
         if not isinstance(theirs, list) or ours not in (theirs[-len(ours) :], theirs[: len(ours)], theirs[1:-1]):
             said = f"The server splits a text into {brief(theirs)}, the device into {brief(ours)}"
-            raise RefusedError(f"{said}; use a draft model with the server's tokenizer.")
+            raise UserError(f"{said}; use a draft model with the server's tokenizer.")
 
     def require_seeds(self, prompt: list[int], vocabulary: int) -> None:
         """Refuse a server that draws two texts from one seed, or one text from several."""
         asked = {"prompt": [prompt], **_settings(2.0, 1.0, tokens=16)}
         drawn = [self.answers(asked | {"seed": seed}, vocabulary)[0][0] for seed in (1, 1, 2, 3)]
         if drawn[0] != drawn[1] or drawn[0] == drawn[2] == drawn[3]:
-            raise RefusedError(f"{self.address} ignores the seed of a request; use temperature 0, or --top-k.")
+            raise UserError(f"{self.url} ignores the seed of a request; use temperature 0, or --top-k.")
         self.seeded = True
 
     def answers(self, asked: dict[str, Any], vocabulary: int) -> list[tuple[list[int], bool, dict[int, float]]]:
         """Return behind each prompt the tokens, whether they end the text, and the log-probabilities at the first."""
-        whole, count = self._ask("/v1/completions", {"model": self.model} | asked), len(asked["prompt"])
+        whole, count = self.ask("/v1/completions", {"model": self.model} | asked), len(asked["prompt"])
         try:
             choices = {choice["index"]: choice for choice in whole["choices"]}
             return [_read(choices[i], asked, vocabulary) for i in range(count)]
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            said = f"{self.address} does not answer {count} prompts by token ids with log-probabilities"
-            raise RefusedError(f"{said} ({type(error).__name__} {brief(str(error))}); use vLLM.") from error
-
-    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        data, kept = None if body is None else json.dumps(body, separators=(",", ":")).encode(), bool(self._free)
-        connection, url = self._free.pop() if kept else self._new(), self.address + path
-        try:
-            connection.request("POST" if data else "GET", urlsplit(url).path, data, self.headers)
-            answer = connection.getresponse()
-            raw = answer.read(LONGEST_ANSWER)
-            found = json.loads(raw) if answer.status == 200 else None
-        except (OSError, HTTPException, ValueError, RecursionError) as failed:
-            connection.close()
-            if kept and isinstance(failed, ConnectionError):  # a server closes a connection that was silent
-                return self._ask(path, body)
-            said = f"{url} gave no answer ({type(failed).__name__} {brief(str(failed))})"
-            raise ServerAwayError(f"{said}; start the server, correct the address, or give it --patience.") from failed
-        self._free.append(connection)
-        if answer.status != 200:
-            raise RefusedError(f"{url} refused the request ({answer.status}): {brief(raw.decode(errors='replace'))}.")
-        with self._lock:
-            self.calls, self.sent_bytes = self.calls + 1, self.sent_bytes + len(data or b"")
-            self.received_bytes += len(raw)
-        return found
+            said = f"{self.url} does not answer {count} prompts by token ids with log-probabilities"
+            raise UserError(f"{said} ({type(error).__name__} {brief(str(error))}); use vLLM.") from error
 
 
 class _EngineLoop(OneText):
@@ -150,9 +112,9 @@ class _EngineLoop(OneText):
         for row, ((token,), stop, law) in zip(logits, found, strict=True):
             if stop != (token in ends):
                 said = f"The server {'ends' if stop else 'does not end'} a text with token {token}"
-                raise RefusedError(f"{said}, unlike the draft model; give its generation_config the server's end.")
+                raise UserError(f"{said}, unlike the draft model; give its generation_config the server's end.")
             best = sorted(law, key=lambda name: -law[name])[: self.top_k] or [token]
-            row[best] = torch.tensor([law[name] for name in best], dtype=torch.float64)
+            row[best] = torch.tensor([law.get(name, 0.0) for name in best], dtype=torch.float64)
         return logits
 
 
@@ -163,16 +125,17 @@ class EngineDevice:
         self.pair, self.remote, self.top_k, self.least_draft_s = pair, remote, top_k, least_draft_s
 
     def generate(
-        self, method: Method, prompt: list[int], *, name: str, seed: int, new_tokens: int, **given: Any
+        self, method: Method | None, prompt: list[int], *, name: str, seed: int, new_tokens: int, **given: Any
     ) -> LinkRecord:
         """Continue a prompt at ``temperature`` and ``top_p``; ``on_tokens`` gets new tokens when they are certain."""
+        assert method is not None  # an engine that writes alone needs no device
         require_room(self.pair, prompt, name, new_tokens)
         sampling = float(given.get("temperature", 1.0)), float(given.get("top_p", 1.0))
         seeded = sampling[0] > 0 and not self.top_k
         if seeded and not self.remote.seeded:
             self.remote.require_seeds(prompt, self.pair.vocabulary)
         session = session_of(self.pair, prompt, name, seed, 0.0 if seeded else sampling[0], sampling[1], new_tokens)
-        record = LinkRecord("engine", name, self.remote.address, seed, *sampling)
+        record = LinkRecord("engine", name, self.remote.url, seed, *sampling)
         record.note(0, self.remote.model)
         loop = _EngineLoop(session, method, prompt, record)
         loop.engine, loop.top_k, loop.temperature = self.remote, self.top_k, sampling[0]
@@ -196,7 +159,7 @@ def _read(choice: Any, asked: dict[str, Any], vocabulary: int) -> tuple[list[int
     tokens = [token(name) for name in choice["logprobs"]["tokens"]]
     law = {token(name): float(number) for name, number in choice["logprobs"]["top_logprobs"][0].items()}
     mass = sum(math.exp(min(number, 1.0)) for number in law.values())
-    if not 0 < len(tokens) <= asked["max_tokens"] or tokens[0] not in law:
+    if not 0 < len(tokens) <= asked["max_tokens"]:
         raise ValueError(f"{len(tokens)} tokens, not 1 to {asked['max_tokens']}")
     if len(law) < min(asked["logprobs"], vocabulary) or not 0 < mass < 1.001:
         raise ValueError(f"{len(law)} of the {asked['logprobs']} largest, of mass {mass:.3g}")

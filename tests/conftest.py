@@ -29,10 +29,15 @@ DEEP = (
     "tests/theory/test_batching_facilities.py::test_hundred_*",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
     "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
+    "tests/validation/audit/test_controls.py::test_drafts_by_a_shared_seed_*tree?",
+    "tests/validation/audit/test_document.py::test_the_first_example_*",
     "tests/validation/claims/test_cluster.py*",
+    "tests/validation/claims/test_large_vocabulary.py::*262144*",
+    "tests/validation/decoding/test_every_method.py::test_texts_are_counted_*?top-p-*",
+    "tests/validation/plots/test_drawing.py::*/*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
 )
-"""Tests of more than about 10 s of a processor that no law rests on alone; others have the marker ``deep``."""
+"""Tests that are long or many, that no law rests on alone; others have the marker ``deep``."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

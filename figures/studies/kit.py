@@ -41,8 +41,6 @@ MAIN = {
     "running_link": "measure",
     "shared_seed": "measure",
     "smollm2_findings": "measure",
-    "text_enumeration": "enumeration",
-    "update_bound": "bound",
 }
 """The script that ``hlm study NAME`` runs, by study; a README names the others."""
 

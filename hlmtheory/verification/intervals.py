@@ -8,6 +8,7 @@ intervals hold for S accepted of n examined drafts with any rule of stopping.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from hlmtheory._array import Array, Interval, arrays, in_kind, interval, sum_up, widest
@@ -75,11 +76,11 @@ def acceptance_interval(accepted: Array, examined: Array, error: Array, *, form:
     if not bool(xp.all(s <= n)):
         raise DomainError(f"accepted must be at most examined; got {accepted} of {examined}; count each draft once")
     limit = -xp.log(delta) + _SLACK * (1.0 + (n + 2.0) * xp.log(n + 2.0))
-    evidence = _constant if form == "constant" else _varying
+    evidence = (_constant if form == "constant" else _varying)(xp, s, n)
     share = s / xp.where(n > 0, n, 1.0) + 0.0 * delta
 
     def outside(rate: Array) -> Array:
-        return evidence(xp, s, n, rate) >= limit
+        return evidence(rate) >= limit
 
     lower = _edge(xp, share, xp.zeros_like(share), outside)
     upper = _edge(xp, xp.where(n > 0, share, 1.0), xp.ones_like(share), outside)
@@ -103,18 +104,23 @@ def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> 
     return interval(xp, lower, upper, kind)
 
 
-def _constant(xp: Any, s: Array, n: Array, rate: Array) -> Array:
-    """Return log of ∫ θ^S (1 - θ)^(n - S) dθ / (α^S (1 - α)^(n - S)), infinite where α excludes the outcome."""
+def _constant(xp: Any, s: Array, n: Array) -> Callable[[Array], Array]:
+    """Return α ↦ log of ∫ θ^S (1 - θ)^(n - S) dθ / (α^S (1 - α)^(n - S)), infinite where α excludes the outcome."""
     mixture = _log_factorial(xp, s) + _log_factorial(xp, n - s) - _log_factorial(xp, n + 1.0)
-    return mixture - _times_log(xp, s, rate) - _times_log(xp, n - s, 1.0 - rate)
+    return lambda rate: mixture - _times_log(xp, s, rate) - _times_log(xp, n - s, 1.0 - rate)
 
 
-def _varying(xp: Any, s: Array, n: Array, rate: Array) -> Array:
-    """Return log of the mean over the tilts of exp(ηS) / (1 + m(exp(η) - 1))^n."""
-    tilts = xp.asarray(_TILTS, dtype=xp.float64, device=rate.device)
-    powers = tilts * s[..., None] - n[..., None] * xp.log1p(rate[..., None] * xp.expm1(tilts))
-    top = xp.max(powers, axis=-1, keepdims=True)
-    return top[..., 0] + xp.log(xp.mean(xp.exp(powers - top), axis=-1))
+def _varying(xp: Any, s: Array, n: Array) -> Callable[[Array], Array]:
+    """Return m ↦ log of the mean over the tilts of exp(ηS) / (1 + m(exp(η) - 1))^n."""
+    tilts = xp.asarray(_TILTS, dtype=xp.float64, device=s.device)
+    tilted, slopes = tilts * s[..., None], xp.expm1(tilts)
+
+    def evidence(rate: Array) -> Array:
+        powers = tilted - n[..., None] * xp.log1p(rate[..., None] * slopes)
+        top = xp.max(powers, axis=-1, keepdims=True)
+        return top[..., 0] + xp.log(xp.mean(xp.exp(powers - top), axis=-1))
+
+    return evidence
 
 
 def _edge(xp: Any, inside: Array, end: Array, outside: Any) -> Array:

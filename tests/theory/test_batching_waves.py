@@ -57,21 +57,36 @@ def divisions(tasks: list[Task], service: Service, length: int, rule: str = "tog
 
 
 def every_schedule(chains: list[list[float]]) -> float:
-    """Return the smallest makespan over all orders in which the operations can be appended one by one."""
+    """Return the smallest makespan over all orders in which the operations can be appended one by one.
 
-    def best(done: tuple[int, ...], machines: tuple[float, float], ready: tuple[float, ...]) -> float:
-        options = [max(ready, default=0.0)] if all(d == len(c) for d, c in zip(done, chains, strict=True)) else []
-        for m, chain in enumerate(chains):
-            if done[m] < len(chain):
-                k = done[m] % 2
-                end = max(machines[k], ready[m]) + chain[done[m]]
-                after = (end, machines[1]) if k == 0 else (machines[0], end)
-                options.append(
-                    best((*done[:m], done[m] + 1, *done[m + 1 :]), after, (*ready[:m], end, *ready[m + 1 :]))
-                )
-        return min(options)
+    An order is left as soon as the rest of a batch or of a machine alone takes as long as the best order so far.
+    """
+    shortest = math.inf
+    left = [
+        [[sum(chain[n:]), sum(chain[n + n % 2 :: 2]), sum(chain[n + 1 - n % 2 :: 2])] for n in range(len(chain) + 1)]
+        for chain in chains
+    ]
 
-    return best((0,) * len(chains), (0.0, 0.0), (0.0,) * len(chains))
+    def visit(done: tuple[int, ...], machines: tuple[float, float], ready: tuple[float, ...]) -> None:
+        nonlocal shortest
+        rest = [batch[n] for batch, n in zip(left, done, strict=True)]
+        ends = [begin + both for begin, (both, _, _) in zip(ready, rest, strict=True)]
+        ends += [
+            machines[k] + sum(batch[1 + k] for batch in rest) for k in (0, 1) if any(batch[1 + k] for batch in rest)
+        ]
+        if max(ends, default=0.0) >= shortest:
+            return
+        open_batches = [m for m, chain in enumerate(chains) if done[m] < len(chain)]
+        if not open_batches:
+            shortest = max(ready, default=0.0)
+        for m in sorted(open_batches, key=lambda m: max(machines[done[m] % 2], ready[m])):
+            k = done[m] % 2
+            end = max(machines[k], ready[m]) + chains[m][done[m]]
+            after = (end, machines[1]) if k == 0 else (machines[0], end)
+            visit((*done[:m], done[m] + 1, *done[m + 1 :]), after, (*ready[:m], end, *ready[m + 1 :]))
+
+    visit((0,) * len(chains), (0.0, 0.0), (0.0,) * len(chains))
+    return shortest
 
 
 def chains_of(tasks, service, length, plans) -> list[list[list[float]]]:

@@ -29,6 +29,8 @@ TOGETHER = 64
 """Most draws of one request of vLLM."""
 LONGEST_ANSWER = 2**28
 """Bytes of an answer."""
+SEEDS = 2**32
+"""Seeds that every engine tells apart."""
 DIED = (
     "The engine behind the server has died; its log says why. Seen of vLLM 0.32 on a CPU: seeds need "
     "--no-enable-chunked-prefill, and top-k with drafts needs a top-p below 1"
@@ -71,10 +73,27 @@ class Client(AbstractContextManager["Client"]):
             self.calls, self.sent_bytes = self.calls + 1, self.sent_bytes + len(data or b"")
             self.received_bytes += len(raw)
         if answer.status != 200:
-            said = raw[:2000].decode(errors="replace")
+            said = raw[:300].decode(errors="replace")
             why = f". {DIED}" if "EngineCore" in said else ""
-            raise UserError(f"{url} refused the request ({answer.status}): {brief(said)}{why}")
+            raise UserError(f"{url} refused the request ({answer.status}): {said}{why}")
         return found
+
+
+class _Seeds:
+    """Seeds of which no two are alike in 32 bits: torch on a CPU and llama.cpp drop the others.
+
+    They go on from the seed of the first call, so the same calls in the same order give the same draws.
+    """
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+
+    def take(self, seed: int, count: int) -> int:
+        """Return the first of ``count`` seeds that follow each other."""
+        first = seed % SEEDS if self._next is None else self._next
+        first = 0 if first + count > SEEDS else first
+        self._next = first + count
+        return first
 
 
 def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
@@ -82,11 +101,12 @@ def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = N
 
     ``new_tokens`` above the audited depth lets the last rounds draft all K tokens; an engine drafts fewer near the end.
     """
+    seeds = _Seeds()
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         make = importlib.import_module("vllm").SamplingParams
         settings = vllm_settings(processors, new_tokens or depth)
-        params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
+        params = [make(n=n, seed=seeds.take(seed, n), detokenize=False, **settings) for _ in prompts]
         found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
         return [[list(text.token_ids) for text in texts.outputs] for texts in found]
 
@@ -110,12 +130,12 @@ def server_sampler(
         raise UserError(f"The server is {address!r}; write vllm:http://HOST:PORT or llama:http://HOST:PORT.")
     settings(processors, 1)  # refuse before the first draw
     model: dict[str, Any] = {}
-
-    client = Client(url, seconds)
+    seeds, client = _Seeds(), Client(url, seconds)
 
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
         if not of_vllm:
+            asked["repeat_last_n"] = len(prompt) + length  # it refuses -1
             return [at(client.ask("/completion", asked), "tokens")]
         found = client.ask("/v1/completions", asked | model | {"n": count, "return_token_ids": True})
         by_index = {at(one, "index"): at(one, "token_ids") for one in at(found, "choices")}
@@ -126,11 +146,10 @@ def server_sampler(
             model["model"] = at(client.ask("/v1/models"), "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
-        first = seed << 30 if of_vllm else seed  # llama.cpp takes 32 bits
+        first = [seeds.take(seed, count) for _, count in parts]
         found: list[list[list[int]]] = [[] for _ in prompts]
         with client, ThreadPoolExecutor(AT_ONCE) as pool:
-            seeds = (first + most * i for i in range(len(parts)))
-            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, seeds)
+            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, first)
             for (c, _), some in zip(parts, texts, strict=True):
                 found[c] += some
         return found
@@ -165,8 +184,9 @@ def llama_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
     return {name: getattr(made, name) for name in names} | {
         "n_predict": new_tokens,
         "repeat_penalty": made.repetition_penalty,
-        "repeat_last_n": -1,
         "samplers": ["penalties" if name == "repetition_penalty" else name for name in made.order],
         "logit_bias": [list(pair) for pair in made.logit_bias],
+        "mirostat": 0,
+        "dynatemp_range": 0.0,
         "return_tokens": True,
     }

@@ -155,8 +155,9 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
             raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
         written["settings"] = flags(engine, summary.best, summary.schedule)
         say(console, f"For {engine}: {written['settings']}", style="bold")
-    say(console, *(f"Sanity: {said}" for said in sane), *(() if fitted is None else fitted.sentences()))
+    say(console, *(() if fitted is None else fitted.sentences()))
     _show(console, summary)
+    say(console, *(f"Sanity: {said}" for said in sane))
     say(console, f"Acceptance length of the recorded steps: {mean_length} tokens.")
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)
@@ -352,11 +353,13 @@ def _advice(summary: Summary) -> str:
     said = f"Best draft length for these times: {summary.best}"
     if summary.best_is_longest:
         said += f", the longest recorded; {LONGER.format(3 * (summary.best or 0) // 2 + 1)}"
+    alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
+    speeds = [one.tokens_per_second for one in summary.lengths if one.draft_length == summary.best]
+    known = f"{speeds[0]:.2f} tokens/s; " if speeds and speeds[0] is not None else ""
+    said += f" ({known}{alone})." if summary.best else f". Drafting does not pay: {alone}."
     first, last = summary.not_told_apart or (0, 0)
     if first < last:
-        said += f"; K = {first} to {last} are not told apart by these counts"
-    alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
-    said += f" ({alone})." if summary.best else f". Drafting does not pay: {alone}."
+        said += f" K = {first} to {last} are not told apart by these counts."
     if summary.best == 0 and summary.perfect is not None:
         said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
     if summary.best_at_most not in (None, summary.best):

@@ -60,9 +60,10 @@ def show_list(console: Console, listed: list[Claim]) -> None:
     for claim in listed:
         say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
-        console.print(f"  {claim.plain()['status']}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
-    words = "; ".join(f"{name}: {meaning}" for name, meaning in STATUS.items())
-    say(console, as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.\n{words}."))
+        words = dict.fromkeys((claim.plain()["status"], claim.origin.value, cite(claim.source)))
+        console.print(f"  {'; '.join(words)}", highlight=False)
+    said = "; ".join(f"{name}: {meaning}" for name, meaning in STATUS.items())
+    say(console, as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.\n{said}."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, said)

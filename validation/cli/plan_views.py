@@ -47,18 +47,19 @@ def show(console: Console, result: Result, setting: str, split: Split) -> None:
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
     between = f" ({low:.3g} to {high:.3g})" if alone and low is not None and high is not None else ""
     where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
-    use, drafts, rival = f"Use: {asked.best.name}", drafts_said(row), _rival(result)
+    drafts = "" if "K = " in row.option else drafts_said(row)
+    option = "; ".join(filter(None, [asked.best.option.label, drafts and f"drafts: {drafts}"]))
+    rival = _rival(result)
     answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(
         console,
-        use,
-        *([f"Drafts: {drafts}"] if drafts else ()),
-        f"At: {setting}",
+        f"Use: {asked.best.family}",
         f"Speed: {number_said(asked, asked.best)}{between}; {where}",
         f"Guarantee: {result.guarantee}",
         rival,
         style="bold",
     )
+    say(console, *([f"With: {option}"] if option else ()), f"At: {setting}")
     heads = ("policy", "tokens/s\n(m)", "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
     decides = "decides" if asked.name not in ("one user", "a full server") else "tokens_per_s_mean"
     least = result.rows[0].server_s_per_token.value or 0.0
@@ -75,10 +76,10 @@ def show(console: Console, result: Result, setting: str, split: Split) -> None:
     say(
         console,
         "Users: as a multiple of the first row's, for the same tokens. Risk: bound on the mean total variation of a "
-        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. --all: every column, parameters and "
-        "bounds.",
+        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. ours: the best combination of "
+        "skips, messages and draft lengths. --all: every column, parameters and bounds.",
         *answers,
-        *filter(None, [symbols_said("\n".join([use, rival, *answers]))]),
+        *filter(None, [symbols_said("\n".join([option, *answers]))]),
         *result.notes,
     )
 
@@ -101,7 +102,7 @@ def _rival(result: Result) -> str:
     else:
         needs = "the server alone"
     loss = "" if rival.option.lossless else "; not lossless"
-    return f"{title}: {rival.name}: {number_said(asked, rival)}; it needs {needs}{loss}"
+    return f"{title}: {rival.family}: {number_said(asked, rival)}; it needs {needs}{loss}"
 
 
 def show_all(console: Console, result: Result, link: str, split: Split) -> None:
@@ -190,7 +191,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
     asked, best = result.asked, result.row_of(result.asked.best)
     length = drafts_said(best).partition(",")[0]
     drafts = f" (drafts: {length})" if length else ""
-    title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. At {setting}."
+    title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. {setting}."
     with house_style():
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
         for place, row in enumerate(result.rows):
@@ -205,6 +206,6 @@ def draw(result: Result, setting: str, path: Path) -> None:
         names = [f"{row.policy} (breaks {', '.join(row.breaks)})" if row.breaks else row.policy for row in result.rows]
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
-        axes.set_xlabel("tokens/s of one user")
+        axes.set_xlabel("tokens/s of one user at the link's median rate")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory._array import brief
-from validation.audit.engines import Client, at, vllm_settings
+from validation.audit.engines import SEEDS, Client, at, vllm_settings
 from validation.audit.laws import Processors
 from validation.decoding.batch_state import DRAFT, TARGET
 from validation.errors import UserError
@@ -102,7 +102,7 @@ class _EngineLoop(OneText):
             settings = _settings(1.0 if self.top_k else 0.0, 1.0, listed=self.top_k)
             found = engine.answers(settings | {"prompt": prompts}, session.vocabulary)
         else:
-            first = int(session.stream_keys[0]) % 2**52 + place  # far from those of other texts
+            first = int(session.stream_keys[0]) % SEEDS + place  # hardly those of another text
             each = [{"prompt": [ids], "seed": first + i} for i, ids in enumerate(prompts)]
             settings = _settings(self.temperature, session.top_p)
             with ThreadPoolExecutor(len(each)) as pool:

@@ -161,7 +161,10 @@ class Planner:
 
     def limits(self, pool: Pool) -> dict[str, Array]:
         setting = pool.setting
-        found = {"risk": np.array([not self.safe(one, setting) for one in pool.options])}
+        if setting.risk_limit <= 0:
+            found = {"risk": ~pool.lossless}
+        else:
+            found = {"risk": np.array([not self.safe(one, setting) for one in pool.options])}
         if setting.latency_s is not None:
             rate = np.array([setting.link.quantile(setting.latency_share)])
             found["latency"] = setting.round_seconds(pool.train, rate)[..., 0] > setting.latency_s

@@ -75,7 +75,8 @@ class Request:
         if self.fading == "none":
             return constant_link(self.rate_bps, self.round_trip_s, self.down_bps)
         law = Rayleigh(self.snr) if self.fading == "rayleigh" else Rician(self.snr, self.k_factor)
-        name = f"{self.fading}, {10 * np.log10(self.snr):g} dB, {self.rate_bps / 1e6:g} Mbit/s at the mean SNR"
+        decibels = f"{10 * np.log10(self.snr):g} dB"
+        name = f"{self.fading.title()} fading, {self.rate_bps / 1e6:g} Mbit/s at the mean SNR, {decibels}"
         return fading_link(self.rate_bps, law, self.snr, self.round_trip_s, self.down_bps, name)
 
     def setting(self) -> Setting:

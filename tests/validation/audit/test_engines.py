@@ -20,6 +20,7 @@ D, END = 2, 3
 ROWS = np.random.default_rng(3).dirichlet(np.ones(4), (2, 1 + 4))
 SETTINGS = {"temperature": 0.8, "top_k": 3, "top_p": 0.8, "min_p": 0.2, "logit_bias": ((1, 0.5),)}
 PENALTIES = {"presence_penalty": 0.2, "frequency_penalty": 0.9, "min_tokens": 1}
+REFUSED = {"error": {"message": "Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got -1"}}
 
 
 def law(**settings):
@@ -38,6 +39,7 @@ def texts_of(body, order, count):
 
 class Engine(BaseHTTPRequestHandler):
     log_message = staticmethod(lambda *given: None)
+    disable_nagle_algorithm = True  # else each answer in two parts takes 40 ms
 
     def answer(self, found, status=200):
         self.send_response(status)
@@ -55,6 +57,8 @@ class Engine(BaseHTTPRequestHandler):
         elif self.path == "/v1/completions" and body["model"] == "the-model" and body["return_token_ids"]:
             texts = enumerate(texts_of(body, "vllm", body["n"]))
             self.answer({"choices": [{"index": i, "token_ids": text} for i, text in texts][::-1]})
+        elif body["repeat_last_n"] != len(body["prompt"]) + body["n_predict"]:  # it refuses -1
+            self.answer(REFUSED, 400)
         else:
             order = ["repetition_penalty" if name == "penalties" else name for name in body["samplers"]]
             self.answer({"tokens": texts_of(body, tuple(order), 1)[0]} if body["return_tokens"] else {})
@@ -89,13 +93,13 @@ def test_vllm_in_the_process_draws_all_prompts_in_one_call(monkeypatch):
 
 @pytest.mark.parametrize(("kind", "more"), [("vllm", PENALTIES | {"order": "vllm"}), ("llama", {"order": "llama.cpp"})])
 def test_a_server_gets_every_setting_and_keeps_the_law(engine, kind, more):
-    """The two orders give other laws; no seed occurs twice, and several prompts are in flight."""
+    """The two orders give other laws; no seed occurs twice in the 32 bits that are used, and prompts are in flight."""
     wanted = law(**SETTINGS, **more)
     assert np.abs(wanted.table - law(**SETTINGS, **more | {"order": "transformers"}).table).max() > 0.01
     sample = server_sampler(f"{kind}:http://127.0.0.1:{engine.server_port}/", wanted.processors)
     assert keeps_law(sample, wanted, depth=D, draws=3_000, within=0.2).verdict == KEPT
     seeds = [seed for body in engine.seen for seed in range(body["seed"], body["seed"] + body.get("n", 1))]
-    assert len(set(seeds)) == len(seeds) > 500
+    assert len({seed % 2**32 for seed in seeds}) == len(seeds) > 500
     assert {body["prompt"][0] for body in engine.seen[:4]} == {0, 1}
 
 
@@ -110,6 +114,13 @@ def test_the_command_asks_a_server_in_its_own_order(engine, tmp_path):
     one_sentence(run(*call, server, "--logit-bias", "1=2"), "write TOKEN:BIAS")
     one_sentence(run(*call, server + "/not-here"), "has no data.0.id")
     assert "The engine behind the server has died" in run(*call, server, "--top-k", "1").stderr
+
+
+def test_what_a_server_says_against_a_request_is_shown_whole(engine, monkeypatch):
+    """The checks of llama.cpp's server, which has no -1 for the whole text."""
+    monkeypatch.setattr(Engine, "do_POST", lambda handler: handler.answer(REFUSED, 400))
+    with pytest.raises(UserError, match="between 0 <= value <= 2147483647, but got -1"):
+        server_sampler(f"llama:http://127.0.0.1:{engine.server_port}", Processors())([[0]], 1, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +107,8 @@ def test_a_method_without_a_fit_takes_the_uncertainty_for_the_rejection() -> Non
     assert expected[0] != expected[1]
 
 
-def test_a_module_that_is_missing_is_told_from_one_that_imports_what_is(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+def test_a_missing_module_is_told_from_its_importer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
     Path("imports_it.py").write_text("import no_such_module", encoding="utf-8")
     with pytest.raises(UserError, match="no module 'no_such_module'"):
         function_named("no_such_module:sample")

@@ -183,3 +183,12 @@ def test_a_smaller_distance_takes_more_draws():
     law = TableLaw(np.full((1, 1, 2), 0.5))
     needed = [Audit(law, depth=1, level=0.1, epsilon=epsilon)._draws_to_keep() for epsilon in (0.3, 0.1)]
     assert 0 < needed[0] < needed[1]
+
+
+def test_the_mass_of_shared_cells_takes_its_part_of_the_distance_if_it_leaves_any():
+    audit = Audit(TableLaw(np.repeat([0.07, 0.0075], [10, 40])[None, None]), depth=1, level=0.1, planned=100)
+    rest, needed = audit._shared(1), []
+    assert 0.1 < rest < 0.3
+    for audit.epsilon in (0.1, 0.1 + rest):  # 0.1 is left for the cells: of less than the rest, all of it
+        needed.append(audit._draws_to_keep())
+    assert needed[0] == needed[1] > 500

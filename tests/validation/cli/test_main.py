@@ -7,6 +7,10 @@ import pytest
 import hlmtheory
 from tests.validation.command_line import run
 from validation.claims.instances import scenarios
+from validation.plots import FIGURES
+
+SOME_FIGURES = {key: FIGURES[key] for key in (("cu-hlm", "4a"), ("cu-hlm", "6"), ("ours", "3"))}
+"""The others have tests of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +19,9 @@ def finished(folders, tmp_path_factory):
     (base / "prompts.txt").write_text("two and two\nwhat is <b>bold</b>\nthe best of times\n")
     words = ("validate", "--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "150")
     words += ("--new-tokens", "24", "--prompts", str(base / "prompts.txt"), "--out", str(base / "out"))
-    result = run(*words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validation.plots.FIGURES", SOME_FIGURES)
+        result = run(*words)
     assert result.exit_code == 0, result.output
     return base / "out", words
 
@@ -34,7 +40,7 @@ def test_only_all_claims_checks_what_does_not_depend_on_the_models(finished, tmp
     known = hlmtheory.all_claims()
     some = {name: known[name] for name in ("verification.overlap", "channel.markov")}
     monkeypatch.setattr(hlmtheory, "all_claims", lambda: some)
-    words = ("validate", "--trace", str(finished[0] / "trace"), "--out", str(tmp_path), "--json")
+    words = ("validate", "--trace", str(finished[0] / "trace"), "--out", str(tmp_path), "--no-figures", "--json")
     result = run(*words, *["--all-claims"] * everything)
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
@@ -56,6 +62,7 @@ def test_other_settings_are_refused_until_asked_to_begin_anew(finished):
 def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(finished, tmp_path, monkeypatch):
     _, words = finished
     words = (*words[:-1], str(tmp_path), "--positions", "600")
+    monkeypatch.setattr("validation.plots.FIGURES", SOME_FIGURES)
     moments = {
         "collect": ("validation.collection.collect._score_and_store", 1),
         "check": ("validation.claims.check.check_trace", 0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import click
@@ -56,9 +55,9 @@ def test_every_number_names_what_it_rests_on(plan):
 
 
 def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
-    asked, default = planned(plan("--json"))["request"], asdict(Request())
-    del asked["risk"], asked["server_draft_s"], asked["server_draft_basis"]  # written otherwise, or computed
-    assert asked == {name: default[name] for name in asked}
+    asked = planned(plan("--json"))["request"]
+    for name in asked.keys() - {"risk", "server_draft_s", "server_draft_basis"}:  # written otherwise, or computed
+        assert asked[name] == getattr(Request(), name)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,8 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
         assert result.exit_code == 0, result.output
         use, *lines = result.output.splitlines()[:6]
         lines = dict(line.split(": ", 1) for line in lines if ": " in line)
-        assert use == f"Use: {aim['best']['policy']}, {aim['best']['option']}".removesuffix(", ")
+        assert use == f"Use: {aim['best']['policy']}"
+        assert aim["best"]["option"] in lines.get("With", "")
         assert ("lossless" in lines["Guarantee"]) is (aim["best"]["text_risk"] == 0.0)
         other = lines.get("Strongest rival", lines.get("Best with a device", lines.get("Best without a device")))
         kind = "without_device" if aim["best"] == aim["with_device"] else "with_device"

@@ -39,7 +39,6 @@ from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmCertified, CuHlmOffline, Hlm, RandHlm, UHlm
 from validation.errors import UserError
-from validation.link import engine
 from validation.link.device import Device
 from validation.link.device_records import Exchange
 from validation.link.formats import Terms
@@ -105,12 +104,11 @@ def test_a_policy_for_other_models_and_another_tokenizer_are_refused_by_name(pai
 @pytest.mark.parametrize("draft_length", [0, 3])
 def test_a_server_writes_the_text_of_the_shared_seed(pair, monkeypatch, draft_length):
     told, answers, slept, made = [], [], [], {"draft_length": draft_length, "stretch_s": 0.25}
-    monkeypatch.setattr(engine, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr("validation.link.engine.time", SimpleNamespace(sleep=slept.append))
     watched = {"on_tokens": told.extend, "on_answer": lambda *one: answers.append(one)}
     with Running(pair, made=made) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, **watched)
-    assert sum(tokens for _, tokens, _ in answers) == POSITIONS
-    assert not any(accepted for _, _, accepted in answers)  # no draft is the device's
+    assert {accepted for _, _, accepted in answers} == {0}  # no draft is the device's
     assert set(slept) == {0.25}
     assert POSITIONS <= (1 + draft_length) * len(slept) <= (1 + draft_length) * POSITIONS
     assert told == found.tokens == looped(pair, SharedSeed(2), new_tokens=POSITIONS).tokens

@@ -12,7 +12,6 @@ from hlmtheory.verification import acceptance_rate
 from hlmtheory.wire import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
 from validation.decoding.methods.rows import OURS
-from validation.planning import profile as profile_module
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.message_length import message_bits
@@ -174,7 +173,7 @@ def test_losses_of_kept_drafts_of_a_shared_seed(trace, profile, text):
 
 
 def test_a_round_whose_first_draft_exceeds_its_bits_has_one_draft(trace, monkeypatch):
-    monkeypatch.setattr(profile_module, "BUDGETS", (0.0,))
+    monkeypatch.setattr("validation.planning.profile.BUDGETS", (0.0,))
     found = profile_of(trace)
     np.testing.assert_array_equal(found.budgeted[:, 0], found.quantised[0, list(ADAPTIVE)])
 

@@ -54,11 +54,17 @@ MADE = (lambda path: stored(path, noise=0.35, seed=1), lambda path: stored(path,
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Return two planners for each pair: split, and all prompts in all parts."""
-    found = []
-    for written in MADE:
-        path = tmp_path_factory.mktemp("pair")
-        written(path / "trace")
+    """Return two planners for each pair, made when they are first asked for: split, and all prompts in all parts."""
+    return Pairs(tmp_path_factory)
+
+
+class Pairs(dict[int, list[Planner]]):
+    def __init__(self, folders) -> None:
+        self.folders = folders
+
+    def __missing__(self, pair: int) -> list[Planner]:
+        path = self.folders.mktemp("pair")
+        MADE[pair](path / "trace")
         setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
         made, _ = planner_of_trace(path / "trace", setting)
         kept = [
@@ -68,8 +74,8 @@ def pairs(tmp_path_factory):
         ]
         whole = np.arange(len(made.split.prompt))
         split = Split(whole, made.split.calibrate, whole, enough=True, prompt=made.split.prompt)
-        found.append([Planner(kept, setting, one, made.line, made.model, made.streamed) for one in (made.split, split)])
-    return found
+        self[pair] = [Planner(kept, setting, one, made.line, made.model, made.streamed) for one in (made.split, split)]
+        return self[pair]
 
 
 def drawn(rng) -> Setting:
@@ -149,7 +155,11 @@ class Oracle:
 
     def _kept(self):
         s, n = self.s, self.fit
-        kept = np.array([safe or self._small_loss(one) for safe, one in zip(self.lossless, self.options, strict=True)])
+        kept = self.lossless.copy()
+        if s.risk_limit > 0:
+            kept = np.array(
+                [safe or self._small_loss(one) for safe, one in zip(self.lossless, self.options, strict=True)]
+            )
         if s.latency_s is not None:
             kept &= self.round_s(n, s.link.quantile(s.latency_share)) <= s.latency_s
         if s.energy_j is not None:

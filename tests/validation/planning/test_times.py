@@ -13,7 +13,6 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
-from validation.planning.quantities import read_time
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
@@ -108,7 +107,7 @@ def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
 
 def test_a_plan_says_the_options_that_would_give_the_same() -> None:
     request, (said, *_), _ = with_times(Request(), LINE, {"--draft-time", "--between-time"})
-    options = {option: read_time(option, value) for option, value in re.findall(r"(--[\w-]+) ([\d.]+ms)", said)}
+    options = {option: float(ms) / 1e3 for option, ms in re.findall(r"(--[\w-]+) ([\d.]+)ms", said)}
     assert options == pytest.approx({"--draft-time": request.draft_s, "--between-time": request.between_s})
 
 

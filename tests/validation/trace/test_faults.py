@@ -342,17 +342,9 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
 
 @POSIX
 def test_a_lock_whose_file_its_holder_has_just_removed_is_taken_anew(tmp_path, monkeypatch):
-    import fcntl
-
-    real, handles = fcntl.flock, []
-
-    def flock(handle, how):
-        handles.append(handle)
-        if len(handles) == 1:
-            (tmp_path / LOCK).unlink()
-        real(handle, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
+    fcntl = pytest.importorskip("fcntl")
+    real, between = fcntl.flock, iter([(tmp_path / LOCK).unlink])
+    monkeypatch.setattr(fcntl, "flock", lambda *given: next(between, lambda: None)() or real(*given))
     with Lock(tmp_path):
         assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
 

@@ -42,7 +42,7 @@ def name_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
 def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool = False) -> None:
     """Write names beside the ends of lines, each with its rank where several end at one height."""
     figure = canvas_of(axes)
-    figure.draw_without_rendering()  # the layout gives the panel its height
+    figure.get_layout_engine().execute(figure)  # it gives the panel its height
     scale = 72.0 / figure.dpi
     bottom, top = (float(value) * scale for value in axes.get_window_extent().intervaly)
     found = []

@@ -8,13 +8,11 @@ import functools
 import importlib
 import json
 import operator
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlsplit
+from urllib import error, request
 
 from hlmtheory._array import brief
 from validation.audit.laws import ORDERS, Processors
@@ -27,56 +25,12 @@ AT_ONCE = 16
 """Requests in flight."""
 TOGETHER = 64
 """Most draws of one request of vLLM."""
-LONGEST_ANSWER = 2**28
-"""Bytes of an answer."""
 SEEDS = 2**32
 """Seeds that every engine tells apart."""
 DIED = (
     "The engine behind the server has died; its log says why. Seen of vLLM 0.32 on a CPU: seeds need "
     "--no-enable-chunked-prefill, and top-k with drafts needs a top-p below 1"
 )
-
-
-class Client(AbstractContextManager["Client"]):
-    """A server, asked over kept connections and without a proxy; counts calls and the bytes of their bodies."""
-
-    def __init__(self, url: str, seconds: float, **headers: str) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
-        kind = HTTPSConnection if url.startswith("https:") else HTTPConnection
-        self._connect: Callable[[], Any] = functools.partial(kind, urlsplit(url).netloc, timeout=seconds)
-        self.headers = {"Content-Type": "application/json"} | headers
-        self.calls = self.sent_bytes = self.received_bytes = 0
-        self._free, self._lock = list[Any](), threading.Lock()
-
-    def __exit__(self, *error: object) -> None:
-        while self._free:
-            self._free.pop().close()
-
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Return the JSON object that answers a body, or a GET without one."""
-        url, data = self.url + path, None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        with self._lock:
-            kept = self._free.pop() if self._free else None
-        connection = kept or self._connect()
-        try:
-            connection.request("POST" if data else "GET", urlsplit(url).path, data, self.headers)
-            with connection.getresponse() as answer:
-                raw = answer.read(LONGEST_ANSWER)
-            found = json.loads(raw) if answer.status == 200 else None
-        except (OSError, HTTPException, ValueError, RecursionError) as failed:
-            connection.close()
-            if kept and isinstance(failed, ConnectionError):  # a server closes a connection that was silent
-                return self.ask(path, body)
-            raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
-        with self._lock:
-            self._free.append(connection)
-            self.calls, self.sent_bytes = self.calls + 1, self.sent_bytes + len(data or b"")
-            self.received_bytes += len(raw)
-        if answer.status != 200:
-            said = raw[:300].decode(errors="replace")
-            why = f". {DIED}" if "EngineCore" in said else ""
-            raise UserError(f"{url} refused the request ({answer.status}): {said}{why}")
-        return found
 
 
 class _Seeds:
@@ -124,31 +78,33 @@ def server_sampler(
 ) -> Sampler:
     """Return a sampler that asks a server: ``vllm:http://HOST:PORT`` or ``llama:http://HOST:PORT``."""
     engine, _, url = address.partition(":")
+    url = url.rstrip("/").removesuffix("/v1")
     of_vllm = engine == "vllm"
     settings = vllm_settings if of_vllm else llama_settings
     if not server_engine(address):
         raise UserError(f"The server is {address!r}; write vllm:http://HOST:PORT or llama:http://HOST:PORT.")
     settings(processors, 1)  # refuse before the first draw
     model: dict[str, Any] = {}
-    seeds, client = _Seeds(), Client(url, seconds)
+    seeds = _Seeds()
 
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
         if not of_vllm:
             asked["repeat_last_n"] = len(prompt) + length  # it refuses -1
-            return [at(client.ask("/completion", asked), "tokens")]
-        found = client.ask("/v1/completions", asked | model | {"n": count, "return_token_ids": True})
+            return [at(ask(f"{url}/completion", asked, seconds)[0], "tokens")]
+        asked |= model | {"n": count, "return_token_ids": True}
+        found = ask(f"{url}/v1/completions", asked, seconds)[0]
         by_index = {at(one, "index"): at(one, "token_ids") for one in at(found, "choices")}
         return [at(by_index, i) for i in range(count)]
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         if of_vllm and not model:
-            model["model"] = at(client.ask("/v1/models"), "data", 0, "id")
+            model["model"] = at(ask(f"{url}/v1/models", None, seconds)[0], "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
         first = [seeds.take(seed, count) for _, count in parts]
         found: list[list[list[int]]] = [[] for _ in prompts]
-        with client, ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, first)
             for (c, _), some in zip(parts, texts, strict=True):
                 found[c] += some
@@ -156,6 +112,23 @@ def server_sampler(
 
     sample.__name__ = address
     return sample
+
+
+def ask(url: str, body: dict[str, Any] | None, seconds: float, **headers: str) -> tuple[Any, int, int]:
+    """Return what answers a body, or a GET without one, and the bytes of both."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        asked = request.Request(url, data, {"content-type": "application/json"} | headers)
+        with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
+            raw = answer.read()
+            return json.loads(raw), len(data or b""), len(raw)
+    except error.HTTPError as refused:
+        with refused:
+            said = refused.read(2000).decode(errors="replace")
+        why = f". {DIED}" if "EngineCore" in said else ""
+        raise UserError(f"{url} refused the request ({refused.code}): {said[:300]}{why}") from refused
+    except (OSError, HTTPException, ValueError) as failed:
+        raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
 
 
 def at(answer: Any, *path: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,11 +148,7 @@ def device(
 
     others = policy or adapt or numbers or alone or tries or door or record or ca
     for wrong, why in (
-        (engine and others, f"--engine takes {BY_ENGINE} alone; leave options of `hlm serve` and --record out."),
-        (
-            engine and method.partition(" (")[0] not in BY_ENGINE,
-            f"--engine takes {BY_ENGINE}; got --method {method!r}.",
-        ),
+        (engine and (others or method.split(" (")[0] not in BY_ENGINE), f"--engine takes --prompts, and {BY_ENGINE}."),
         (top_k and not engine, "--top-k is about --engine; give both, or leave it out."),
         (door and chat, "--chat is about --prompts; with --openai a request to /v1/chat/completions has turns."),
         (door and record, "--record writes the rounds of --prompts; with --openai texts are others': leave it out."),
@@ -181,7 +177,7 @@ def device(
     chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
     connect: Any = partial(Remote, server, **options)
     if engine is not None:
-        connect = partial(Completions, engine, key=options["key"], answer_s=options["patience_s"])
+        connect = partial(nullcontext, Completions(engine, key=options["key"], answer_s=options["patience_s"]))
     with connect() as remote:  # a wrong address, key or certificate is named before a model is loaded
         remote.hello()
     console, draft_s = open_console(quiet=quiet, stderr=as_json), read_time("--draft-time", draft_time)

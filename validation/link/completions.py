@@ -1,24 +1,25 @@
 """A device whose drafts an OpenAI-compatible server verifies as it is: ``hlm device --engine openai:http://HOST:PORT``.
 
-A round asks /v1/completions for one token behind the text, and behind the text with 1, ..., K drafts; the server's
-prefix cache holds what these prompts share. The loop is the in-process one, whose target distributions are the answers:
+A round asks for one token behind the text, and behind the text with 1, ..., K drafts; the server's prefix cache holds
+what these prompts share. The loop is the in-process one, whose target distributions are the answers:
 
 - Temperature 0: one request with K + 1 prompts. The text is the server's own.
-- Above 0: K + 1 requests at once, each with the seed of its position. A token is the server's draw at its position,
-  whatever was drafted, so the law is the server's. A draft is the draft model's most probable token.
-- ``top_k``, 1 to 20: one request with K + 1 prompts, whose log-probabilities are the whole law, so that the device
-  accepts and replaces drafts by its method. Of equal ones at the border, those count that the server lists.
+- Above 0: K + 1 requests at once, each with the seed of its position. A token is the server's draw there, whatever was
+  drafted, so the law is the server's. A draft is the draft model's most probable token.
+- ``top_k``, 1 to 20: one request, whose log-probabilities are the whole law: the device accepts and replaces drafts by
+  its method. Of equal ones at the border, those count that the server lists.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory._array import brief
-from validation.audit.engines import SEEDS, Client, at, vllm_settings
+from validation.audit.engines import SEEDS, ask, at, vllm_settings
 from validation.audit.laws import Processors
 from validation.decoding.batch_state import DRAFT, TARGET
 from validation.errors import UserError
@@ -28,21 +29,29 @@ from validation.link.loops import OneText, Pace, require_room, session_of
 if TYPE_CHECKING:
     import torch
 
-    from validation.decoding.methods.base import Method
     from validation.models.pair import Pair
 
 ID, PROBED = "token_id:", "Two roads: 17 + 25 = 42"
 
 
-class Completions(Client):
-    """The server; ``key`` is its API key."""
+class Completions:
+    """The server, without a proxy; counts calls and the bytes of their bodies. ``key`` is its API key."""
 
     def __init__(self, address: str, *, key: bytes | None = None, answer_s: float = 30.0) -> None:
         kind, _, url = address.partition(":")
         if kind != "openai" or not url.startswith(("http://", "https://")):
             raise UserError(f"The engine is {address!r}; write openai:http://HOST:PORT.")
-        super().__init__(url, answer_s, **({} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}))
-        self.model, self.seeded = "", False
+        self.address, self.answer_s = url.rstrip("/").removesuffix("/v1"), answer_s
+        self.headers = {} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}
+        self.calls = self.sent_bytes = self.received_bytes = 0
+        self.lock, self.model, self.seeded = threading.Lock(), "", False
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        found, sent, received = ask(self.address + path, body, self.answer_s, **self.headers)
+        with self.lock:
+            self.calls, self.sent_bytes = self.calls + 1, self.sent_bytes + sent
+            self.received_bytes += received
+        return found
 
     def hello(self, tokenizer: Any = None) -> None:
         """Ask for the model's name, and refuse a server that splits a text into other tokens than the tokenizer."""
@@ -61,7 +70,7 @@ class Completions(Client):
         asked = {"prompt": [prompt], **_settings(2.0, 1.0, tokens=16)}
         drawn = [self.answers(asked | {"seed": seed}, vocabulary)[0][0] for seed in (1, 1, 2, 3)]
         if drawn[0] != drawn[1] or drawn[0] == drawn[2] == drawn[3]:
-            raise UserError(f"{self.url} ignores the seed of a request; use temperature 0, or --top-k.")
+            raise UserError(f"{self.address} ignores the seed of a request; use temperature 0, or --top-k.")
         self.seeded = True
 
     def answers(self, asked: dict[str, Any], vocabulary: int) -> list[tuple[list[int], bool, dict[int, float]]]:
@@ -71,7 +80,7 @@ class Completions(Client):
             choices = {choice["index"]: choice for choice in whole["choices"]}
             return [_read(choices[i], asked, vocabulary) for i in range(count)]
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            said = f"{self.url} does not answer {count} prompts by token ids with log-probabilities"
+            said = f"{self.address} does not answer {count} prompts by token ids with log-probabilities"
             raise UserError(f"{said} ({type(error).__name__} {brief(str(error))}); use vLLM.") from error
 
 
@@ -125,17 +134,16 @@ class EngineDevice:
         self.pair, self.remote, self.top_k, self.least_draft_s = pair, remote, top_k, least_draft_s
 
     def generate(
-        self, method: Method | None, prompt: list[int], *, name: str, seed: int, new_tokens: int, **given: Any
+        self, method: Any, prompt: list[int], *, name: str, seed: int, new_tokens: int, **given: Any
     ) -> LinkRecord:
         """Continue a prompt at ``temperature`` and ``top_p``; ``on_tokens`` gets new tokens when they are certain."""
-        assert method is not None  # an engine that writes alone needs no device
         require_room(self.pair, prompt, name, new_tokens)
         sampling = float(given.get("temperature", 1.0)), float(given.get("top_p", 1.0))
         seeded = sampling[0] > 0 and not self.top_k
         if seeded and not self.remote.seeded:
             self.remote.require_seeds(prompt, self.pair.vocabulary)
         session = session_of(self.pair, prompt, name, seed, 0.0 if seeded else sampling[0], sampling[1], new_tokens)
-        record = LinkRecord("engine", name, self.remote.url, seed, *sampling)
+        record = LinkRecord("engine", name, self.remote.address, seed, *sampling)
         record.note(0, self.remote.model)
         loop = _EngineLoop(session, method, prompt, record)
         loop.engine, loop.top_k, loop.temperature = self.remote, self.top_k, sampling[0]
@@ -152,15 +160,14 @@ def _settings(temperature: float, top_p: float, *, listed: int = 0, tokens: int 
 
 def _read(choice: Any, asked: dict[str, Any], vocabulary: int) -> tuple[list[int], bool, dict[int, float]]:
     def token(name: str) -> int:
-        if not (name.startswith(ID) and 0 <= int(name.removeprefix(ID)) < vocabulary):
+        found = int(name.removeprefix(ID)) if name.startswith(ID) else -1
+        if not 0 <= found < vocabulary:
             raise ValueError(f"{name} is not one of {ID}0 to {ID}{vocabulary - 1}")
-        return int(name.removeprefix(ID))
+        return found
 
-    tokens = [token(name) for name in choice["logprobs"]["tokens"]]
-    law = {token(name): float(number) for name, number in choice["logprobs"]["top_logprobs"][0].items()}
+    tokens, (listed, *_) = (choice["logprobs"][name] for name in ("tokens", "top_logprobs"))
+    drawn, law = [token(name) for name in tokens], {token(name): float(number) for name, number in listed.items()}
     mass = sum(math.exp(min(number, 1.0)) for number in law.values())
-    if not 0 < len(tokens) <= asked["max_tokens"]:
-        raise ValueError(f"{len(tokens)} tokens, not 1 to {asked['max_tokens']}")
-    if len(law) < min(asked["logprobs"], vocabulary) or not 0 < mass < 1.001:
-        raise ValueError(f"{len(law)} of the {asked['logprobs']} largest, of mass {mass:.3g}")
-    return tokens, choice["finish_reason"] == "stop", law
+    if not 0 < len(drawn) <= asked["max_tokens"] or len(law) < min(asked["logprobs"], vocabulary) or not mass < 1.001:
+        raise ValueError(f"{len(drawn)} tokens, {len(law)} log-probabilities of mass {mass:.3g}")
+    return drawn, choice["finish_reason"] == "stop", law

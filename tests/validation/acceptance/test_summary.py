@@ -39,6 +39,19 @@ def test_a_table_by_hand():
     assert all(one.low < one.tokens < one.high for one in found.lengths)
 
 
+def test_the_draft_model_of_llama_cpp_reads_the_verified_tokens_again():
+    """A round of K drafts has K passes of one token and another of K + 1; by hand, and in the batch where it loses."""
+    times, counts = RoundTimes(verify=0.03, draft=0.004, draft_token=0.001, draft_cache=0.002), {2: (10, 10, 20)}
+    ours, theirs = (summarise([record(counts, engine=name)], times=times) for name in ("test", "llama.cpp"))
+    assert [one.tokens_per_second for one in ours.lengths] == pytest.approx([1.75 / 0.037, 2.25 / 0.044])
+    assert [one.tokens_per_second for one in theirs.lengths] == pytest.approx([1.75 / 0.045, 2.25 / 0.053])
+    assert (ours.best, theirs.best, len(theirs.remarks) - len(ours.remarks)) == (2, 2, 1)
+    pays = [b for b in range(1, 99) if (theirs.lengths[1].tokens * 0.03 > 0.03 + 0.012 + 0.011 * b)]
+    assert theirs.crossover.loses_from == pays[-1] + 1 < ours.crossover.loses_from
+    copied = record(counts, engine="llama.cpp", copied=True)
+    assert "again" not in " ".join(summarise([copied], times=times).remarks)
+
+
 def test_the_acceptance_of_a_known_law_is_found():
     """Rounds of a law with acceptances .9, .5, .2, at lengths drawn beforehand."""
     rng, law = np.random.default_rng(1), (0.9, 0.5, 0.2)

@@ -87,6 +87,11 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
         if name.endswith("_created"):
             began[f"{found['name']} {found['labels']}"] = found["value"]
             continue
+        if "e" in found["value"] and SCRAPED[prefix] == "llama.cpp":
+            raise UserError(
+                f"{where} has {found['value']}: from a million on llama.cpp prints six digits of a count; restart the "
+                "server before your load, or give its log."
+            )
         labels = dict(_LABEL.findall(found["labels"] or ""))
         models |= {labels["model_name"]} if "model_name" in labels else set()
         try:

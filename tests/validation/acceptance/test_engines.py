@@ -158,6 +158,12 @@ def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name):
     assert record.counts() == {3: COUNTS[name]}
 
 
+def test_a_count_that_llama_cpp_rounds_to_six_digits_is_refused(tmp_path):
+    text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
+    with pytest.raises(UserError, match=r"1.23457e\+06: from a million on llama.cpp prints six digits"):
+        records_of(stored(tmp_path, "late.txt", text.replace("tokens_total 637", "tokens_total 1.23457e+06")))
+
+
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])
 def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
     (record,) = records_of(sample(tmp_path, name))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -162,6 +163,16 @@ def test_a_count_that_llama_cpp_rounds_to_six_digits_is_refused(tmp_path):
     text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
     with pytest.raises(UserError, match=r"1.23457e\+06: from a million on llama.cpp prints six digits"):
         records_of(stored(tmp_path, "late.txt", text.replace("tokens_total 637", "tokens_total 1.23457e+06")))
+
+
+def test_tokens_of_rounds_without_drafts_are_named(tmp_path):
+    """As p_min leaves them: llama.cpp's scrape counts the steps that drafted, and all tokens."""
+    text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
+    for emitted, said in ((400, 0), (1000, 1)):
+        later = stored(tmp_path, "a.txt", f"{text}llamacpp:tokens_predicted_total {emitted}\n")
+        assert len(read_acceptance(later).notes) == said
+    earlier = stored(tmp_path, "b.txt", re.sub(r"\d+$", "0", text, flags=re.M) + "llamacpp:tokens_predicted_total 50\n")
+    assert read_acceptance(earlier, later).notes[0].count("610 of 950 tokens") == 1
 
 
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])

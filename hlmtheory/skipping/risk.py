@@ -26,9 +26,7 @@ class SurrogateGap(NamedTuple):
 def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     """Return the exact total variation between the emitted token's law and the target distribution: Σ_v q_v s_v β_v.
 
-    If all drafts were verified, the law would be p (cu-hlm (3)). So law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i β_i.
-    Where β_v > 0, p_v < q_v and therefore r_v = 0. So at most one of the two terms is nonzero at each v. Each term sums
-    to Σ q s β, and so half the sum of absolute values is Σ q s β. It is at most TV(q, p), its value at s = 1.
+    It is at most TV(q, p), its value at s = 1. Proof: claim ``skipping.risk_is_tv``.
 
     Parameters
     ----------

@@ -227,9 +227,10 @@ def hindsight():
 def distortion_sharp():
     """TV(q̄, q̂) ≤ D = i(K − i)/(Kℓ), i = min(ℓ, ⌊K/2⌋): attained for every K and ℓ, below 1.
 
-    With those up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K numbers with sum r have a
-    sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It is attained if all
-    remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K < 1.
+    With the r largest remainders rounded up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K
+    numbers with sum r have a sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It
+    is attained if all remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K <
+    1.
     """
     return le(lattice_sides.distortion, lattice_sides.bound_sharp)
 

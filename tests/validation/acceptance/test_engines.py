@@ -159,20 +159,15 @@ def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name):
     assert record.counts() == {3: COUNTS[name]}
 
 
-def test_a_count_that_llama_cpp_rounds_to_six_digits_is_refused(tmp_path):
+def test_what_a_scrape_of_llama_cpp_lacks_is_said(tmp_path):
+    """Tokens of rounds without drafts, as p_min leaves them, are named; counts of six digits are refused."""
     text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
+    few, many = (stored(tmp_path, f"{n}.txt", f"{text}llamacpp:tokens_predicted_total {n}\n") for n in (400, 1000))
+    assert (len(read_acceptance(few).notes), len(read_acceptance(many).notes)) == (0, 1)
+    earlier = stored(tmp_path, "b.txt", re.sub(r"\d+$", "0", text, flags=re.M) + "llamacpp:tokens_predicted_total 50\n")
+    assert "610 of 950 tokens" in read_acceptance(earlier, many).notes[0]
     with pytest.raises(UserError, match=r"1.23457e\+06: from a million on llama.cpp prints six digits"):
         records_of(stored(tmp_path, "late.txt", text.replace("tokens_total 637", "tokens_total 1.23457e+06")))
-
-
-def test_tokens_of_rounds_without_drafts_are_named(tmp_path):
-    """As p_min leaves them: llama.cpp's scrape counts the steps that drafted, and all tokens."""
-    text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
-    for emitted, said in ((400, 0), (1000, 1)):
-        later = stored(tmp_path, "a.txt", f"{text}llamacpp:tokens_predicted_total {emitted}\n")
-        assert len(read_acceptance(later).notes) == said
-    earlier = stored(tmp_path, "b.txt", re.sub(r"\d+$", "0", text, flags=re.M) + "llamacpp:tokens_predicted_total 50\n")
-    assert read_acceptance(earlier, later).notes[0].count("610 of 950 tokens") == 1
 
 
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])

@@ -130,8 +130,7 @@ def cheapest_certificate():
     NEW,
     assuming=(
         Assumption(
-            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹",
-            side_side(competes, *AGAINST, dtype=np.bool_),
+            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", side_side(competes, *AGAINST, dtype=np.bool_)
         ),
     ),
     tight={"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1},

@@ -1,7 +1,5 @@
 """What records say together, and what other planners take from it, by hand and against simulated rounds."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

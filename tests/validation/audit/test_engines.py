@@ -133,7 +133,6 @@ def test_the_command_asks_a_server_in_its_own_order(engine, tmp_path):
 
 
 def test_what_a_server_says_against_a_request_is_shown_whole(engine, monkeypatch):
-    """The checks of llama.cpp's server, which has no -1 for the whole text."""
     monkeypatch.setattr(Engine, "do_POST", lambda handler: handler.answer(REFUSED, 400))
     with pytest.raises(UserError, match="between 0 <= value <= 2147483647, but got -1"):
         server_sampler(f"llama:http://127.0.0.1:{engine.server_port}", Processors())([[0]], 1, 1, 1)

@@ -65,7 +65,7 @@ _LARGEST_BATCH = 65536
     "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
     click.IntRange(1, _LARGEST_BATCH),
 )
-@option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
+@option("--confidence", "Level of intervals.", click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
 @option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
 @option("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
 @option("--laws", "A trace of both models: what each way of drafting and verifying would accept, beside these.", PLACE)

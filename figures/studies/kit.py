@@ -41,6 +41,7 @@ MAIN = {
     "running_link": "measure",
     "shared_seed": "measure",
     "smollm2_findings": "measure",
+    "vllm": "measure",
 }
 """The script that ``hlm study NAME`` runs, by study; a README names the others."""
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._quantities import checked
-from hlmtheory.channel.fading import (
-    QuadratureEstimate,
-    Rician,
-)
+from hlmtheory.channel.fading import QuadratureEstimate, Rician
 from hlmtheory.channel.latency import DOMAINS
 
 

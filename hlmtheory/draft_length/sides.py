@@ -9,11 +9,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT
 from hlmtheory._sides import Values
-from hlmtheory.draft_length.optimum import (
-    optimal_draft_length,
-    stationary_draft_length,
-    surrogate_draft_length,
-)
+from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import etgr, etgr_profile, rate_and_costs, round_time
 from hlmtheory.draft_length.rounds import round_costs
 

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import (
-    UNIT_INTERVAL,
-    entry_for_each,
-    leading_dimensions,
-    same_vocabulary,
-    token_of,
-)
+from hlmtheory._domains import UNIT_INTERVAL, entry_for_each, leading_dimensions, same_vocabulary, token_of
 from hlmtheory._runs import HORIZON, settings
 from hlmtheory._simplex import chains, distributions, text_law
 from hlmtheory.lossless.ceiling import distance_ceiling

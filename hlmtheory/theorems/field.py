@@ -562,13 +562,7 @@ def streamed_bonus_rate():
     "skipping.audit_predictable",
     Source(BETTING, "the capital process, read for the mean of means that vary"),
     IMPLIED,
-    false={
-        "risks": AFTER_TWO,
-        "bet_by_past": LARGE_THEN_SMALL,
-        "audit_probability": 0.5,
-        "risk": 0.25,
-        "error": 0.8,
-    },
+    false={"risks": AFTER_TWO, "bet_by_past": LARGE_THEN_SMALL, "audit_probability": 0.5, "risk": 0.25, "error": 0.8},
     ceiling=1.0,
 )
 def audit_predictable(risks, bet_by_past, audit_probability, risk, error):

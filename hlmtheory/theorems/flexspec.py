@@ -158,8 +158,8 @@ def optimal():
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
-    F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when
-    O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
+    F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when O/b >
+    F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20. Instead: draft_length.slower_shortens_if.
     """
     return le(side(lambda one: float(two_links(one)[0]), *LINKS), side(lambda one: float(two_links(one)[1]), *LINKS))
 
@@ -189,7 +189,9 @@ def slower_shortens_if():
 def linear_adapts():
     """a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
 
-    False: without the bonus, the surrogate's choice does not depend on the link.
+    False: γK/(F + KM) = γ/(F/K + M) rises in K for every F, γ > 0, so its argmax is K_max for every M: the left side is
+    the argmax on the dearer link plus 1 ("smaller" is strict), K_max + 1, and the right side K_max. Instead:
+    draft_length.optimal, for the exact E, and draft_length.linear_bonus.
     """
     return le(side(surrogate_when_dearer, *LINK, "rise", "max_draft_length"), surrogate_side)
 

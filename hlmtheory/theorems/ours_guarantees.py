@@ -306,12 +306,7 @@ def bill():
     "skipping.bill_largest",
     PAPER,
     NEW,
-    tight={
-        "target": [0.0, 0.5, 0.5],
-        "draft": [1.0, 0.0, 0.0],
-        "skip": [0.5, 0.0, 0.0],
-        "deviation": [0.5, 0.25, 0.0],
-    },
+    tight={"target": [0.0, 0.5, 0.5], "draft": [1.0, 0.0, 0.0], "skip": [0.5, 0.0, 0.0], "deviation": [0.5, 0.25, 0.0]},
     ceiling=1.0,
 )
 def bill_largest(target, draft, skip, deviation):

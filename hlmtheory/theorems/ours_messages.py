@@ -130,8 +130,7 @@ def cheapest_certificate():
     NEW,
     assuming=(
         Assumption(
-            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹",
-            side_side(competes, *AGAINST, dtype=np.bool_),
+            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", side_side(competes, *AGAINST, dtype=np.bool_)
         ),
     ),
     tight={"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1},
@@ -227,9 +226,10 @@ def hindsight():
 def distortion_sharp():
     """TV(q̄, q̂) ≤ D = i(K − i)/(Kℓ), i = min(ℓ, ⌊K/2⌋): attained for every K and ℓ, below 1.
 
-    With those up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K numbers with sum r have a
-    sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It is attained if all
-    remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K < 1.
+    With the r largest remainders rounded up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K
+    numbers with sum r have a sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It
+    is attained if all remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K <
+    1.
     """
     return le(lattice_sides.distortion, lattice_sides.bound_sharp)
 

@@ -256,8 +256,7 @@ def leak_rounds():
     condition=side(roundings, *MESSAGES),
     assuming=(
         Assumption(
-            "the competitor has at most m sizes, the largest among them",
-            side(competes, *MESSAGES, "tops", test=True),
+            "the competitor has at most m sizes, the largest among them", side(competes, *MESSAGES, "tops", test=True)
         ),
     ),
     tight={**FOUR, "tops": [False, True, False, True]},

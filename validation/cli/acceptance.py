@@ -245,8 +245,8 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
         rests |= {"target_rest": fitted.target.beyond_plane, "measured_to": fitted.measured_to}
         if fitted.draft is not None:
             first, each, kept = fitted.draft.plane
-            draft = (first, each + kept * known)
-            rests["draft_rest"] = fitted.draft.beyond_plane
+            draft = (first, each)
+            rests |= {"draft_cache": kept * known, "draft_rest": fitted.draft.beyond_plane}
         target = base, token, cached * known
     elif (verify_s is None) != (draft_s is None):
         raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")

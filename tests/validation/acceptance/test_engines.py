@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -156,6 +157,17 @@ def test_each_format_is_found_and_read(tmp_path, name):
 def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name):
     (record,) = records_of(sample(tmp_path, name))
     assert record.counts() == {3: COUNTS[name]}
+
+
+def test_what_a_scrape_of_llama_cpp_lacks_is_said(tmp_path):
+    """Tokens of rounds without drafts, as p_min leaves them, are named; counts of six digits are refused."""
+    text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
+    few, many = (stored(tmp_path, f"{n}.txt", f"{text}llamacpp:tokens_predicted_total {n}\n") for n in (400, 1000))
+    assert (len(read_acceptance(few).notes), len(read_acceptance(many).notes)) == (0, 1)
+    earlier = stored(tmp_path, "b.txt", re.sub(r"\d+$", "0", text, flags=re.M) + "llamacpp:tokens_predicted_total 50\n")
+    assert "610 of 950 tokens" in read_acceptance(earlier, many).notes[0]
+    with pytest.raises(UserError, match=r"1.23457e\+06: from a million on llama.cpp prints six digits"):
+        records_of(stored(tmp_path, "late.txt", text.replace("tokens_total 637", "tokens_total 1.23457e+06")))
 
 
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])

@@ -1,7 +1,5 @@
 """What records say together, and what other planners take from it, by hand and against simulated rounds."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -37,6 +35,18 @@ def test_a_table_by_hand():
     near = summarise([record({1: (5, 5), 2: (5, 2, 3)})], times=RoundTimes(round_trip=0.005, verify=0.03, draft=0.005))
     assert (near.best, near.schedule) == (2, ((1, 1, 2),))
     assert all(one.low < one.tokens < one.high for one in found.lengths)
+
+
+def test_the_draft_model_of_llama_cpp_reads_the_verified_tokens_again():
+    """A round of K drafts has K passes of one token and another of K + 1; by hand, and in the batch where it loses."""
+    times, counts = RoundTimes(verify=0.03, draft=0.004, draft_token=0.001, draft_cache=0.002), {2: (10, 10, 20)}
+    ours, theirs = (summarise([record(counts, engine=name)], times=times) for name in ("test", "llama.cpp"))
+    assert [one.tokens_per_second for one in ours.lengths] == pytest.approx([1.75 / 0.037, 2.25 / 0.044])
+    assert [one.tokens_per_second for one in theirs.lengths] == pytest.approx([1.75 / 0.045, 2.25 / 0.053])
+    assert (ours.best, theirs.best, len(theirs.remarks) - len(ours.remarks)) == (2, 2, 1)
+    assert theirs.crossover.loses_from == 3 < ours.crossover.loses_from  # 2.25 x 30 = 67.5 > 42 + 11 B ms up to B = 2
+    copied = [summarise([record(counts, engine=name, copied=True)], times=times) for name in ("test", "llama.cpp")]
+    assert copied[0].lengths == copied[1].lengths
 
 
 def test_the_acceptance_of_a_known_law_is_found():

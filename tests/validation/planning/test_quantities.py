@@ -1,7 +1,5 @@
 """Numbers with units: what is read, and what is refused because it could mean two things."""
 
-from __future__ import annotations
-
 import pytest
 
 from validation.errors import UserError

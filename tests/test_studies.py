@@ -6,11 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner
 
 from figures.studies import kit
-from figures.studies.vllm.mend import expand
 from validation.cli.commands import study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,12 +45,6 @@ def test_hlm_study_starts_the_main_script(name):
         done = CliRunner().invoke(study, [name, "--help"])
         assert done.exit_code == 0, done.output
         assert "usage: " in done.output
-
-
-def test_what_mends_vllm_gives_each_draft_the_value_of_its_request():
-    given = torch.tensor([0.0, 0.7, 0.9]), torch.tensor([3, 3, 5], dtype=torch.int32)
-    assert torch.equal(expand(*given, 5, 0, 1), torch.tensor([1.0, 1.0, 1.0, 0.9, 0.9]))
-    assert expand(given[0], torch.zeros(3, dtype=torch.int32), 0).shape == (0,)
 
 
 def test_a_study_that_is_archived_or_unknown_is_refused():

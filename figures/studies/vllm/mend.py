@@ -7,7 +7,12 @@ from typing import Any
 
 
 def expand(values: Any, ends: Any, count: int, replace_from: int = 0, replace_to: int = 0) -> Any:
-    """Return each request's value at each of its drafts, as ``expand_batch_to_tokens`` of vLLM should."""
+    """Return each request's value at each of its drafts, as ``expand_batch_to_tokens`` of vLLM should.
+
+    >>> from torch import tensor
+    >>> expand(tensor([0.0, 0.5, 0.75]), tensor([3, 3, 5]), 5, 0, 1).tolist()
+    [1.0, 1.0, 1.0, 0.75, 0.75]
+    """
     drafts = ends.diff(prepend=ends.new_zeros(1)).long()
     return values.masked_fill(values == replace_from, replace_to).repeat_interleave(drafts)
 

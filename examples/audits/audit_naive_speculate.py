@@ -19,7 +19,4 @@ def draw(text, greedy=False):
 
 sample = sampler(draw)
 greedy_drafts = sampler(lambda text: draw(text, greedy=True))
-CALLS = {
-    "sample": ("speculative_sampling", {}),
-    "greedy_drafts": ("speculative_sampling, SampleStrategy.GREEDY", {}),
-}
+CALLS = {"sample": ("speculative_sampling", {}), "greedy_drafts": ("speculative_sampling, SampleStrategy.GREEDY", {})}

@@ -105,12 +105,7 @@ def surrogate_gap(
 
     tokens = {"uncertainty": uncertainty, "rejection_by_token": rejection_by_token}
     kind = widest(xp, *arrays(**tokens, a=slope, b=intercept, delta=non_acceptance)[1:3])
-    parts = (
-        mean(skipped, beta),
-        mean(inside, predicted),
-        mean(left_out, beta),
-        mean(inside, beta - predicted),
-    )
+    parts = (mean(skipped, beta), mean(inside, predicted), mean(left_out, beta), mean(inside, beta - predicted))
     return SurrogateGap(*(in_kind(xp, part, kind) for part in parts))
 
 
@@ -132,8 +127,4 @@ def tokens_and_line(
     entry_for_each("token", **shapes)
     leading_dimensions(**shapes)
     _, *coefficients = line(a, b, delta)
-    return (
-        xp,
-        *(in_kind(xp, value, xp.float64) for value in (u, beta)),
-        *(value[..., None] for value in coefficients),
-    )
+    return (xp, *(in_kind(xp, value, xp.float64) for value in (u, beta)), *(value[..., None] for value in coefficients))

@@ -61,13 +61,7 @@ PEAK = {"model": [1, 1, 1], "input_tokens": 1, "output_tokens": 1, "batch_size":
 memory = partial(host_side, DOMAINS, {"model": 1})
 TOGETHER = Assumption("the competitor's batches are within the memory together", against(fit_together, bool))
 UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
-TWO = {
-    **UNIT,
-    "input_tokens": [1, 1],
-    "output_tokens": [20, 20],
-    "devices": [[0.0, 1.0], [0.0, 1.0]],
-    "labels": [0, 1],
-}
+TWO = {**UNIT, "input_tokens": [1, 1], "output_tokens": [20, 20], "devices": [[0.0, 1.0], [0.0, 1.0]], "labels": [0, 1]}
 FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 BATCHING_UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
 UNEVEN = {

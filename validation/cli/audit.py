@@ -107,9 +107,7 @@ of_test = partial(option, group="Test")
     "[default: as the sampler's, or transformers]",
 )
 @of_settings(
-    "--rounding",
-    "Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]",
-    float,
+    "--rounding", "Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]", float
 )
 @of_test("--depth", "Tokens of a continuation.", click.IntRange(1, 64), default=4)
 @of_test("--draws", "The most draws.", AT_LEAST_1, default=100_000)

@@ -77,10 +77,9 @@ def number_said(aim: Aim, listed: Listed) -> str:
         return f"{1e3 * number:.3g} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
         return f"{number:.4g} tokens/s"
-    return {
-        "goodput": f"{number:.3g} tokens/s in time",
-        "cost": f"a price of {number:.3g} for a token",
-    }.get(aim.setting.objective, f"{number:.3g} tokens/s")
+    return {"goodput": f"{number:.3g} tokens/s in time", "cost": f"a price of {number:.3g} for a token"}.get(
+        aim.setting.objective, f"{number:.3g} tokens/s"
+    )
 
 
 def asked_of(aim: Aim) -> str:

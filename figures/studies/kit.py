@@ -34,7 +34,6 @@ MAIN = {
     "flexspec_tables": "decode_rows",
     "gpu": "measure",
     "length_rules": "length_rules",
-    "llama_server": "measure",
     "lossy_rules": "measure",
     "multi_draft": "measure",
     "plan": "plan_study",

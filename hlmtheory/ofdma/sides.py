@@ -1,4 +1,4 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on shares of a band."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hlmtheory.ofdma.shares import finish_times, kkt_residual, minmax_latency, m
 
 # Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
 # paper: a user's power then grows with its share.
-#
 
 
 def least(one: Values, rate: Array) -> float:

@@ -28,7 +28,7 @@ from hlmtheory.draft_length.sides import (
     surrogate_when_dearer,
     two_links,
 )
-from hlmtheory.draft_length.tracking import LENGTH as draft_length_LENGTH
+from hlmtheory.draft_length.tracking import LENGTH as DRAFT_COUNT
 from hlmtheory.draft_length.tracking import law_side, linear_in_use, mean_share
 from hlmtheory.verification import expected_tokens
 from hlmtheory.verification.rule import greedy_output_distribution, total_variation
@@ -256,11 +256,11 @@ def tracker(acceptance, other_length, draft_length):
     E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
     """
     xp, other = arrays(other_length=other_length)
-    left = expected_tokens(acceptance, draft_length_LENGTH.check(xp, "other_length", other)) - 1.0
+    left = expected_tokens(acceptance, DRAFT_COUNT.check(xp, "other_length", other)) - 1.0
     xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
     return eq(
         left,
-        mean_share(gamma, draft_length) * xp.astype(draft_length_LENGTH.check(xp, "other_length", other), gamma.dtype),
+        mean_share(gamma, draft_length) * xp.astype(DRAFT_COUNT.check(xp, "other_length", other), gamma.dtype),
     )
 
 
@@ -294,7 +294,7 @@ def tracker_consistent(acceptance, draft_length):
     """
     left = linear_in_use(acceptance, draft_length) - 1.0
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    j, law = law_side(xp, gamma, draft_length_LENGTH.check(xp, "draft_length", length))
+    j, law = law_side(xp, gamma, DRAFT_COUNT.check(xp, "draft_length", length))
     k = xp.astype(length, gamma.dtype)[..., None]
     return eq(left, gamma * xp.sum(xp.minimum(j + 1.0 + xp.zeros_like(law), k + xp.zeros_like(law)) * law, axis=-1))
 

@@ -28,7 +28,7 @@ from hlmtheory.truncation._known import least_distance, most_distance, outside_b
 from hlmtheory.truncation.any_codec import bias, certificate_side, distances, noise, residuals_exist
 from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.message import message_certificate
-from hlmtheory.truncation.multi_draft import EXISTS as truncation_EXISTS
+from hlmtheory.truncation.multi_draft import EXISTS as RESIDUAL_EXISTS
 from hlmtheory.truncation.multi_draft import bias as truncation_bias
 from hlmtheory.truncation.multi_draft import certificate
 from hlmtheory.truncation.multi_draft import noise as multi_draft_noise
@@ -313,7 +313,7 @@ def decoded_rate(target, draft, k):
     "truncation.multi_draft_certificate",
     Source("oh2025cuhlm", "(17), with several drafts"),
     NEW,
-    assuming=(truncation_EXISTS,),
+    assuming=(RESIDUAL_EXISTS,),
     tight={"target": [0.0, 0.5, 0.5], "draft": [1 - 2.0**-12, 2.0**-12, 0.0], "k": 1, "draft_count": 2},
     ratio=1 - 2.0**-13,
     condition=multi_draft_noise,

@@ -1,4 +1,4 @@
-"""Claims on the softplus and the online bound, with proofs; :mod:`hlmtheory.truncation.softplus` defines both."""
+"""Sides of the theorems on the softplus and the online bound."""
 
 from __future__ import annotations
 

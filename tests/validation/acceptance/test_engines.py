@@ -92,6 +92,8 @@ SAMPLES = Path(__file__).parent / "samples"
 CASES = {
     # content, or None for that of a sample, and (engine, steps, accepted, drafts, histogram)
     "vllm.log": (window(23, FIRST), ("vllm", 23, 44, 161, None)),
+    "several.log": (window(1000, (500, 250)), ("vllm", 1000, 750, 2000, None)),  # 1,001 steps fit the digits, too
+    "shorter.log": (window(643, (354, 64), 1226), ("vllm", 643, 418, 1226, None)),  # 642 fit, and are no nearer
     "oldest.log": (OLDEST.format(0.4, 60, 102) + OLDEST.format(0.4, 120, 204), ("vllm", 68, 120, 204, None)),
     "windows.log": (OLDEST.format("nan", 60, 102) * 2, ("vllm", 68, 120, 204, None)),
     "statistics.log": (statistics("draft-mtp", 200, 399, (170, 141)), ("llama.cpp", 200, 311, 399, None)),
@@ -189,11 +191,7 @@ def test_the_log_gives_counts_by_position_where_its_rates_leave_one_choice(tmp_p
     assert (record.num_spec_steps, record.accepted_per_position) == (13, (6, 3, 0))
     (record,) = records_of(stored(tmp_path, "b.log", LLAMA_LOG_PLACES.replace("38 generated", "39 generated")))
     assert record.counts() == {3: (7, 3, 3, 0)}  # every step drafted three
-    for other in (
-        "(0.462, 0.309, 0.000)",
-        "(0.470, 0.231, 0.000)",
-        "(0. 462, 0.231, 0.000)",
-    ):  # no counts have these rates and this sum
+    for other in ("(0.462, 0.309, 0.000)", "(0.470, 0.231, 0.000)", "(0. 462, 0.231, 0.000)"):  # no counts fit these
         (record,) = records_of(stored(tmp_path, "c.log", LLAMA_LOG_PLACES.replace("(0.462, 0.231, 0.000)", other)))
         assert (record.num_spec_steps, record.accepted_per_position) == (13, None)
     later = LLAMA_LOG_PLACES.replace("\n", "\nslot 1: another line\n", 1)  # rates of another request, for all one knows

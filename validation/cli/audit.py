@@ -54,7 +54,7 @@ It is wrong with a probability of at most LEVEL, also if you stop early."""
 _processors = together(
     option("--temperature", "0 is greedy.", float, default=1.0),
     option("--top-k", "0 keeps all tokens.", int, default=0),
-    option("--top-p", None, float, default=1.0),
+    option("--top-p", None, click.FloatRange(0.0, 1.0, min_open=True), default=1.0),
     option("--min-p", None, float, default=0.0),
     option("--repetition-penalty", None, float, default=1.0),
     option("--presence-penalty", "Of drawn tokens; with --order llama.cpp, of the prompt's too.", float, default=0.0),

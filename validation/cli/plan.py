@@ -133,7 +133,9 @@ def plan(
         show_all(console, result, setting.link.name, planner.split)
         say(console, f"At: {said_setting}")
     else:
-        show(console, result, said_setting, planner.split)
+        pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
+        models = f"Models: {pair}; {about['evidence']['trace']}{own}" if pair else ""
+        show(console, result, said_setting, models, planner.split)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:

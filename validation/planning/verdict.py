@@ -70,17 +70,23 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     return ", ".join([f"{link} ({basis('--rate' if request.recorded is None else '--link-csv')})", *said])
 
 
+def three_digits(number: float) -> str:
+    """Return a number with three digits, zeros at the end too: 20.0."""
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:#.3g}".rstrip(".")
+
+
 def number_said(aim: Aim, listed: Listed) -> str:
     """Return the number that decides an aim, with its unit."""
     number = aim.number(listed)
     if aim.name == FULL_SERVER:
-        return f"{1e3 * number:.3g} ms of the server for a token" if number > 1e-9 else "no time of the server"
+        said = three_digits(1e3 * number)
+        return f"{said} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
         return f"{number:.4g} tokens/s"
     return {
-        "goodput": f"{number:.3g} tokens/s in time",
+        "goodput": f"{three_digits(number)} tokens/s in time",
         "cost": f"a price of {number:.3g} for a token",
-    }.get(aim.setting.objective, f"{number:.3g} tokens/s")
+    }.get(aim.setting.objective, f"{three_digits(number)} tokens/s")
 
 
 def asked_of(aim: Aim) -> str:
@@ -101,7 +107,8 @@ def answer_of(aim: Aim, shown: Sequence[Listed] = ()) -> str:
 
     def named(listed: Listed) -> str:
         others = [one for one in shown if one.family == listed.family and one.name != listed.name]
-        return f"{listed.name} (another setting than the row's)" if others else listed.name
+        where = f", the row for {aim.name}" if listed is aim.best else " than the row's"
+        return f"{listed.name} (another setting{where})" if others else listed.name
 
     said = f"{asked_of(aim)}{named(aim.best)}: {number_said(aim, aim.best)}"
     own = has_device(aim.best)

@@ -64,13 +64,13 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
     ("words", "said"),
     [
         (("--rtt", "20"), "has no unit; write 20ms"),
-        (("--rate", "0M"), "dead link"),
+        (("--rate", "0"), "dead link"),
         (("--down-rate", "0M"), "no answer arrives"),
         (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),
         (("--objective", "goodput"), "give --latency"),
         (("--verify-time", "0ms"), "--verify-time is 0: a model"),
         (("--between-time", "nan"), "--between-time is 'nan'"),
-        (("--draft-ms", "12"), "write --draft-time 12ms"),
+        (("--rate", "100000000G"), "is at most 1e+15"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),
@@ -99,6 +99,16 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
         assert rival["policy"] in other
         assert "tokens/s" in lines["Speed"] or "ms of the server" in lines["Speed"]
     assert (folder / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_best_setting_of_another_aim_has_a_row(plan):
+    asked, shown = planned(plan("--json")), plan().output.splitlines()
+    best, rows = asked["aims"][1]["best"], asked["rows"]
+    own = next(row for row in rows if row["policy"] == best["policy"])
+    (beside,) = (line.split() for line in shown if line.startswith("   for a full server"))
+    assert own["option"] != best["option"]
+    share = rows[0]["server_s_per_token"]["value"] / best["server_s_per_token"]
+    assert float(beside[5]) == pytest.approx(share, abs=0.005)
 
 
 def test_the_first_lines_say_which_times_were_given(plan, folder):

@@ -382,4 +382,4 @@ def _of_yours(summary: Summary) -> str:
         return apart
     told = not first <= min(yours, best) <= max(yours, best) <= last
     noise = "" if told else ", within the noise: keep yours, or measure more"
-    return f"{apart} Your K = {yours}: {own:.2f} tokens/s; {best or 'none'} gives {most / own - 1.0:.0%} more{noise}."
+    return f"{apart} Your K = {yours}: {own:.2f} tokens/s; K = {best} gives {most / own - 1.0:.0%} more{noise}."

@@ -91,14 +91,15 @@ def server_sampler(
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
         if not of_vllm:
             asked["repeat_last_n"] = len(prompt) + length  # it refuses -1
-            return [_at(_ask(f"{url}/completion", asked, seconds), "tokens")]
-        found = _ask(f"{url}/v1/completions", asked | model | {"n": count, "return_token_ids": True}, seconds)
-        by_index = {_at(one, "index"): _at(one, "token_ids") for one in _at(found, "choices")}
-        return [_at(by_index, i) for i in range(count)]
+            return [at(ask(f"{url}/completion", asked, seconds)[0], "tokens")]
+        asked |= model | {"n": count, "return_token_ids": True}
+        found = ask(f"{url}/v1/completions", asked, seconds)[0]
+        by_index = {at(one, "index"): at(one, "token_ids") for one in at(found, "choices")}
+        return [at(by_index, i) for i in range(count)]
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         if of_vllm and not model:
-            model["model"] = _at(_ask(f"{url}/v1/models", None, seconds), "data", 0, "id")
+            model["model"] = at(ask(f"{url}/v1/models", None, seconds)[0], "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
         first = [seeds.take(seed, count) for _, count in parts]
@@ -113,12 +114,14 @@ def server_sampler(
     return sample
 
 
-def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
+def ask(url: str, body: dict[str, Any] | None, seconds: float, **headers: str) -> tuple[Any, int, int]:
+    """Return what answers a body, or a GET without one, and the bytes of both."""
     data = None if body is None else json.dumps(body).encode()
     try:
-        asked = request.Request(url, data, {"content-type": "application/json"})
+        asked = request.Request(url, data, {"content-type": "application/json"} | headers)
         with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
-            return json.load(answer)
+            raw = answer.read()
+            return json.loads(raw), len(data or b""), len(raw)
     except error.HTTPError as refused:
         with refused:
             said = refused.read(2000).decode(errors="replace")
@@ -128,7 +131,7 @@ def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
         raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
 
 
-def _at(answer: Any, *path: Any) -> Any:
+def at(answer: Any, *path: Any) -> Any:
     try:
         return functools.reduce(operator.getitem, path, answer)
     except (KeyError, IndexError, TypeError) as error:

@@ -101,8 +101,7 @@ version_options = together(
 pair_options = together(
     option("--pair name", "A named pair; `builtin` needs no network.  [default: builtin]"),
     option(
-        "--draft",
-        "The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
+        "--draft", "The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision."
     ),
     option("--target", "The target model: a folder (also of a peft adapter), .gguf file or hub name."),
     option(

@@ -201,7 +201,7 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
 
 def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
-    from validation.planning.verdict import asked_of, drafts_said, number_said
+    from validation.planning.verdict import asked_of, drafts_said, number_said, three_digits
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, best = result.asked, result.row_of(result.asked.best)
@@ -217,7 +217,9 @@ def draw(result: Result, setting: str, path: Path) -> None:
             look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
             axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
             end = max(speed.value or 0.0, speed.high or 0.0)
-            axes.annotate(f"{speed.value or 0.0:.3g}", (end, place), (3, 0), textcoords="offset points", va="center")
+            axes.annotate(
+                three_digits(speed.value or 0.0), (end, place), (3, 0), textcoords="offset points", va="center"
+            )
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
         breaks = [f" (breaks {', '.join(row.breaks)})" * bool(row.breaks) for row in rows]

@@ -83,10 +83,9 @@ def number_said(aim: Aim, listed: Listed) -> str:
         return f"{said} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
         return f"{number:.4g} tokens/s"
-    return {
-        "goodput": f"{three_digits(number)} tokens/s in time",
-        "cost": f"a price of {number:.3g} for a token",
-    }.get(aim.setting.objective, f"{three_digits(number)} tokens/s")
+    speed = f"{three_digits(number)} tokens/s"
+    words = {"goodput": f"{speed} in time", "cost": f"a price of {number:.3g} for a token"}
+    return words.get(aim.setting.objective, speed)
 
 
 def asked_of(aim: Aim) -> str:

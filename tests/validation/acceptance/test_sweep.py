@@ -1,7 +1,5 @@
 """Logs and means without counts, runs ranked by time, simulators' settings, and what is said before any number."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command ``hlm plan``."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """DSSD's certified answers in a plan: their bytes, what is promised of them, and the policy of such a plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers with units: what is read, and what is refused because it could mean two things."""
 
-from __future__ import annotations
-
 import pytest
 
 from validation.errors import UserError
@@ -54,3 +52,17 @@ def test_a_limit_names_what_it_is_of_and_its_unit(function, option, texts):
     for text in texts:
         with pytest.raises(UserError, match=option):
             function(text)
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        (read.read_rate, {"2bit/s": 2.0, "2kbps": 2e3, "10M": 1e7, "2Gb/s": 2e9}),
+        (read.read_time, {"2s": 2.0, "20ms": 0.02, "2us": 2e-6, "2µs": 2e-6}),
+        (read.read_energy, {"2J": 2.0, "50mJ": 0.05}),
+        (read.read_power, {"5W": 5.0, "500mW": 0.5}),
+        (read.read_speed, {"50/s": 50.0, "50tokens/s": 50.0}),
+    ],
+)
+def test_a_quantity_is_read_in_its_si_unit(function, values):
+    assert {text: function("--it", text) for text in values} == pytest.approx(values, rel=1e-12)

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -15,7 +14,7 @@ from tests.validation.stored_traces import stored
 from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
 from validation.planning.request import Request
-from validation.planning.verdict import answer_of, symbols_said
+from validation.planning.verdict import symbols_said
 from validation.trace.reader import TraceWriter
 
 
@@ -126,17 +125,6 @@ def test_the_first_lines_say_which_times_were_given(plan, folder):
 def test_a_symbol_is_explained_where_it_stands():
     assert symbols_said("offline k = 8, u ≤ 0.3").count(":") == 2
     assert symbols_said("server alone; Bias ≤ 0.1") == ""
-
-
-def test_a_sentence_names_an_option_that_is_not_the_row_s():
-    row, other = (SimpleNamespace(family="SQS", name=name) for name in ("SQS, K = 2", "SQS, K = 4"))
-    aim = SimpleNamespace(
-        name="8 users", setting=SimpleNamespace(objective="throughput"), best=other, number=lambda _: 1.0
-    )
-    other.option = SimpleNamespace(lossless=True, row=SimpleNamespace(device=True))
-    aim.best_of = lambda allowed: None
-    assert "another setting" in answer_of(aim, [row])
-    assert "another setting" not in answer_of(aim, [other])
 
 
 def test_the_picture_marks_rows_that_break_a_limit(plan, folder):
@@ -257,7 +245,6 @@ def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
     one_sentence(plan("--policy", "policy.json", "--row", "device alone"), "breaks the limit of risk")
     given = plan("--policy", "policy.json", "--row", "server alone")
     assert (given.exit_code, read_policy(folder / "policy.json").rule.draft_length) == (0, 0)
-    assert "Warning: server alone, one exchange a token loses twice: server with its own draft" in given.output
 
 
 def test_a_shared_seed_is_planned_and_left_out(plan, folder):

@@ -146,10 +146,8 @@ def _of_file(path: Path) -> Sequence[Read]:
     if vllm.looks_like_metrics(text):
         raise vllm.without_counters(str(path), text)
     if re.search("Avg prompt throughput|Decode batch|eval time =", text):
-        raise UserError(
-            f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off; "
-            "vLLM: serve with --speculative-config and without --disable-log-stats."
-        )
+        cure = "vLLM needs --speculative-config, and no --disable-log-stats"
+        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off; {cure}.")
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

@@ -380,6 +380,5 @@ def _of_yours(summary: Summary) -> str:
     own, most = speeds.get(yours), speeds.get(best)
     if yours in (0, best) or steps[yours] < 0.9 * summary.steps or not own or not most:
         return apart
-    told = not first <= min(yours, best) <= max(yours, best) <= last
-    noise = "" if told else ", within the noise: keep yours, or measure more"
+    noise = ", within the noise: keep yours, or measure more" if {yours, best} <= {*range(first, last + 1)} else ""
     return f"{apart} Your K = {yours}: {own:.2f} tokens/s; K = {best} gives {most / own - 1.0:.0%} more{noise}."

@@ -59,7 +59,7 @@ def planner_of_trace(
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
-            "pair": _models(trace.manifest.get("pair")),
+            "pair": _names_and_parameters(trace.manifest.get("pair")),
             "parameter_ratio": _parameter_ratio(trace.manifest.get("pair")),
         },
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
@@ -77,8 +77,7 @@ def planner_of_trace(
     return Planner(found, setting, split, line, model, streamed), about
 
 
-def _models(pair: Any) -> str:
-    """Return the names of the target and the draft model with their parameters, where a trace knows them."""
+def _names_and_parameters(pair: Any) -> str:
     known = pair if isinstance(pair, dict) else {}
     sides = [(known.get(f"{size}_name"), known.get(f"{size}_parameters") or 0) for size in ("large", "small")]
     return ", ".join(f"{name}{f' ({count / 1e6:,.3g} M)' * bool(count)}" for name, count in sides if name)

@@ -32,8 +32,8 @@ def _quantity(option: str, text: str, units: dict[str, float], example: str, lea
         same = re.sub(r"\d+", f"{value:g}", example) if 0 < value < 1e4 else example
         raise UserError(f"{option} {text} {was}; write {same} (units: {', '.join(units)}).")
     if not least <= value * units[unit] <= (most := 1e15 if units is RATES else LARGEST):
-        lower = "above 0" if units is RATES else f"at least {least:g}"
-        why = f"must be {lower}" if value < 0 else f"is at most {most:g} in SI units"
+        lower = "must be above 0" if units is RATES else f"must be at least {least:g}"
+        why = lower if value < 0 else f"is at most {most:g} in SI units"
         raise UserError(f"{option} is {text}; it {why}: write for example {example}.")
     return value * units[unit]
 

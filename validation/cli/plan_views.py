@@ -49,8 +49,8 @@ def show(console: Console, result: Result, setting: str, models: str, split: Spl
     between = f" ({' to '.join(ends)})" if alone and ends else ""
     where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
     drafts = "" if "K = " in row.option else drafts_said(row)
-    plain = result.plain_drafts
-    option = "; ".join(filter(None, [asked.best.option.label, drafts and f"drafts: {drafts}", plain]))
+    parts = (asked.best.option.label, drafts and f"drafts: {drafts}", result.plain_drafts)
+    option = "; ".join(filter(None, parts))
     rival = _rival(result)
     answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(

@@ -60,7 +60,6 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--rtt", "20"), "has no unit; write 20ms"),
         (("--rate", "0"), "dead link"),
         (("--down-rate", "0M"), "no answer arrives"),
         (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),

@@ -113,7 +113,8 @@ def _scraped(address: str) -> str:
     except (OSError, HTTPException, ValueError) as failed:
         if isinstance(failed, error.HTTPError):
             failed.close()
-        raise UserError(f"{address} gave no answer ({failed}); start the server, or correct the address.") from failed
+        why = str(getattr(getattr(failed, "reason", None), "strerror", None) or failed).lower()
+        raise UserError(f"{address} gave no answer ({why}); start the server, or correct the address.") from failed
     if not vllm.is_scrape(text):
         raise vllm.without_counters(address, text)
     return text
@@ -145,7 +146,8 @@ def _of_file(path: Path) -> Sequence[Read]:
     if vllm.looks_like_metrics(text):
         raise vllm.without_counters(str(path), text)
     if re.search("Avg prompt throughput|Decode batch|eval time =", text):
-        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off.")
+        cure = "vLLM needs --speculative-config, and no --disable-log-stats"
+        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off; {cure}.")
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

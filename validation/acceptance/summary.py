@@ -313,7 +313,8 @@ def _promise(confidence: float, requests: int) -> str:
         "draft's acceptance depends on its depth alone; the engine may choose its lengths from past outcomes"
     )
     if requests < FEWEST_CLUSTERS:
-        return f"{said}. They do not allow for requests that differ: that takes {FEWEST_CLUSTERS} records, one each"
+        said += f". The real uncertainty is larger: requests differ, and {requests} record(s) do not show how much"
+        return f"{said}. Give {FEWEST_CLUSTERS} or more, such as answers, one a line"
     return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
 
 

@@ -286,7 +286,7 @@ def _method(
     from validation.link.formats import Terms
 
     if adapt is not None:
-        own = None if name == SERVER else method_named(name, draft_length)
+        own = None if name == SERVER else method_named(name, draft_length, of_link=True)
         if type(own) is not SharedSeed:
             raise UserError(
                 f"--adapt changes the draft length, and the text of --method {name!r} depends on it; use --method "
@@ -312,7 +312,7 @@ def _method(
     def make() -> Method:
         if numbers or (name in SETTABLE and needed(name)):
             return method_with(name, numbers)
-        return method_named(name, draft_length)
+        return method_named(name, draft_length, of_link=True)
 
     Terms.of(make())  # refuse before a model is loaded
     return make, 1.0

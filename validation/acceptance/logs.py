@@ -74,8 +74,7 @@ def counts_of(rates: Sequence[float], steps: int, accepted: int) -> tuple[int, .
 def steps_of(accepted: int, drafted: int, length: float, rates: Sequence[float]) -> Window | None:
     """Return the steps, their counts by position and whether the digits leave one choice; None if nothing fits.
 
-    Of several fitting numbers of steps, the one of drafts of full length is taken, since most drafts have it; if that
-    does not fit, the one whose mean length is nearest to the printed one.
+    Of several fitting numbers, that of drafts of full length is taken, or else the one nearest to the mean length.
     """
     full = max(-(-drafted // len(rates)), 1)
     fewest, most = full, drafted
@@ -92,10 +91,9 @@ def steps_of(accepted: int, drafted: int, length: float, rates: Sequence[float])
 
 
 def vllm_log(path: str, text: str) -> list[Read]:
-    """Return the sum of vLLM's windows: of each service where a log has several, and of each draft length."""
+    """Return the sum of vLLM's windows with drafts: of each service if a log has several, and of each draft length."""
     lines, read = text.splitlines(), list[Read]()
-    marked = [(number, line) for number, line in enumerate(lines, start=1) if VLLM_LOG.search(line)]
-    marked = [(number, line) for number, line in marked if "Drafted: 0 tokens" not in line]  # vLLM's rates are nan
+    marked = [(n, line) for n, line in enumerate(lines, 1) if VLLM_LOG.search(line) and "Drafted: 0 tokens" not in line]
     models = sorted({model[1] for line in lines if (model := _MODEL.search(line))})
     services, servers = ({name[1] for _, line in marked if (name := key.search(line))} for key in (_SERVICE, _SERVER))
     key = _SERVICE if len(services) > 1 else _SERVER if len(models) > 1 else None
@@ -117,7 +115,6 @@ def vllm_log(path: str, text: str) -> list[Read]:
 
 
 def _vllm_window(where: str, line: str, unfinished: bool) -> tuple[int, Window] | LeftOut:
-    """Return a line's drafts and its steps."""
     fields = [field.search(line) for field in _VLLM]
     accepted, drafted, mean, rates = ("0" if field is None else field[1] for field in fields)
     window = steps_of(int(accepted), int(drafted), float(mean), _numbers(rates)) if all(fields) else None

@@ -56,10 +56,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(hlmtheory.__version__, prog_name="hlmtheory")
 def main() -> None:
-    """Check the published theory of hybrid language models on real model pairs.
+    """Say which method of speculative decoding is the fastest for two models and a link, and what it guarantees.
 
-    A draft model on a device drafts tokens, a target model on a server verifies them. `hlm validate` collects the
-    logits of both, checks every claim on them, draws the figures, and writes a report.
+    A draft model on a device drafts tokens, a target model on a server verifies them. Each published result behind the
+    answer is code, with a proof or a counterexample; `hlm validate` checks it on the logits of your models.
     """
 
 

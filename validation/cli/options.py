@@ -35,6 +35,8 @@ class SizeType(click.ParamType[Any]):
 
 OTHERS = "Options"
 """The group of an option that names none."""
+METAVARS = {"time": "TIME", "rtt": "TIME", "rate": "RATE", "snr": "SNR", "factor": "RATIO", "power": "POWER"}
+METAVARS |= {"risk": "RISK", "latency": "LIMIT", "leak": "LIMIT", "energy": "ENERGY"}
 
 
 class GroupedOption(click.Option):
@@ -61,7 +63,8 @@ class GroupedCommand(click.Command):
 
 def option(names: str, said: str | None = None, kind: Any = None, **more: Any) -> Callable[..., Any]:
     """Return a command's option with these names, its help, its type, its default shown, and its ``group``."""
-    shown = {"show_default": "default" in more, **more}
+    quantity = METAVARS.get(names.split()[0].rpartition("-")[2])
+    shown = {"show_default": "default" in more, "metavar": quantity, **more}
     return click.option(*names.split(), cls=GroupedOption, type=kind, help=said, **shown)
 
 

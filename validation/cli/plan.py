@@ -90,6 +90,8 @@ def plan(
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
 
+    For example: hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
+
     FILES are more files of --acceptance, such as the second of two scrapes.
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.

@@ -14,13 +14,7 @@ project = "hlmtheory"
 author = "The hlmtheory contributors"
 copyright = "The hlmtheory contributors, Apache-2.0"
 version = release = hlmtheory.__version__
-extensions = [
-    "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
-    "numpydoc",
-    "myst_parser",
-    "sphinx_gallery.gen_gallery",
-]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_parser", "sphinx_gallery.gen_gallery"]
 root_doc = "index"
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 exclude_patterns = ["pictures"]

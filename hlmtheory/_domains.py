@@ -121,17 +121,8 @@ _UNMASKED = Domain(
     "leave a token to draw",
     rows=True,
 )
-UNIT_INTERVAL = Domain(
-    "in [0, 1]",
-    lambda xp, value: (value >= 0) & (value <= 1),
-    "give a probability",
-)
-COUNT = Domain(
-    "a whole number, 0 or more",
-    lambda xp, value: value >= 0,
-    "give a non-negative integer",
-    kind="integer",
-)
+UNIT_INTERVAL = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give a probability")
+COUNT = Domain("a whole number, 0 or more", lambda xp, value: value >= 0, "give a non-negative integer", kind="integer")
 
 
 def mask(xp: Any, name: str, value: Array) -> Array:

@@ -385,10 +385,7 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
         "context_lengths": _in_domain("context_lengths", joint.often_of_one_law),
     },
     "policy.colocated_streamed": {"acceptance": _drawn_as("acceptance", uniform(0.0, 0.99, -0.5, 1.5))},
-    "policy.fading_cut": {
-        "cut": _drawn_as("cut", between(1e-3, 1e3)),
-        "bits": _drawn_as("bits", between(1e2, 1e6)),
-    },
+    "policy.fading_cut": {"cut": _drawn_as("cut", between(1e-3, 1e3)), "bits": _drawn_as("bits", between(1e2, 1e6))},
     "policy": {
         **_LINK,
         "bits": _drawn_as("bits", between(1.0, 1e4, -1.0, math.nan)),

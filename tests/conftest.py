@@ -21,7 +21,6 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "dev"
 settings.load_profile(PROFILE)
 
 DEEP = (
-    "tests/device/*",
     "tests/test_on_device.py*",
     "tests/test_site.py*",
     "*_browser.py*",
@@ -38,9 +37,11 @@ DEEP = (
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
 )
 """Tests that are long or many, that no law rests on alone; others have the marker ``deep``."""
+COLLECTED = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[COLLECTED] = [item.nodeid for item in items]
     for item in items:
         if any(fnmatch(item.nodeid, pattern) for pattern in DEEP):
             item.add_marker(pytest.mark.deep)
@@ -48,6 +49,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("deep")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("deep")]
+
+
+@pytest.fixture
+def patterns_of_no_test(pytestconfig: pytest.Config) -> list[str]:
+    if pytestconfig.args != pytestconfig.getini("testpaths"):
+        pytest.skip("only some of the tests are collected")
+    collected = pytestconfig.stash[COLLECTED]
+    return [pattern for pattern in DEEP if not any(fnmatch(item, pattern) for item in collected)]
 
 
 def pytest_report_header() -> str:

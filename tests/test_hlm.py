@@ -275,6 +275,11 @@ def brought():
     return versions
 
 
+def test_every_extra_has_the_size_of_its_download(hlm):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {*hlm.MEGABYTES} == {"", *project["optional-dependencies"]}
+
+
 def test_everything_that_set_up_installs_is_pinned_at_the_version_that_is_here():
     here = {name: version for name, version in brought().items() if not UNPINNED.fullmatch(name)}
     assert {"numpy", "torch", "mdurl"} <= here.keys()

@@ -58,6 +58,10 @@ def test_no_path_of_one_machine():
     assert lines_with(r"/(?:work|root|opt)/|[a-z]:\\users\\") == []
 
 
+def test_every_pattern_of_long_tests_has_a_test(patterns_of_no_test):
+    assert patterns_of_no_test == []
+
+
 def test_no_registry_is_named():
     """pip's own settings choose the index."""
     assert lines_with(r"py" + r"pi\.org|python" + r"hosted\.org|download\.py" + r"torch\.org") == []

@@ -41,10 +41,9 @@ def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(na
 def test_hlm_study_starts_the_main_script(name):
     script = importlib.import_module(f"figures.studies.{name}.{kit.MAIN[name]}")
     assert callable(script.main)
-    if name != "downlink":  # it takes no arguments
-        done = CliRunner().invoke(study, [name, "--help"])
-        assert done.exit_code == 0, done.output
-        assert "usage: " in done.output
+    done = CliRunner().invoke(study, [name, "--help"])
+    assert done.exit_code == 0, done.output
+    assert "usage: " in done.output
 
 
 def test_a_study_that_is_archived_or_unknown_is_refused():

@@ -26,11 +26,9 @@ ROWS, RESAMPLES = 256, 2_000
 MAIN = {
     "acceptance_by_depth": "acceptance_replay",
     "aligned_draft": "measure",
-    "anytime": "simulate",
     "audit_software": "audit_software",
     "block_verification": "measure",
     "c_sqs": "decode_texts",
-    "downlink": "measure",
     "flexspec_tables": "decode_rows",
     "gpu": "measure",
     "length_rules": "length_rules",
@@ -41,8 +39,7 @@ MAIN = {
     "running_link": "measure",
     "shared_seed": "measure",
     "smollm2_findings": "measure",
-    "text_enumeration": "enumeration",
-    "update_bound": "bound",
+    "vllm": "measure",
 }
 """The script that ``hlm study NAME`` runs, by study; a README names the others."""
 

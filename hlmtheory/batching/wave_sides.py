@@ -1,4 +1,4 @@
-"""Claims on schedules without a barrier and on the memory that batches share, each with its proof above its record."""
+"""Sides of the theorems on schedules without a barrier and on the memory that batches share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims on what the sizes of messages leak, each with its proof above its record."""
+"""Sides of the theorems on what the sizes of messages leak."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hlmtheory._domains import DomainError
 from hlmtheory._sides import Values
 from hlmtheory.channel.leak import size_classes
 
-# Proofs, by the last part of the id. X is the text, T its trace, R its rounds, log is to base 2.
-#
+# X is the text, T its trace, R its rounds, log is to base 2.
 
 
 def _entropy(probabilities: Any) -> float:

@@ -1,13 +1,10 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on the link."""
 
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._quantities import checked
-from hlmtheory.channel.fading import (
-    QuadratureEstimate,
-    Rician,
-)
+from hlmtheory.channel.fading import QuadratureEstimate, Rician
 from hlmtheory.channel.latency import DOMAINS
 
 

@@ -1,4 +1,4 @@
-"""The claims of :mod:`hlmtheory.codec`, and why they hold."""
+"""Sides of the theorems on messages as bytes, and what their arguments must be."""
 
 from __future__ import annotations
 

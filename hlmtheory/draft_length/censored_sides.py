@@ -1,4 +1,4 @@
-"""Claims of ``censored`` and ``published``: what follows from counts of accepted drafts, and what does not."""
+"""Sides of the theorems on counts of accepted drafts: what follows from them, and what does not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from hlmtheory.draft_length.censored import anytime, examined_and_accepted
 from hlmtheory.draft_length.published import mean_interval, position_interval, split_tokens
 from hlmtheory.verification.tokens import expected_tokens_profile
 
-# Proofs, by the last part of the id. L counts the drafts that would be accepted if the draft had no end, S(d) =
+# L counts the drafts that would be accepted if the draft had no end, S(d) =
 # P(L ≥ d), α_d = S(d)/S(d - 1); a round that drafts k shows i = min(k, L). H(d) = P(i ≥ d), G(d) = P(k ≥ d).
-#
 
 
 def law_side(one: Values, lengths: str = "length_law", acceptances: str = "acceptances") -> tuple[Array, Array]:

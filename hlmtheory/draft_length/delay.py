@@ -69,7 +69,6 @@ def critical_ratios(xp: Any, alpha: Array) -> Array:
 
 
 # --------------------------------------------------------------------------------------------- claims
-#
 
 
 def rates_side(one: Values) -> list[float]:

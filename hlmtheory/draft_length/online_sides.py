@@ -1,4 +1,4 @@
-"""Claims of ``draft_length.online``: first the proofs, then the functions of both sides, then the records."""
+"""Sides of the theorems on learning the number of drafts."""
 
 from __future__ import annotations
 

@@ -98,7 +98,6 @@ def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
 
 
 # --------------------------------------------------------------------------------------------- claims
-#
 
 _TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
 """flexspec Table I: rate in bit/s, printed minutes, unit of the last digit."""

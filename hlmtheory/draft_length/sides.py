@@ -1,4 +1,4 @@
-"""Claims of ``draft_length``: first the proofs, then the functions of both sides, then the records."""
+"""Sides of the theorems on the best number of drafts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT
 from hlmtheory._sides import Values
-from hlmtheory.draft_length.optimum import (
-    optimal_draft_length,
-    stationary_draft_length,
-    surrogate_draft_length,
-)
+from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import etgr, etgr_profile, rate_and_costs, round_time
 from hlmtheory.draft_length.rounds import round_costs
 
@@ -40,15 +36,18 @@ def _link(one: Values) -> tuple[float, float, float]:
 
 def gain_of_a_draft(one: Values) -> float:
     """Return the relative gain d ln E/dK at the stationary point."""
-    a = -math.log(one["acceptance"]) if interior(one) else 1.0
-    return a / math.expm1(a * (float(stationary_draft_length(*_link(one))) + 1.0)) if interior(one) else 1.0
+    if not interior(one):
+        return 1.0
+    a = -math.log(one["acceptance"])
+    return a / math.expm1(a * (float(stationary_draft_length(*_link(one))) + 1.0))
 
 
 def cost_of_a_draft(one: Values) -> float:
     """Return the relative cost d ln T/dK at the stationary point."""
+    if not interior(one):
+        return 1.0
     gamma, cost, slope = _link(one)
-    length = float(stationary_draft_length(gamma, cost, slope))
-    return slope / (cost + slope * length) if interior(one) else 1.0
+    return slope / (cost + slope * float(stationary_draft_length(gamma, cost, slope)))
 
 
 def digits_lost(one: Values) -> float:

@@ -80,7 +80,6 @@ class AcceptanceTracker:
 
 
 # --------------------------------------------------------------------------------------------- claims
-#
 
 
 def law_side(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:

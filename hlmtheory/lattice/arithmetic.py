@@ -37,9 +37,7 @@ SIZE = Domain(
     kind="integer",
 )
 BUDGET = Domain(
-    "positive and finite",
-    lambda xp, value: (value > 0) & xp.isfinite(value),
-    "give the bits that the link may carry",
+    "positive and finite", lambda xp, value: (value > 0) & xp.isfinite(value), "give the bits that the link may carry"
 )
 
 

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import (
-    UNIT_INTERVAL,
-    entry_for_each,
-    leading_dimensions,
-    same_vocabulary,
-    token_of,
-)
+from hlmtheory._domains import UNIT_INTERVAL, entry_for_each, leading_dimensions, same_vocabulary, token_of
 from hlmtheory._runs import HORIZON, settings
 from hlmtheory._simplex import chains, distributions, text_law
 from hlmtheory.lossless.ceiling import distance_ceiling
@@ -25,10 +19,9 @@ from hlmtheory.lossless.power import OPEN, power_to_find
 
 HALF = 4  # draws in each half of those of a ceiling
 
-# Proofs, by the last part of the id. D = f(x) - P f for the test function f of the next draw, which earlier draws fix;
+# D = f(x) - P f for the test function f of the next draw, which earlier draws fix;
 # λ' = min(λ, 0.9/P f) ≤ λ. Ville's inequality: a nonnegative supermartingale that starts at 1 ever reaches 1/δ with
 # probability at most δ.
-#
 
 
 def given_error(error: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on shares of a band."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._sides import Values
-from hlmtheory.ofdma.shares import (
-    finish_times,
-    kkt_residual,
-    minmax_latency,
-    minmax_shares,
-)
+from hlmtheory.ofdma.shares import finish_times, kkt_residual, minmax_latency, minmax_shares
 
 # Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
 # paper: a user's power then grows with its share.
-#
 
 
 def least(one: Values, rate: Array) -> float:

@@ -1,4 +1,4 @@
-"""Claims on a server with a draft model of its own, each with its proof above its record."""
+"""Sides of the theorems on a server with a draft model of its own."""
 
 from __future__ import annotations
 

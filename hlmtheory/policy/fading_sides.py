@@ -1,4 +1,4 @@
-"""The claim on skipping over a fading link, with its proof above its record.
+"""Sides of the theorem on skipping over a fading link.
 
 cu-hlm (oh2025cuhlm) (5) sends over one fading block, and the mean of its time is infinite, since the SNR may be near 0.
 A plan that skips if a message of D bits takes longer than μ β̂/θ never waits for such a block.

@@ -1,4 +1,4 @@
-"""Claims on several users of one band and one server, each with its proof above its record."""
+"""Sides of the theorems on several users of one band and one server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hlmtheory.policy.queueing import Pass, longest_response, passes
 # A user has P plans, whose mean rounds have E tokens, A seconds without air time, b bits and σ seconds of the server. A
 # competitor takes any plans and shares, and each user a part of the rate that these allow; all are slowed down alike
 # if they would need more than the server's time.
-#
 
 _POINTS = 9
 _LOW = 1.0

@@ -1,4 +1,4 @@
-"""Claims on the decisions of one user, each with its proof above its record."""
+"""Sides of the theorems on the decisions of one user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # A plan decides for each of N rows: whether it is skipped as the first draft of a round, and its message at each place
 # of a round; and K. A competitor is a mixture of two such plans of other K, with any of the J messages of a row.
-#
 
 DOMAINS = {
     "bits": BITS,

@@ -1,4 +1,4 @@
-"""Claims on the goodput of speculation under load, each with its proof above its record."""
+"""Sides of the theorems on the goodput of speculation under load."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hlmtheory._sides import Values
 from hlmtheory.serving.costs import tokens_per_step
 from hlmtheory.serving.goodput import crossover_batch, goodput, load_batch, round_line
 
-# Proofs, by the last part of the id. T_K(B) = F_K + B S_K, and the gain of K drafts is G(B) = E T_0(B) - T_K(B).
-#
+# T_K(B) = F_K + B S_K, and the gain of K drafts is G(B) = E T_0(B) - T_K(B).
 
 ROUND = ("acceptance", "target_pass", "draft_pass", "draft_length", "context", "overhead_s")
 _MOST_HELD = 4096

@@ -1,4 +1,4 @@
-"""Claims on memory, random steps and schedules without a barrier, each with its proof above its record."""
+"""Sides of the theorems on memory, random steps and schedules without a barrier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on the cost of a server's pass."""
 
 from __future__ import annotations
 

@@ -16,14 +16,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, floating, in_kind, is_array, upward, widest
 from hlmtheory._betting import SLACK, checked_bets, crossing, down, mean_wealth, running_down
-from hlmtheory._domains import (
-    UNIT_INTERVAL,
-    Domain,
-    entry_for_each,
-    finite_answer,
-    leading_dimensions,
-    number,
-)
+from hlmtheory._domains import UNIT_INTERVAL, Domain, entry_for_each, finite_answer, leading_dimensions, number
 from hlmtheory._quantities import open_unit
 
 BETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)

@@ -8,9 +8,8 @@ from hlmtheory._array import Array
 from hlmtheory._runs import ever, outcomes, pasts, settings
 from hlmtheory.skipping.audit import DOMAINS, audit_wealth
 
-# Proofs, by the last part of the id. X_t has the mean μ_t given the past, and Ville's inequality says that a
+# X_t has the mean μ_t given the past, and Ville's inequality says that a
 # nonnegative supermartingale that starts at 1 ever reaches 1/δ with probability at most δ.
-#
 
 
 def runs(risks: Array, audit_probability: Array) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Claims of the bill: of a position, of a round, and of whole texts."""
+"""Sides of the theorems on the bill: of a position, of a round, and of whole texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hlmtheory.skipping.rounds import chain_arrays, replacements
 from hlmtheory.truncation.reconstruction import NOISE
 from hlmtheory.verification import total_variation
 
-# Proofs, by the last part of the id, with w_d = q_d (1 - s_d) β_d and S = Σ w_d.
-#
+# w_d = q_d (1 - s_d) β_d and S = Σ w_d.
 
 
 def _tokens_law(xp: Any, p: Array, q: Array, s: Array, known: Array) -> Array:

@@ -26,9 +26,7 @@ class SurrogateGap(NamedTuple):
 def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     """Return the exact total variation between the emitted token's law and the target distribution: Σ_v q_v s_v β_v.
 
-    If all drafts were verified, the law would be p (cu-hlm (3)). So law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i β_i.
-    Where β_v > 0, p_v < q_v and therefore r_v = 0. So at most one of the two terms is nonzero at each v. Each term sums
-    to Σ q s β, and so half the sum of absolute values is Σ q s β. It is at most TV(q, p), its value at s = 1.
+    It is at most TV(q, p), its value at s = 1. Proof: claim ``skipping.risk_is_tv``.
 
     Parameters
     ----------
@@ -107,12 +105,7 @@ def surrogate_gap(
 
     tokens = {"uncertainty": uncertainty, "rejection_by_token": rejection_by_token}
     kind = widest(xp, *arrays(**tokens, a=slope, b=intercept, delta=non_acceptance)[1:3])
-    parts = (
-        mean(skipped, beta),
-        mean(inside, predicted),
-        mean(left_out, beta),
-        mean(inside, beta - predicted),
-    )
+    parts = (mean(skipped, beta), mean(inside, predicted), mean(left_out, beta), mean(inside, beta - predicted))
     return SurrogateGap(*(in_kind(xp, part, kind) for part in parts))
 
 
@@ -134,8 +127,4 @@ def tokens_and_line(
     entry_for_each("token", **shapes)
     leading_dimensions(**shapes)
     _, *coefficients = line(a, b, delta)
-    return (
-        xp,
-        *(in_kind(xp, value, xp.float64) for value in (u, beta)),
-        *(value[..., None] for value in coefficients),
-    )
+    return (xp, *(in_kind(xp, value, xp.float64) for value in (u, beta)), *(value[..., None] for value in coefficients))

@@ -1,4 +1,4 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on skipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support, in the order of its results."""
+"""Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support, in the order of its results.
+
+The lemmas of its appendix follow the theorem that they prove.
+"""
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
@@ -33,6 +36,7 @@ PEAKED = [[1.0, 0.0]]
 
 
 # Notation: x = ℓ q̄, f = x - ⌊x⌋ the remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
+# Notation: D = i(K - i)/(Kℓ) with i = min(ℓ, ⌊K/2⌋); X the K kept tokens; d_n the dropped mass of position n.
 
 
 @theorem(
@@ -47,7 +51,7 @@ def lossless():
 
     This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
     """
-    return eq(sides.lossless, sides.ones)
+    return eq(sides.lossless, sides.ones)  # 1 - TV(law, p) = 1
 
 
 @theorem(
@@ -63,7 +67,7 @@ def misdeclared():
     False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v. With p =
     q̂ nothing is rejected and the law is q.
     """
-    return eq(sides.misdeclared, sides.ones)
+    return eq(sides.misdeclared, sides.ones)  # 1 - TV(law, p) = 1
 
 
 @theorem(
@@ -74,16 +78,18 @@ def bits():
 
     Supports: K of V. Counts: ℓ units and K - 1 bars in a row.
     """
-    return eq(sides.stirling_bits, sides.exact_bits)
+    return eq(sides.stirling_bits, sides.exact_bits)  # log₂ by Stirling = log₂ of whole numbers
 
 
 @theorem("lattice.distortion", Source(CSQS, "(20)"), PUBLISHED, assuming=(POSITIVE,), tight=HALVES, ceiling=1.0)
 def distortion():
     """TV(q̄, q̂) ≤ K/(4ℓ).
 
-    i(K - i) ≤ K²/4.
+    r units are missing after rounding down, and the r largest remainders are rounded up. These add 1 - f each, and the
+    others lose as much in all, so ℓ TV = Σ_up (1 - f) = r - Σ_up f. The r largest of K numbers with the sum r have a
+    sum of at least r²/K. So ℓ TV ≤ r - r²/K = r(K - r)/K ≤ K/4, as r(K - r) ≤ K²/4.
     """
-    return le(sides.distortion, sides.bound)
+    return le(sides.distortion, sides.bound)  # TV(q̄, q̂) ≤ K/(4ℓ)
 
 
 @theorem(
@@ -98,7 +104,7 @@ def dropped_mass():
 
     With S the kept mass, q̄ = q/S ≥ q on the support, so TV(q, q̄) = Σ (q - q̄)⁺ = the mass outside.
     """
-    return eq(sides.distance_to_kept, sides.dropped)
+    return eq(sides.distance_to_kept, sides.dropped)  # TV(q, q̄) = Σ_{x ∉ X} q_x
 
 
 @theorem(
@@ -114,7 +120,7 @@ def rejection_rate():
 
     A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂).
     """
-    return le(sides.rejection_rate, sides.position_bound)
+    return le(sides.rejection_rate, sides.position_bound)  # TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ)
 
 
 @theorem(
@@ -128,9 +134,9 @@ def rejection_rate():
 def rejection_rate_sharp():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + D, ℓ = 100.
 
-    Proved with lattice.rejection_rate.
+    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp.
     """
-    return le(sides.rejection_rate, sides.position_bound_sharp)
+    return le(sides.rejection_rate, sides.position_bound_sharp)  # the same with D for K/(4ℓ)
 
 
 @theorem(
@@ -145,7 +151,7 @@ def informative():
 
     False: from K = 4ℓ on the last term alone is 1.
     """
-    return le(sides.position_bound, sides.ones)
+    return le(sides.position_bound, sides.ones)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
 
 
 @theorem(
@@ -161,16 +167,16 @@ def rejections():
     Given its prefix, every emitted token has law p (lossless). So a position with a draft adds at most E_{prefix ~
     p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens.
     """
-    return le(sides.tree_rejections, sides.tree_bound_published)
+    return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 
 
 @theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=THREE_TOKENS)
 def rejections_sharp():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n].
 
-    Proved with lattice.rejections.
+    As lattice.rejections, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp.
     """
-    return le(sides.tree_rejections, sides.tree_bound_sharp)
+    return le(sides.tree_rejections, sides.tree_bound_sharp)  # the same with D for K/(4ℓ)
 
 
 @theorem(
@@ -200,7 +206,7 @@ def quantize_printed(draft, k, resolution):
     """|Σ_i ⌊ℓ q_i + ½⌋ − ℓ| ≤ K over the support, so that each entry is corrected once at most.
 
     False: without the renormalisation the sum is ℓ(1 - dropped) up to K/2. As printed, one correction for each entry
-    does not reach ℓ once ℓ·dropped > 3K/2.
+    does not reach ℓ once ℓ·dropped > 3K/2. Instead: lattice.quantize.
     """
     return le(sides.corrections_printed(draft, k, resolution), arrays(k=k)[1])
 
@@ -218,7 +224,7 @@ def update():
     The controller rolls back to the state after the accepted drafts and the update of the rejected draft. This is
     its state if it had seen these positions only, so regret_sharp holds for them.
     """
-    return eq(conformal_sides.rolled_back, conformal_sides.kept_threshold)
+    return eq(conformal_sides.rolled_back, conformal_sides.kept_threshold)  # τ = τ by (8) over kept positions
 
 
 @theorem(
@@ -226,13 +232,7 @@ def update():
     Source(CSQS, "Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
     MISPRINT,
     assuming=(FIRST,),
-    false={
-        "drafts": EASY_THEN_FLAT,
-        "accepted": [1] * 100,
-        "epsilon": 0.005,
-        "learning_rate": 1.0,
-        "threshold": 0.0,
-    },
+    false={"drafts": EASY_THEN_FLAT, "accepted": [1] * 100, "epsilon": 0.005, "learning_rate": 1.0, "threshold": 0.0},
 )
 def resampled():
     """with the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound.
@@ -246,8 +246,9 @@ def resampled():
     regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected position's d
     enters the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from τ_{T+1}, the
     bound on the mean over accepted positions would fail too: easy positions before a rejection would count twice.)
+    Instead: conformal.kept, conformal.accepted.
     """
-    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)
+    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
 
 @theorem(
@@ -264,7 +265,7 @@ def kept():
 
     Proved with conformal.update.
     """
-    return le(conformal_sides.kept_mean, conformal_sides.kept_bound)
+    return le(conformal_sides.kept_mean, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
 
 @theorem(
@@ -281,7 +282,7 @@ def accepted():
 
     Proved with conformal.resampled.
     """
-    return le(conformal_sides.accepted_mean_printed, conformal_sides.accepted_bound)
+    return le(conformal_sides.accepted_mean_printed, conformal_sides.accepted_bound)  # the same, T accepted
 
 
 @theorem(
@@ -297,8 +298,9 @@ def regret():
 
     (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published bound
     follows for these η. For larger η one step overshoots by more than 1, which the bound assumes.
+    Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
     """
-    return le(conformal_sides.mean_dropped, conformal_sides.published)
+    return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
 
 @theorem(
@@ -315,7 +317,7 @@ def regret_small_step():
 
     Proved with conformal.regret.
     """
-    return le(conformal_sides.mean_dropped, conformal_sides.published)
+    return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
 
 @theorem(
@@ -332,7 +334,7 @@ def regret_sharp():
 
     Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. No smaller bound holds for all V.
     """
-    return le(conformal_sides.mean_dropped, conformal_sides.sharp)
+    return le(conformal_sides.mean_dropped, conformal_sides.sharp)  # Σ d_n/T ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
 
 @theorem(
@@ -348,7 +350,7 @@ def telescope():
 
     Sum the updates: Σ (d_n - ε) = (τ_1 - τ_{T+1})/η.
     """
-    return eq(conformal_sides.excess, conformal_sides.movement)
+    return eq(conformal_sides.excess, conformal_sides.movement)  # Σ (d_n - ε) = (τ₁ - τ_{T+1})/η
 
 
 @theorem(
@@ -362,9 +364,10 @@ def telescope():
 def telescope_printed():
     """Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η.
 
-    False: the left side is negative where the threshold rises; the absolute value is a misprint.
+    False: the left side is negative where the threshold rises; the absolute value is a misprint. Instead:
+    conformal.telescope.
     """
-    return eq(conformal_sides.excess, conformal_sides.absolute_movement)
+    return eq(conformal_sides.excess, conformal_sides.absolute_movement)  # Σ (d_n - ε) = |τ₁ - τ_{T+1}|/η
 
 
 @theorem(
@@ -381,7 +384,7 @@ def regret_proof():
 
     (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
     """
-    return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)
+    return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)  # (28)
 
 
 @theorem(
@@ -398,7 +401,7 @@ def iterates():
     If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises. So τ_n ≥
     -η(1 - ε) for all n if it is for the first.
     """
-    return le(conformal_sides.lowest, conformal_sides.undershoot)
+    return le(conformal_sides.lowest, conformal_sides.undershoot)  # -min τ_n ≤ η(1 - ε)
 
 
 @theorem(
@@ -412,9 +415,9 @@ def iterates_upper():
     """τ_n ≤ 1 + ηε for all n > 1.
 
     False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below ε, the
-    threshold keeps rising.
+    threshold keeps rising. Instead: conformal.iterates, which is all that the bound needs.
     """
-    return le(conformal_sides.highest, conformal_sides.overshoot)
+    return le(conformal_sides.highest, conformal_sides.overshoot)  # max τ_n ≤ 1 + ηε
 
 
 @theorem(
@@ -435,7 +438,7 @@ def rate():
 
     regret_sharp with ε = d/√T and η = c/√T, times T.
     """
-    return le(conformal_sides.summed, conformal_sides.rate_bound)
+    return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (d + τ₁/c)√T + 1 - d/√T
 
 
 @theorem(
@@ -452,4 +455,4 @@ def allocate():
     D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if i = ⌊K/2⌋. The bits
     rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is taken.
     """
-    return le(sides.allocated, sides.other_distortion)
+    return le(sides.allocated, sides.other_distortion)  # dropped + D at the best (K, ℓ) ≤ dropped + D at another

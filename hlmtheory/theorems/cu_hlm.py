@@ -1,4 +1,13 @@
-"""Theorems of cu-hlm (oh2025cuhlm): skipping, truncated distributions and the link, in the order of its equations."""
+"""Theorems of cu-hlm (oh2025cuhlm): skipping, truncated distributions and the link, in the order of its equations.
+
+Nineteen more claims on it are in ``ours_guarantees`` (a whole round), ``ours_messages`` (other codecs, lists of top
+tokens) and ``ours_plans``; ``hlm claims --paper cu-hlm`` lists all.
+
+here    q  p  q̂  r  r̂  T = TV(q, p)  Δ_k = TV(q, q̂)         k, d, β_d, u, a, b, Δ, θ, η, ℓ
+cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
+
+μ is the mean of the V - k entries of q that are not sent; ℓ(z) = ln(1 + e^{ηz})/η; D is the denominator in (23).
+"""
 
 import math
 
@@ -56,17 +65,10 @@ from hlmtheory.truncation.sizes_sides import (
     sends_something,
     theta_side,
 )
-from hlmtheory.truncation.sizes_sides import TIGHT as truncation_TIGHT
+from hlmtheory.truncation.sizes_sides import TIGHT as SIZES_TIGHT
 from hlmtheory.truncation.softplus import LN2, SHARPNESS, rejection_at, softplus_distance
-from hlmtheory.truncation.softplus_sides import TIGHT as softplus_claims_TIGHT
-from hlmtheory.truncation.softplus_sides import (
-    approximate,
-    flatness,
-    is_rejected,
-    online_side,
-    safe,
-    true_online,
-)
+from hlmtheory.truncation.softplus_sides import TIGHT as SOFTPLUS_TIGHT
+from hlmtheory.truncation.softplus_sides import approximate, flatness, is_rejected, online_side, safe, true_online
 from hlmtheory.truncation.worst_case import (
     attacked,
     deviation_side,
@@ -82,61 +84,16 @@ from hlmtheory.verification.sides import ones_side
 
 HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
 CUHLM = "oh2025cuhlm"
-LINE = {"bits": 736_000.0, "bandwidth_hz": 10e6}
 PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
 SKIPPED = THIRDS | {"skip": [1.0, 0.0, 0.0]}
-STAYING = {
-    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
-    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
-}
-"""The target model leaves token 2 at once, and the hybrid system stays there."""
-BRANCH = {
-    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
-    "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
-}
-"""After token 2 the draft model is wrong and skips verification; only verification can emit token 2."""
-CELLS = 64
-RISING = {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0}
-MATCHED = {"cell_probabilities": [(2 * cell + 1) / CELLS**2 for cell in range(CELLS)], **RISING}
-LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
 NEXT = Assumption("k < V", has_next)
 EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", residual_exists)
 TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
-REBUILT_TARGET = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]}
-"""Here q̂ = p for the only draft that is rejected, so r̂ is 0/0."""
-DISJOINT = {"target": [0.5, 0.3125, 0.1875], "draft": [0.5625, 0.3125, 0.125], "k": 1}
 EXACT = Source("oh2025cuhlm", "(19)")
-FAR = TIGHT | {"target": [0.375, 0.375, 0.25]}
 PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
-NEAR = {"target": [0.4375, 0.3125, 0.125, 0.125], "draft": [0.5, 0.25, 0.125, 0.125], "k": 1}
 DIFFER = Assumption("target ≠ draft for every token", all_differ)
 OFFLINE = Source("oh2025cuhlm", "(21)")
-APART = {"target": [0.25, 0.25, 0.5], "draft": [0.5, 0.25, 0.25]}
-SAME = {"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10}
-SAME_RATIO = 0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2
-TRUNCATION_NEAR = {
-    "target": [0.6171875, 0.1953125, 0.1875],
-    "draft": [0.625, 0.1953125, 0.1796875],
-    "token": 0,
-    "k": 1,
-    "sharpness": 20.0,
-}
-"""A draft that is rejected (β_d = 1/80), and ln 2/η = 0.035: the residual is one token, and its distortion is 1."""
-LEAST = 1.6278145318315138
-"""η*(0.625, 0.2), rounded up."""
-SAFE = Assumption("D ≤ 2 max(Δ_k, q_d β_d)", safe)
-REJECTED = Assumption("q_d β_d > 0", is_rejected)
-FLAT = {
-    "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
-    "draft": [0.625, 0.10375, 0.10375, 0.08375, 0.08375],
-    "token": 0,
-    "sharpness": 1.0,
-}
-ACCEPTED = {"target": [0.75, 0.25, 0.0], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1, "sharpness": 5.0}
-DRAWN = {"target": [0.4375, 0.375, 0.1875], "draft": [0.5, 0.375, 0.125], "token": 0, "k": 1}
 
 
 @theorem("verification.unbiased", Source("oh2025cuhlm", "(3)"), PUBLISHED, tight=HALVES)
@@ -160,7 +117,12 @@ def channel_payload(vocabulary, bits_per_probability):
     return eq(left, size * (width + xp.asarray(lengths, device=size.device)))
 
 
-@theorem("channel.latency", Source(CUHLM, "(5); guo2005mutual (1)"), PUBLISHED, tight={**LINE, "snr": 10.0})
+@theorem(
+    "channel.latency",
+    Source(CUHLM, "(5); guo2005mutual (1)"),
+    PUBLISHED,
+    tight={"bits": 736_000.0, "bandwidth_hz": 10e6, "snr": 10.0},
+)
 def latency(bits, bandwidth_hz, snr):
     """B/(W log₂(1 + SNR)) = B/(W I), mutual information I = ∫₀^SNR mmse(s) ds/ln 2, mmse(s) = 1/(1 + s).
 
@@ -224,7 +186,7 @@ def rician_mean(mean_snr, k_factor, cut, width):
 def finite_mean(mean_snr, cut, bound):
     """S constant in a transfer: E[1/log₂(1 + S); S ≥ cut] stays below some bound for every cut.
 
-    By the above, the mean above a small enough cut exceeds any given number.
+    False: by channel.rayleigh_mean with b fixed and a → 0, the mean above a small enough cut exceeds any bound.
     """
     return le(Rayleigh(mean_snr).inverse_efficiency(cut).value, checked(DOMAINS, bound=bound)[1])
 
@@ -259,6 +221,55 @@ def sampled():
     return eq(sampled_side, not_same)
 
 
+# The target model leaves token 2 at once, and the hybrid system stays there.
+@theorem(
+    "skipping.sequence",
+    Source("oh2025cuhlm", "(10)"),
+    NEW,
+    tight={
+        "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+        "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+    },
+    ceiling=1.0,
+)
+def sequence():
+    """TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the target model.
+
+    Let law j emit its first j tokens by the target model and the rest by the hybrid system, a kernel of the prefix
+    alone. Laws j - 1 and j agree in the first j - 1 tokens, by the target model, and in the kernels after token j.
+    They differ in the law of token j given the prefix, by TV_j(prefix). So their distance is at most E[TV_j], with
+    prefixes from the target model. Sum over j.
+    """
+    return le(text_distance, from_target)
+
+
+# After token 2 the draft model is wrong and skips verification; only verification can emit token 2.
+@theorem(
+    "skipping.overlap",
+    Source("oh2025cuhlm", "(10)"),
+    NEW,
+    tight={
+        "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+        "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+    },
+    ceiling=1.0,
+)
+def overlap(target_chain, draft_chain, skip_chain):
+    """TV(law of the text, target model's) ≤ 1 − E_x Π_t min(1, S_t(x_t)/p_t(x_t)), x ~ the target model.
+
+    Two laws have 1 - TV = Σ_x min(Π_t p_t, Π_t S_t) ≥ Σ_x Π_t min(p_t, S_t) = E_{x~p} Π_t min(1, S_t/p_t).
+    """
+    left = text_distance(target_chain, draft_chain, skip_chain)
+    xp, p, _, _, law = law_of_chain(target_chain, draft_chain, skip_chain)
+    rows = xp.minimum(p, law)
+    mass = rows[..., 0, :]
+    for _ in range(HORIZON - 1):
+        mass = xp.sum(mass[..., None] * rows, axis=-2)
+    return le(left, 1.0 - xp.sum(mass, axis=-1))
+
+
 # Notation: E_w independent Exp(1), a = argmin E_w/q_w, b = argmin E_w/p_w, t_v = P(a = b = v), M_v = 1/t_v, T = TV(q,
 #   p).
 
@@ -276,33 +287,6 @@ def skip_as_verified():
     residual lacks the tokens with q_v > p_v. Here it is b, given that the device's token is not kept.
     """
     return eq(sides.skipped_distance, one_step_risk)
-
-
-@theorem("skipping.sequence", Source("oh2025cuhlm", "(10)"), NEW, tight=STAYING, ceiling=1.0)
-def sequence():
-    """TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the target model.
-
-    Let law j emit its first j tokens by the target model and the rest by the hybrid system, a kernel of the prefix
-    alone. Laws j - 1 and j agree in the first j - 1 tokens, by the target model, and in the kernels after token j.
-    They differ in the law of token j given the prefix, by TV_j(prefix). So their distance is at most E[TV_j], with
-    prefixes from the target model. Sum over j.
-    """
-    return le(text_distance, from_target)
-
-
-@theorem("skipping.overlap", Source("oh2025cuhlm", "(10)"), NEW, tight=BRANCH, ceiling=1.0)
-def overlap(target_chain, draft_chain, skip_chain):
-    """TV(law of the text, target model's) ≤ 1 − E_x Π_t min(1, S_t(x_t)/p_t(x_t)), x ~ the target model.
-
-    Two laws have 1 - TV = Σ_x min(Π_t p_t, Π_t S_t) ≥ Σ_x Π_t min(p_t, S_t) = E_{x~p} Π_t min(1, S_t/p_t).
-    """
-    left = text_distance(target_chain, draft_chain, skip_chain)
-    xp, p, _, _, law = law_of_chain(target_chain, draft_chain, skip_chain)
-    rows = xp.minimum(p, law)
-    mass = rows[..., 0, :]
-    for _ in range(HORIZON - 1):
-        mass = xp.sum(mass[..., None] * rows, axis=-2)
-    return le(left, 1.0 - xp.sum(mass, axis=-1))
 
 
 @theorem(
@@ -340,15 +324,21 @@ def threshold(slope, intercept, non_acceptance):
     "skipping.holder",
     Source("oh2025cuhlm", "Theorem 1, (13)"),
     PUBLISHED,
-    tight=MATCHED,
+    tight={
+        "cell_probabilities": [(2 * cell + 1) / 64**2 for cell in range(64)],
+        "slope": 1.0,
+        "intercept": 0.0,
+        "non_acceptance": 1.0,
+    },
     ratio=0.9999694819561996,
     ceiling=1.0,
 )
 def holder(cell_probabilities, slope, intercept, non_acceptance):
     """R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a].
 
-    Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}. As in print, u has the density f
-    and β is taken to be the line a u + b. The risk of single tokens, whose β scatters, is ``skipping.risk_is_tv``.
+    By Hölder with exponents 2 and 2, R ≤ (∫_I (a u + b)² du)^{1/2} ‖f‖_{2,I}. With t = a u + b, which rises from 0 to Δ
+    on I, the integral is ∫_0^Δ t² dt/a = Δ³/(3a). As in print, u has the density f and β is taken to be the line a u +
+    b. The risk of single tokens, whose β scatters, is skipping.risk_is_tv. In the tight case f rises as the line does.
     """
     return le(
         rejection_risk(cell_probabilities, slope, intercept, non_acceptance=non_acceptance),
@@ -365,11 +355,13 @@ def holder(cell_probabilities, slope, intercept, non_acceptance):
 def risk_is_tv(target, draft, skip):
     """TV(law of U-HLM's token, p) = Σ_v q_v s_v β_v = E[s_d β_d].
 
-    See the docstring of ``one_step_risk``.
+    Draft v is kept unseen with probability s_v, and verified otherwise. So law_v = q_v (1 - (1 - s_v) β_v) + r_v Σ_i
+    q_i (1 - s_i) β_i. With s = 0 this is p_v, by verification.unbiased, so law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i
+    β_i. Where β_v > 0, p_v < q_v and r_v = 0: at most one of the two terms is nonzero at each v. Each sums to Σ q s β
+    over v, as Σ r = 1 (or all β are 0), so half the sum of absolute values is Σ q s β.
     """
     return eq(
-        total_variation(output_distribution(target, draft, skip=skip), target),
-        one_step_risk(target, draft, skip),
+        total_variation(output_distribution(target, draft, skip=skip), target), one_step_risk(target, draft, skip)
     )
 
 
@@ -397,7 +389,7 @@ def averse_threshold(slope, intercept, non_acceptance):
     Source("oh2025cuhlm", "(15), (20)"),
     NEW,
     assuming=(NEXT,),
-    tight=LONG_TAIL,
+    tight={"draft": [0.002] * 500 + [0.0] * 500, "k": 0},
     ratio=499 * 1000 / (500 * 999),
 )
 def monotone(draft, k):
@@ -448,7 +440,7 @@ def certificate(target, draft, k):
     "truncation.certificate_by_draft",
     Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
     NEW,
-    tight=REBUILT_TARGET,
+    tight={"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]},
     ceiling=2.0,
 )
 def certificate_by_draft(target, draft, top_k):
@@ -457,14 +449,20 @@ def certificate_by_draft(target, draft, top_k):
     Draft v is rejected with probability q_v β_v, Σ q β = T, and replaced from r̂_{k(v)}: Bias ≤ Σ_v q_v β_v 2 TV(r,
     r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean needs p; the maximum does not. Where
     r̂_{k(v)} is 0/0, TV(r, r̂) is taken at its largest possible value, Δ_{k(v)} / max(T, T̂) ≤ Δ_{k(v)}/T. With q̂ =
-    p, T = Δ_{k(v)} and the value is 1: a tight case.
+    p, T = Δ_{k(v)} and the value is 1: so it is in the tight case, where r̂ is 0/0 for the only draft rejected.
     """
     left = bias_by_draft(target, draft, top_k)
     xp, q, top_k = draft_and_top_k(draft, top_k)
     return le(left, 2.0 * xp.max(take(xp, tail_deviation(q), top_k), axis=-1))
 
 
-@theorem("truncation.bias_worst", Source("oh2025cuhlm", "(17), (24)"), NEW, tight=DISJOINT, ceiling=2.0)
+@theorem(
+    "truncation.bias_worst",
+    Source("oh2025cuhlm", "(17), (24)"),
+    NEW,
+    tight={"target": [0.5, 0.3125, 0.1875], "draft": [0.5625, 0.3125, 0.125], "k": 1},
+    ceiling=2.0,
+)
 def bias_worst(target, draft, k):
     """Bias ≤ 2 min(TV(q, p), Δ_k); given q and a bound on TV(q, p) no smaller bound holds, so k is a step function of
     that bound.
@@ -485,11 +483,7 @@ def bias_worst(target, draft, k):
     Source("oh2025cuhlm", "(19), were it solved by bisection"),
     IMPLIED,
     assuming=(NEXT, EXISTS),
-    false={
-        "target": [22 / 39, 13 / 39, 4 / 39],
-        "draft": [21 / 39, 13 / 39, 5 / 39],
-        "k": 0,
-    },
+    false={"target": [22 / 39, 13 / 39, 4 / 39], "draft": [21 / 39, 13 / 39, 5 / 39], "k": 0},
     condition=inverse_distance,
 )
 def monotone_distortion(target, draft, k):
@@ -502,17 +496,17 @@ def monotone_distortion(target, draft, k):
 
 
 @theorem(
-    "truncation.exact",
-    EXACT,
-    PUBLISHED,
-    tight={**truncation_TIGHT, "distortion_tolerance": 0.5},
-    condition=inverse_distance,
+    "truncation.exact", EXACT, PUBLISHED, tight={**SIZES_TIGHT, "distortion_tolerance": 0.5}, condition=inverse_distance
 )
 def exact(target, draft, distortion_tolerance):
     """TV(r, r̂_k) ≤ θ at the k* of (19).
 
-    The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp. ``_search/pairs.py``
-    proves that no skipped k meets (19).
+    The scan stops at the first k that meets (19), or at one that must, as Δ_k ≤ θ TV(q, p), by truncation.tvd_sharp. It
+    skips n > k only if TV(r, r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) -
+    TV(r̂_k, r̂_n), and TV(r̂_k, r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two
+    distributions in the place of q and q̂ (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the
+    entries k < i ≤ n can rise from q̂_k to q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of
+    the tail at k; it rises with n.
     """
     return le(
         resampling_distortion(target, draft, exact_size(target, draft, distortion_tolerance)),
@@ -525,14 +519,14 @@ def exact(target, draft, distortion_tolerance):
     EXACT,
     PUBLISHED,
     assuming=(Assumption("k* of (19) > 0", sends_something),),
-    tight={**truncation_TIGHT, "distortion_tolerance": 0.4999},
+    tight={**SIZES_TIGHT, "distortion_tolerance": 0.4999},
     ratio=0.9998,
     condition=inverse_distance,
 )
 def exact_least(distortion_tolerance, target, draft):
     """θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do.
 
-    Proved with truncation.exact.
+    By truncation.exact every k < k* was tested, or skipped, and fails (19).
     """
     left = theta_side(distortion_tolerance)
     xp, p, q = arrays(target=target, draft=draft)
@@ -543,7 +537,15 @@ def exact_least(distortion_tolerance, target, draft):
     return le(left, xp.min(xp.where((sizes < k[..., None]) & exists, every, xp.inf), axis=-1))
 
 
-@theorem("truncation.tvd_bound", PAPER, PUBLISHED, tight=FAR, ratio=0.5, ceiling=1.0, condition=inverse_distance)
+@theorem(
+    "truncation.tvd_bound",
+    PAPER,
+    PUBLISHED,
+    tight=TIGHT | {"target": [0.375, 0.375, 0.25]},
+    ratio=0.5,
+    ceiling=1.0,
+    condition=inverse_distance,
+)
 def truncation_tvd_bound(target, draft, k):
     """TV(r, r̂) ≤ 2 Δ_k / TV(q, p).
 
@@ -556,9 +558,9 @@ def truncation_tvd_bound(target, draft, k):
 def tvd_sharp(target, draft, k):
     """TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p)).
 
-    T = 0: nothing is distorted. T̂ = 0 < T: q̂ = p, so Δ_k = T and the bound is 1. Else, if T ≥ T̂, then ω/T̂ ≥ ω/T,
-    so TV(r, r̂) = Σ (γ/T - ω/T̂)⁺ ≤ Σ (γ - ω)⁺ / T. Since x ↦ x⁺ never decreases and is 1-Lipschitz, (γ - ω)⁺ ≤ (q̂
-    - q)⁺, whose sum is Δ_k. If T < T̂ exchange the roles.
+    T = 0: nothing is rejected, and TV(r, r̂) is set to 0. T̂ = 0 < T: q̂ = p, so Δ_k = T and the bound is 1. Else, if T
+    ≥ T̂, then ω/T̂ ≥ ω/T, so TV(r, r̂) = Σ (γ/T - ω/T̂)⁺ ≤ Σ (γ - ω)⁺ / T. Since x ↦ x⁺ never decreases and is
+    1-Lipschitz, (γ - ω)⁺ ≤ (q̂ - q)⁺, whose sum is Δ_k. If T < T̂ exchange the roles.
     """
     return le(resampling_distortion(target, draft, k), tvd_bound_sharp(target, draft, k))
 
@@ -568,7 +570,7 @@ def tvd_sharp(target, draft, k):
     Source("oh2025cuhlm", "Prop. 1, (20)"),
     NEW,
     assuming=(Assumption("0 < TV(q, p) ≤ the mass that is sent", sent_mass_suffices),),
-    tight=NEAR,
+    tight={"target": [0.4375, 0.3125, 0.125, 0.125], "draft": [0.5, 0.25, 0.125, 0.125], "k": 1},
     condition=inverse_distance,
 )
 def worst_case(target, draft, k):
@@ -590,7 +592,7 @@ def worst_case(target, draft, k):
     OFFLINE,
     PUBLISHED,
     assuming=(DIFFER,),
-    tight={"targets": [truncation_TIGHT["target"]], "drafts": [truncation_TIGHT["draft"]], "distortion_tolerance": 1.0},
+    tight={"targets": [SIZES_TIGHT["target"]], "drafts": [SIZES_TIGHT["draft"]], "distortion_tolerance": 1.0},
     ratio=0.5,
     condition=largest_inverse,
 )
@@ -609,11 +611,7 @@ def offline(targets, drafts, distortion_tolerance):
     OFFLINE,
     PUBLISHED,
     assuming=(DIFFER, Assumption("k* of (21) > 0", offline_sends)),
-    tight={
-        "targets": [truncation_TIGHT["target"]],
-        "drafts": [truncation_TIGHT["draft"]],
-        "distortion_tolerance": 0.999,
-    },
+    tight={"targets": [SIZES_TIGHT["target"]], "drafts": [SIZES_TIGHT["draft"]], "distortion_tolerance": 0.999},
     ratio=0.999,
     condition=largest_inverse,
 )
@@ -649,7 +647,7 @@ def softplus(target, draft, sharpness):
     "truncation.softplus_value",
     Source("oh2025cuhlm", "(22) and below"),
     PUBLISHED,
-    tight={**APART, "sharpness": 2.0},
+    tight={"target": [0.25, 0.25, 0.5], "draft": [0.5, 0.25, 0.25], "sharpness": 2.0},
     condition=flatness,
 )
 def softplus_value(target, draft, sharpness):
@@ -670,8 +668,8 @@ def softplus_value(target, draft, sharpness):
     "truncation.online_bound",
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     PUBLISHED,
-    tight={**SAME, "token": 0, "k": 0},
-    ratio=SAME_RATIO,
+    tight={"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10, "token": 0, "k": 0},
+    ratio=0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2,
 )
 def online_bound():
     """Û(k) ≤ Ū(k) = 2 Δ_k / D, D = (1 − q_d) ℓ(−1) + q_d ℓ(−β_d).
@@ -683,11 +681,18 @@ def online_bound():
     return le(approximate, true_online)
 
 
+# A draft that is rejected (β_d = 1/80), and ln 2/η = 0.035: the residual is one token, and its distortion is 1.
 @theorem(
     "truncation.online_gap",
     Source("oh2025cuhlm", "Fig. 8, where Ū is an upper bound of the TVD, read without its moderate η"),
     IMPLIED,
-    false=TRUNCATION_NEAR,
+    false={
+        "target": [0.6171875, 0.1953125, 0.1875],
+        "draft": [0.625, 0.1953125, 0.1796875],
+        "token": 0,
+        "k": 1,
+        "sharpness": 20.0,
+    },
     ceiling=1.0,
     condition=inverse_distance,
 )
@@ -705,8 +710,8 @@ def online_gap(target, draft, k, token, sharpness):
     "truncation.online_safe",
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     CORRECTED,
-    assuming=(SAFE,),
-    tight={**softplus_claims_TIGHT, "sharpness": LEAST},
+    assuming=(Assumption("D ≤ 2 max(Δ_k, q_d β_d)", safe),),
+    tight={**SOFTPLUS_TIGHT, "sharpness": 1.6278145318315138},  # η*(0.625, 0.2), rounded up
     ceiling=1.0,
     condition=inverse_distance,
 )
@@ -724,8 +729,8 @@ def online_safe(target, draft, k, token, sharpness):
     "truncation.online_certified",
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     CORRECTED,
-    assuming=(REJECTED,),
-    tight=softplus_claims_TIGHT,
+    assuming=(Assumption("q_d β_d > 0", is_rejected),),
+    tight=SOFTPLUS_TIGHT,
     ceiling=1.0,
     condition=inverse_distance,
 )
@@ -744,7 +749,12 @@ def online_certified(target, draft, k, token):
     "truncation.online",
     Source("oh2025cuhlm", "Remark 3, (24), with the distortion for the estimated distortion"),
     IMPLIED,
-    false=FLAT,
+    false={
+        "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
+        "draft": [0.625, 0.10375, 0.10375, 0.08375, 0.08375],
+        "token": 0,
+        "sharpness": 1.0,
+    },
     condition=inverse_distance,
 )
 def online(target, draft, token, sharpness):
@@ -776,7 +786,12 @@ def size_certified(target, draft):
     return le(resampling_bias(target, draft, certified_size(draft, TARGETED)), aimed(draft))
 
 
-@theorem("truncation.online_direction", Source("oh2025cuhlm", "below (24)"), PUBLISHED, tight=ACCEPTED)
+@theorem(
+    "truncation.online_direction",
+    Source("oh2025cuhlm", "below (24)"),
+    PUBLISHED,
+    tight={"target": [0.75, 0.25, 0.0], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1, "sharpness": 5.0},
+)
 def online_direction(target, draft, token, k, sharpness):
     """Ū(k) at β_d/2 ≤ Ū(k) at β_d: the bound rises with the uncertainty, and the k of (24) with it.
 
@@ -791,7 +806,7 @@ def online_direction(target, draft, token, k, sharpness):
     Source("oh2025cuhlm", "below (24)"),
     CORRECTED,
     assuming=(Assumption("d is among the k sent, and β_d > 0", draft_is_sent),),
-    tight=DRAWN,
+    tight={"target": [0.4375, 0.375, 0.1875], "draft": [0.5, 0.375, 0.125], "token": 0, "k": 1},
     condition=inverse_loss,
 )
 def online_direction_worst(target, draft, token, k):

@@ -61,13 +61,7 @@ PEAK = {"model": [1, 1, 1], "input_tokens": 1, "output_tokens": 1, "batch_size":
 memory = partial(host_side, DOMAINS, {"model": 1})
 TOGETHER = Assumption("the competitor's batches are within the memory together", against(fit_together, bool))
 UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
-TWO = {
-    **UNIT,
-    "input_tokens": [1, 1],
-    "output_tokens": [20, 20],
-    "devices": [[0.0, 1.0], [0.0, 1.0]],
-    "labels": [0, 1],
-}
+TWO = {**UNIT, "input_tokens": [1, 1], "output_tokens": [20, 20], "devices": [[0.0, 1.0], [0.0, 1.0]], "labels": [0, 1]}
 FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 BATCHING_UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
 UNEVEN = {
@@ -360,7 +354,8 @@ def minmax():
 def minmax_printed():
     """at a fixed SNR, t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator.
 
-    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1.
+    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1. Instead:
+    ofdma.minmax.
     """
     return eq(OFDMA_side(latency_of_radio, *RADIO), OFDMA_side(latency_as_printed, *RADIO))
 
@@ -446,7 +441,7 @@ def dp_printed_value():
     """with max{Υ[j−1,n,0], Υ[j−1,n,1] + T^d} in (29), Υ[K,0,0] is the latency (22) of the batches found.
 
     False: (29) adds T^d to the finish time of the verify stage. By (31) and (32) it belongs to that of the draft
-    stage.
+    stage. Instead: batching.dp.
     """
     return eq(side(printed_value), side(printed_runs))
 
@@ -461,7 +456,7 @@ def dp_printed_value():
 def dp_printed_objective():
     """minimising (29) as printed gives the fastest batches of consecutive sorted tasks.
 
-    False: see batching.dp_printed_value.
+    False: see batching.dp_printed_value. Instead: batching.dp.
     """
     return le(planned("dp-printed-objective"), against(as_given))
 
@@ -475,7 +470,7 @@ def dp_printed_objective():
 def dp_printed_choice():
     """S[K] names the first task of the last batch: 1 ≤ S[K].
 
-    False: line 18 leaves S[i] at 0 if the best batch starts at task 1.
+    False: line 18 leaves S[i] at 0 if the best batch starts at task 1. Instead: batching.dp.
     """
     return le(
         side(lambda tasks, service, length: 1.0),
@@ -490,7 +485,7 @@ def dp_printed_memory():
     """Υ[K,0,0] is at least a lower bound on the latency, also where a batch that starts at task 1 is skipped.
 
     False: if j = 1 is skipped because of its memory, Υ[i,0,0] keeps its initial 0, and no later j has a smaller
-    value.
+    value. Instead: batching.dp.
     """
     return le(side(partial(lower_bound, memory_rule="each")), side(printed_value))
 
@@ -505,7 +500,7 @@ def dp_printed_packing():
     """Σ_k Σ_m x_k^m = K: the backtrack packs every task once.
 
     False: lines 24-26 pack from S[i] to i for every i, not only for the ends of batches, so tasks are packed more
-    than once.
+    than once. Instead: batching.dp.
     """
     return eq(side(packed_side), side(lambda tasks, service, length: float(len(tasks))))
 
@@ -520,7 +515,8 @@ def dp_printed_packing():
 def dp_gap():
     """Algorithm 1, repaired, gives the fastest batches of consecutive sorted tasks.
 
-    False: the counterexample. The table keeps one state for each prefix of the tasks; see ``dp``.
+    False: the counterexample. The table keeps one state for each prefix, and another may be better for a later batch
+    (batching.dp). Instead: batching.pareto.
     """
     return le(planned("dp"), against(as_given))
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from hlmtheory._array import arrays
-from hlmtheory._domains import COUNT as draft_length_COUNT
+from hlmtheory._domains import COUNT as DRAFT_COUNT
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
 from hlmtheory._runs import along, ever, pasts, settings
@@ -34,7 +34,7 @@ from hlmtheory.lattice import _sides as sides
 from hlmtheory.policy.colocated_sides import device_rate, no_slower, server_plan
 from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
 from hlmtheory.serving.goodput import LOAD
-from hlmtheory.serving.goodput_sides import ROUND as serving_ROUND
+from hlmtheory.serving.goodput_sides import ROUND as SERVED_ROUND
 from hlmtheory.serving.goodput_sides import (
     as_many_tokens_alone_s,
     digits_near_the_crossing,
@@ -43,11 +43,11 @@ from hlmtheory.serving.goodput_sides import (
     pays_for_one,
     upper,
 )
-from hlmtheory.serving.shapes import LENGTH as serving_LENGTH
+from hlmtheory.serving.shapes import LENGTH as CONTEXT_LENGTH
 from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 from hlmtheory.shared_seed import sides as shared_seed_sides
 from hlmtheory.shared_seed.match import match_probability, message_value
-from hlmtheory.skipping.audit import DOMAINS as skipping_DOMAINS
+from hlmtheory.skipping.audit import DOMAINS as AUDIT_DOMAINS
 from hlmtheory.skipping.audit_sides import given_error, runs
 from hlmtheory.theorems import c_sqs, cu_hlm
 from hlmtheory.verification.block_sides import (
@@ -107,7 +107,7 @@ DOMAINS = {
     **dict.fromkeys(("acceptances", "context_acceptances", "joint_law"), UNIT_INTERVAL),
     **dict.fromkeys(("draft_length", "other_length"), whole_from_one("a round drafts at least one token")),
     "depth": whole_from_one("give a depth"),
-    "accepted": draft_length_COUNT,
+    "accepted": DRAFT_COUNT,
     "errors": open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05"),
 }
 RANK = {
@@ -141,14 +141,14 @@ POLICY_side = partial(host_side, USER_DOMAINS, POLICY_RANK)
 SERVING_DOMAINS = {
     **dict.fromkeys(("acceptance", "mix"), UNIT_INTERVAL),
     **dict.fromkeys(("target_pass", "draft_pass", "overhead_s"), SECONDS),
-    "draft_length": draft_length_COUNT,
-    "context": serving_LENGTH,
+    "draft_length": DRAFT_COUNT,
+    "context": CONTEXT_LENGTH,
     "batch_size": POSITIVE_COUNT,
     "load": LOAD,
 }
 SERVING_side = partial(host_side, SERVING_DOMAINS, {"target_pass": 1, "draft_pass": 1})
 SERVING_test = partial(SERVING_side, test=True)
-AT_ONE = Assumption("drafts pay at batch 1", SERVING_test(pays_for_one, *serving_ROUND))
+AT_ONE = Assumption("drafts pay at batch 1", SERVING_test(pays_for_one, *SERVED_ROUND))
 CASE = {
     "acceptance": 0.5,
     "target_pass": [1.0, 0.125, 0.0],
@@ -411,8 +411,8 @@ def goodput_everywhere():
     False: a token of the target's pass takes b. With u > 0 > v, K drafts lose from -u/v on.
     """
     return le(
-        SERVING_side(drafting_s, *serving_ROUND, "batch_size"),
-        SERVING_side(as_many_tokens_alone_s, *serving_ROUND, "batch_size"),
+        SERVING_side(drafting_s, *SERVED_ROUND, "batch_size"),
+        SERVING_side(as_many_tokens_alone_s, *SERVED_ROUND, "batch_size"),
     )
 
 
@@ -420,9 +420,9 @@ def goodput_everywhere():
     "serving.goodput_light_even",
     Source(LATENCY, "the batch by Little's law"),
     IMPLIED,
-    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *serving_ROUND)),),
+    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *SERVED_ROUND)),),
     false=CASE | {"mix": 1.0},
-    condition=SERVING_side(digits_near_the_crossing, *serving_ROUND, "mix"),
+    condition=SERVING_side(digits_near_the_crossing, *SERVED_ROUND, "mix"),
 )
 def goodput_light_even():
     """the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way.
@@ -431,8 +431,8 @@ def goodput_light_even():
     longer for each sequence, hold more from (B* - 1)/T_0(B*) on.
     """
     return le(
-        SERVING_side(held_at(0.0, drafting=True), *serving_ROUND, "mix"),
-        SERVING_side(held_at(0.0, drafting=False), *serving_ROUND, "mix"),
+        SERVING_side(held_at(0.0, drafting=True), *SERVED_ROUND, "mix"),
+        SERVING_side(held_at(0.0, drafting=False), *SERVED_ROUND, "mix"),
     )
 
 
@@ -562,13 +562,7 @@ def streamed_bonus_rate():
     "skipping.audit_predictable",
     Source(BETTING, "the capital process, read for the mean of means that vary"),
     IMPLIED,
-    false={
-        "risks": AFTER_TWO,
-        "bet_by_past": LARGE_THEN_SMALL,
-        "audit_probability": 0.5,
-        "risk": 0.25,
-        "error": 0.8,
-    },
+    false={"risks": AFTER_TWO, "bet_by_past": LARGE_THEN_SMALL, "audit_probability": 0.5, "risk": 0.25, "error": 0.8},
     ceiling=1.0,
 )
 def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
@@ -577,8 +571,8 @@ def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
     No proof: the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
     """
     xp, lost, nodes, probability, mu = runs(risks, audit_probability)
-    _, pi, wanted, delta = settings(skipping_DOMAINS, audit_probability=audit_probability, risk=risk, error=error)
-    bets = along(xp, pasts("bet_by_past", bet_by_past, skipping_DOMAINS["bets"])[1], nodes)
+    _, pi, wanted, delta = settings(AUDIT_DOMAINS, audit_probability=audit_probability, risk=risk, error=error)
+    bets = along(xp, pasts("bet_by_past", bet_by_past, AUDIT_DOMAINS["bets"])[1], nodes)
     pi, wanted = (value[..., None, None] for value in (pi, wanted))
     wealth = xp.cumulative_prod(1.0 + bets / (1.0 / pi - wanted) * (wanted - lost / pi), axis=-1)
     crossed = wealth * delta[..., None, None] >= 1.0

@@ -33,10 +33,7 @@ DOMAINS = {
     "draft_count": whole_from_one("give the number of drafts"),
 }
 USERS = ("user_acceptances", "draft_each_s", "send_each_s")
-RANK = {"context_acceptances": 2} | dict.fromkeys(
-    ("context_law", "target", "acceptances", "rises_s", *USERS),
-    1,
-)
+RANK = {"context_acceptances": 2} | dict.fromkeys(("context_law", "target", "acceptances", "rises_s", *USERS), 1)
 side = partial(host_side, DOMAINS, RANK)
 CONTEXTS = ("context_law", "context_acceptances")
 STEP = ("acceptances", "pass_s", "rises_s")

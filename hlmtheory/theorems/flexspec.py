@@ -28,7 +28,7 @@ from hlmtheory.draft_length.sides import (
     surrogate_when_dearer,
     two_links,
 )
-from hlmtheory.draft_length.tracking import LENGTH as draft_length_LENGTH
+from hlmtheory.draft_length.tracking import LENGTH as DRAFT_COUNT
 from hlmtheory.draft_length.tracking import law_side, linear_in_use, mean_share
 from hlmtheory.verification import expected_tokens
 from hlmtheory.verification.rule import greedy_output_distribution, total_variation
@@ -158,8 +158,8 @@ def optimal():
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
-    F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when
-    O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
+    F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when O/b >
+    F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20. Instead: draft_length.slower_shortens_if.
     """
     return le(side(lambda one: float(two_links(one)[0]), *LINKS), side(lambda one: float(two_links(one)[1]), *LINKS))
 
@@ -189,7 +189,9 @@ def slower_shortens_if():
 def linear_adapts():
     """a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
 
-    False: without the bonus, the surrogate's choice does not depend on the link.
+    False: γK/(F + KM) = γ/(F/K + M) rises in K for every F, γ > 0, so its argmax is K_max for every M: the left side is
+    the argmax on the dearer link plus 1 ("smaller" is strict), K_max + 1, and the right side K_max. Instead:
+    draft_length.optimal, for the exact E, and draft_length.linear_bonus.
     """
     return le(side(surrogate_when_dearer, *LINK, "rise", "max_draft_length"), surrogate_side)
 
@@ -254,11 +256,11 @@ def tracker(acceptance, other_length, draft_length):
     E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
     """
     xp, other = arrays(other_length=other_length)
-    left = expected_tokens(acceptance, draft_length_LENGTH.check(xp, "other_length", other)) - 1.0
+    left = expected_tokens(acceptance, DRAFT_COUNT.check(xp, "other_length", other)) - 1.0
     xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
     return eq(
         left,
-        mean_share(gamma, draft_length) * xp.astype(draft_length_LENGTH.check(xp, "other_length", other), gamma.dtype),
+        mean_share(gamma, draft_length) * xp.astype(DRAFT_COUNT.check(xp, "other_length", other), gamma.dtype),
     )
 
 
@@ -292,7 +294,7 @@ def tracker_consistent(acceptance, draft_length):
     """
     left = linear_in_use(acceptance, draft_length) - 1.0
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    j, law = law_side(xp, gamma, draft_length_LENGTH.check(xp, "draft_length", length))
+    j, law = law_side(xp, gamma, DRAFT_COUNT.check(xp, "draft_length", length))
     k = xp.astype(length, gamma.dtype)[..., None]
     return eq(left, gamma * xp.sum(xp.minimum(j + 1.0 + xp.zeros_like(law), k + xp.zeros_like(law)) * law, axis=-1))
 

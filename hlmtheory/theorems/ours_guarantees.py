@@ -18,7 +18,7 @@ from hlmtheory.lossless.sides import (
     second_step,
     step_means,
 )
-from hlmtheory.skipping.audit import DOMAINS as skipping_DOMAINS
+from hlmtheory.skipping.audit import DOMAINS as AUDIT_DOMAINS
 from hlmtheory.skipping.audit import audit_bound
 from hlmtheory.skipping.audit_sides import false_by_fixed_bet, runs
 from hlmtheory.skipping.audit_sides import given_error as skipping_given_error
@@ -285,7 +285,7 @@ def skipping_audit_bound(risks, audit_probability, error, bet):
     probability at most δ.
     """
     xp, lost, _, probability, mu = runs(risks, audit_probability)
-    _, pi, delta, share = settings(skipping_DOMAINS, audit_probability=audit_probability, error=error, bet=bet)
+    _, pi, delta, share = settings(AUDIT_DOMAINS, audit_probability=audit_probability, error=error, bet=bet)
     bound = audit_bound(lost, pi[..., None], delta[..., None], share[..., None, None])
     tokens = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=mu.device)
     return le(ever(xp, probability, xp.cumulative_sum(mu, axis=-1) / tokens > bound), skipping_given_error(error))
@@ -306,12 +306,7 @@ def bill():
     "skipping.bill_largest",
     PAPER,
     NEW,
-    tight={
-        "target": [0.0, 0.5, 0.5],
-        "draft": [1.0, 0.0, 0.0],
-        "skip": [0.5, 0.0, 0.0],
-        "deviation": [0.5, 0.25, 0.0],
-    },
+    tight={"target": [0.0, 0.5, 0.5], "draft": [1.0, 0.0, 0.0], "skip": [0.5, 0.0, 0.0], "deviation": [0.5, 0.25, 0.0]},
     ceiling=1.0,
 )
 def bill_largest(target, draft, skip, deviation):

@@ -28,7 +28,7 @@ from hlmtheory.truncation._known import least_distance, most_distance, outside_b
 from hlmtheory.truncation.any_codec import bias, certificate_side, distances, noise, residuals_exist
 from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.message import message_certificate
-from hlmtheory.truncation.multi_draft import EXISTS as truncation_EXISTS
+from hlmtheory.truncation.multi_draft import EXISTS as RESIDUAL_EXISTS
 from hlmtheory.truncation.multi_draft import bias as truncation_bias
 from hlmtheory.truncation.multi_draft import certificate
 from hlmtheory.truncation.multi_draft import noise as multi_draft_noise
@@ -130,8 +130,7 @@ def cheapest_certificate():
     NEW,
     assuming=(
         Assumption(
-            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹",
-            side_side(competes, *AGAINST, dtype=np.bool_),
+            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", side_side(competes, *AGAINST, dtype=np.bool_)
         ),
     ),
     tight={"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1},
@@ -227,9 +226,10 @@ def hindsight():
 def distortion_sharp():
     """TV(q̄, q̂) ≤ D = i(K − i)/(Kℓ), i = min(ℓ, ⌊K/2⌋): attained for every K and ℓ, below 1.
 
-    With those up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K numbers with sum r have a
-    sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It is attained if all
-    remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K < 1.
+    With the r largest remainders rounded up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K
+    numbers with sum r have a sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It
+    is attained if all remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K <
+    1.
     """
     return le(lattice_sides.distortion, lattice_sides.bound_sharp)
 
@@ -313,7 +313,7 @@ def decoded_rate(target, draft, k):
     "truncation.multi_draft_certificate",
     Source("oh2025cuhlm", "(17), with several drafts"),
     NEW,
-    assuming=(truncation_EXISTS,),
+    assuming=(RESIDUAL_EXISTS,),
     tight={"target": [0.0, 0.5, 0.5], "draft": [1 - 2.0**-12, 2.0**-12, 0.0], "k": 1, "draft_count": 2},
     ratio=1 - 2.0**-13,
     condition=multi_draft_noise,

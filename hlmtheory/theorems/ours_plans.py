@@ -54,11 +54,11 @@ from hlmtheory.policy.colocated_sides import (
     server_plan,
     simulated_side,
 )
-from hlmtheory.policy.fading_sides import DOMAINS as policy_DOMAINS
+from hlmtheory.policy.fading_sides import DOMAINS as FADING_DOMAINS
 from hlmtheory.policy.fading_sides import fading_skip, quadrature_side
 from hlmtheory.policy.served_sides import bound, competing_rates, longest, on_the_band, response
 from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
-from hlmtheory.policy.user_sides import SOURCE as policy_SOURCE
+from hlmtheory.policy.user_sides import SOURCE as PLAN_SOURCE
 from hlmtheory.policy.user_sides import (
     competitor_side,
     lawful_distance,
@@ -67,7 +67,7 @@ from hlmtheory.policy.user_sides import (
     rate_and_bound,
     side_side,
 )
-from hlmtheory.serving.goodput_sides import ROUND as serving_ROUND
+from hlmtheory.serving.goodput_sides import ROUND as SERVED_ROUND
 from hlmtheory.serving.goodput_sides import (
     alone_there,
     as_many_tokens_alone_s,
@@ -256,8 +256,7 @@ def leak_rounds():
     condition=side(roundings, *MESSAGES),
     assuming=(
         Assumption(
-            "the competitor has at most m sizes, the largest among them",
-            side(competes, *MESSAGES, "tops", test=True),
+            "the competitor has at most m sizes, the largest among them", side(competes, *MESSAGES, "tops", test=True)
         ),
     ),
     tight={**FOUR, "tops": [False, True, False, True]},
@@ -599,7 +598,7 @@ def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
     _, sent, seconds = fading_skip(Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
     left = seconds + worth_s * (1.0 - sent)
     _, m, k, payload, band, server, worth, low = policy_checked(
-        policy_DOMAINS,
+        FADING_DOMAINS,
         mean_snr=mean_snr,
         k_factor=k_factor,
         bits=bits,
@@ -662,7 +661,7 @@ def server_response():
 
 @theorem(
     "policy.user_bound",
-    policy_SOURCE,
+    PLAN_SOURCE,
     NEW,
     assuming=(KEEPS,),
     tight=BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0},
@@ -691,7 +690,7 @@ def user_bound():
 
 @theorem(
     "policy.user_optimum",
-    policy_SOURCE,
+    PLAN_SOURCE,
     NEW,
     tight=ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0},
 )
@@ -707,7 +706,7 @@ def user_optimum():
     )
 
 
-@theorem("policy.user_rate", policy_SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_rate", PLAN_SOURCE, NEW, tight=ONE_POSITION)
 def user_rate():
     """tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states.
 
@@ -717,7 +716,7 @@ def user_rate():
     return eq(POLICY_law_side(lawful_rate, *LAW), POLICY_law_side(lambda one: lawful_plan(one)[0].rate, *LAW))
 
 
-@theorem("policy.user_risk", policy_SOURCE, NEW, tight=ONE_POSITION, ceiling=1.0)
+@theorem("policy.user_risk", PLAN_SOURCE, NEW, tight=ONE_POSITION, ceiling=1.0)
 def user_risk():
     """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the risk that
     the plan states, if β̂ = β.
@@ -730,7 +729,7 @@ def user_risk():
     return le(POLICY_law_side(lawful_distance, *LAW), POLICY_law_side(lambda one: lawful_plan(one)[0].risk, *LAW))
 
 
-@theorem("policy.user_limit", policy_SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_limit", PLAN_SOURCE, NEW, tight=ONE_POSITION)
 def user_limit():
     """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the limit, if
     β̂ = β.
@@ -744,7 +743,7 @@ def user_limit():
     "serving.goodput_crossover",
     Source(field.SMART, "from its batch time"),
     NEW,
-    assuming=(Assumption("the two goodputs meet at a positive batch", SERVING_test(crosses, *serving_ROUND)),),
+    assuming=(Assumption("the two goodputs meet at a positive batch", SERVING_test(crosses, *SERVED_ROUND)),),
     tight=field.CASE,
 )
 def goodput_crossover():
@@ -752,14 +751,14 @@ def goodput_crossover():
 
     G is affine, G(B) = u + v B, so it is 0 at B* = -u/v alone, where B/T_0 = B E/T_K.
     """
-    return eq(SERVING_side(goodput_there, *serving_ROUND), SERVING_side(alone_there, *serving_ROUND))
+    return eq(SERVING_side(goodput_there, *SERVED_ROUND), SERVING_side(alone_there, *SERVED_ROUND))
 
 
 @theorem(
     "serving.goodput_long",
     Source(field.SMART, "from its batch time"),
     NEW,
-    assuming=(field.AT_ONE, Assumption("S_K ≤ E S_0", SERVING_test(cheap_sequence, *serving_ROUND))),
+    assuming=(field.AT_ONE, Assumption("S_K ≤ E S_0", SERVING_test(cheap_sequence, *SERVED_ROUND))),
     tight=field.CASE | {"acceptance": 1.0, "draft_pass": [1.0, 0.0, 0.0], "draft_length": 1, "batch_size": 3},
 )
 def goodput_long():
@@ -769,8 +768,8 @@ def goodput_long():
     long context drafts pay at every batch if a cached token is cheap for the draft model.
     """
     return le(
-        SERVING_side(drafting_s, *serving_ROUND, "batch_size"),
-        SERVING_side(as_many_tokens_alone_s, *serving_ROUND, "batch_size"),
+        SERVING_side(drafting_s, *SERVED_ROUND, "batch_size"),
+        SERVING_side(as_many_tokens_alone_s, *SERVED_ROUND, "batch_size"),
     )
 
 
@@ -780,10 +779,10 @@ def goodput_long():
     NEW,
     assuming=(
         Assumption(
-            "load ≤ 0.9 E/S, few sequences: the law can be summed", SERVING_test(summed_side, *serving_ROUND, "load")
+            "load ≤ 0.9 E/S, few sequences: the law can be summed", SERVING_test(summed_side, *SERVED_ROUND, "load")
         ),
     ),
-    condition=SERVING_side(digits_of_the_sum, *serving_ROUND, "load"),
+    condition=SERVING_side(digits_of_the_sum, *SERVED_ROUND, "load"),
     tight=EQUAL | {"load": 1.25},
 )
 def load_poisson():
@@ -796,16 +795,16 @@ def load_poisson():
     With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 -
     p) = load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E.
     """
-    return eq(SERVING_side(held, *serving_ROUND, "load"), SERVING_side(held_by_balance, *serving_ROUND, "load"))
+    return eq(SERVING_side(held, *SERVED_ROUND, "load"), SERVING_side(held_by_balance, *SERVED_ROUND, "load"))
 
 
 @theorem(
     "serving.goodput_light",
     Source(field.LATENCY, "the batch by Little's law"),
     NEW,
-    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *serving_ROUND)),),
+    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *SERVED_ROUND)),),
     tight=field.CASE | {"mix": 1.0},
-    condition=SERVING_side(digits_near_the_crossing, *serving_ROUND, "mix"),
+    condition=SERVING_side(digits_near_the_crossing, *SERVED_ROUND, "mix"),
 )
 def goodput_light():
     """up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more sequences in
@@ -816,6 +815,6 @@ def goodput_light():
     1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.
     """
     return le(
-        SERVING_side(held_at(1.0, drafting=True), *serving_ROUND, "mix"),
-        SERVING_side(held_at(1.0, drafting=False), *serving_ROUND, "mix"),
+        SERVING_side(held_at(1.0, drafting=True), *SERVED_ROUND, "mix"),
+        SERVING_side(held_at(1.0, drafting=False), *SERVED_ROUND, "mix"),
     )

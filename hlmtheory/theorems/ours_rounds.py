@@ -17,7 +17,7 @@ from hlmtheory.verification.block_sides import (
     tree_rows,
 )
 from hlmtheory.verification.interval_sides import largest_miss, settings
-from hlmtheory.verification.lossy_sides import HALVES as verification_HALVES
+from hlmtheory.verification.lossy_sides import HALVES as LOSSY_HALVES
 from hlmtheory.verification.lossy_sides import (
     cascade_line,
     line,
@@ -268,7 +268,7 @@ def interval_varying(error):
     "verification.lossy_frontier",
     LINE,
     NEW,
-    tight=verification_HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]},
+    tight=LOSSY_HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]},
     ceiling=1.0,
 )
 def lossy_frontier():
@@ -301,7 +301,7 @@ def lossy_gap(target, draft, accept, replacement):
     "verification.lossy_attained",
     LINE,
     NEW,
-    tight=verification_HALVES | {"skip": [0.5, 0.0]},
+    tight=LOSSY_HALVES | {"skip": [0.5, 0.0]},
     condition=verification_rounding,
 )
 def lossy_attained(target, draft, skip):
@@ -320,7 +320,7 @@ def lossy_attained(target, draft, skip):
     "verification.lossy_cascade",
     CASCADE,
     NEW,
-    tight=verification_HALVES | {"mix": 0.5},
+    tight=LOSSY_HALVES | {"mix": 0.5},
     condition=verification_rounding,
 )
 def lossy_cascade(target, draft, mix):

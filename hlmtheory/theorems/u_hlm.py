@@ -16,7 +16,8 @@ THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 def printed_temperature(logits, token, temperatures):
     """P(d⁽ᵏ⁾ = d) = (exp(z_d)/θ_k) / Σ_v (exp(z_v)/θ_k) is the softmax at temperature θ_k.
 
-    False: dividing every exp(z_v) by the same θ_k changes no ratio, so the temperature has no effect.
+    False: dividing every exp(z_v) by the same θ_k changes no ratio, so the temperature has no effect. Instead:
+    uncertainty.sampled.
     """
     left = differing(logits, token, temperatures)
     xp, theta = arrays(temperatures=temperatures)
@@ -55,7 +56,7 @@ def unbiased_one_resampling(target, draft, token):
 def unbiased_printed(target, draft, token):
     """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: see verification.unbiased_one_beta.
+    False: see verification.unbiased_one_beta. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))
@@ -70,7 +71,7 @@ def unbiased_printed(target, draft, token):
 def rejection_ratio(target, draft, token):
     """β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺.
 
-    β_v = (1 - p_v/q_v)⁺ by definition.
+    False: β_v = (1 - p_v/q_v)⁺ by definition. Instead: skipping.mean_rejection.
     """
     left = at_token(rejection_probability(target, draft), token)[..., 0]
     xp, p, q = arrays(target=at_token(target, token), draft=at_token(draft, token))
@@ -82,7 +83,7 @@ def rejection_ratio(target, draft, token):
     "skipping.holder_discrete",
     Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
     NEW,
-    tight={**cu_hlm.RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
+    tight={"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
 )
 def holder_discrete():
     """for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.

@@ -27,12 +27,7 @@ def box_deviation(draft_lower: Array, draft_upper: Array, top_k: Array, count: A
 
 
 def box_bias(
-    target_lower: Array,
-    target_upper: Array,
-    draft_lower: Array,
-    draft_upper: Array,
-    top_k: Array,
-    count: Array = 1,
+    target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array, top_k: Array, count: Array = 1
 ) -> Interval:
     """Return an outer interval of the Bias if entries of p and q are known up to an interval; :func:`box_distance`.
 

@@ -1,4 +1,4 @@
-"""Claims of top-k lists and of boxes: bounds of TV(q, p), Δ_k, the Bias and a draft, and rows that attain them."""
+"""Sides of the theorems on top-k lists and boxes: bounds of TV(q, p), Δ_k and the Bias, and rows that attain them."""
 
 from __future__ import annotations
 

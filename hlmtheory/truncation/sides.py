@@ -1,4 +1,4 @@
-"""Claims of the module, each with its proof above its record; the claims of the other files come last."""
+"""Sides of the theorems on the reconstruction of a truncated draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims on how many entries to send, with their proofs; :mod:`hlmtheory.truncation.sizes` has the functions."""
+"""Sides of the theorems on how many entries to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims on the softplus and the online bound, with proofs; :mod:`hlmtheory.truncation.softplus` defines both."""
+"""Sides of the theorems on the softplus and the online bound."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, quotient
 from hlmtheory.truncation._claim_sides import loss_at_draft
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, truncated
-from hlmtheory.truncation.softplus import (
-    SHARPNESS,
-    online_bound,
-    online_denominator,
-    rejection_at,
-    softplus_distance,
-)
+from hlmtheory.truncation.softplus import SHARPNESS, online_bound, online_denominator, rejection_at, softplus_distance
 
 
 def approximate(target: Array, draft: Array, k: Array, sharpness: Array) -> Array:

@@ -40,7 +40,6 @@ def _receiver(xp: Any, q: Array, sent: Array, giver: Array) -> Array:
 
 
 # --------------------------------------------------------------------------------------------- claims
-#
 
 
 def attacked(target: Array, draft: Array, k: Array) -> Array:

@@ -8,14 +8,7 @@ from hlmtheory._array import Array, arrays, in_kind, softmax, widest
 from hlmtheory._domains import Domain, check_logits, generator, leading_dimensions, number, token_of
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory.uncertainty.binomial import DRAWS
-from hlmtheory.uncertainty.quadrature import (
-    coldest,
-    gap_of,
-    mean_at,
-    mean_rows,
-    quick_rule,
-    scaled_gaps,
-)
+from hlmtheory.uncertainty.quadrature import coldest, gap_of, mean_at, mean_rows, quick_rule, scaled_gaps
 
 MAX_TEMPERATURE = 2.0
 

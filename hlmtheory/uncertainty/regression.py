@@ -48,13 +48,7 @@ class LinearFit:
         return {"slope": self.slope, "intercept": self.intercept, "non_acceptance": self.non_acceptance}
 
 
-def fit_linear(
-    uncertainty: Array,
-    rejection_by_token: Array,
-    *,
-    groups: Any = None,
-    binned: bool = False,
-) -> LinearFit:
+def fit_linear(uncertainty: Array, rejection_by_token: Array, *, groups: Any = None, binned: bool = False) -> LinearFit:
     """Return the least-squares line of the rejection probability on the uncertainty.
 
     The fit by token and the binned fit differ much. The fit by token keeps the scatter of β around its mean. The binned

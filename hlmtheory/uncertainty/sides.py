@@ -1,4 +1,4 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on the uncertainty of a draft."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hlmtheory._domains import check_logits, token_of
 from hlmtheory.uncertainty.perturbation import DOMAINS, MAX_TEMPERATURE, sample_uncertainty
 from hlmtheory.uncertainty.quadrature import gap_of
 
-# Proofs, by the last part of the id. A logit of -inf adds 0 to every softmax, as if the token were not in the
-#   vocabulary. Each proof then applies to the row of the other V' < V logits.
-#
+# A logit of -inf adds 0 to every softmax, as if the token were not in the vocabulary: each theorem is then on the
+# row of the other V' < V logits.
 
 
 class _Replay(np.random.Generator):

@@ -22,10 +22,9 @@ from hlmtheory._array import Array, arrays, in_kind, take
 from hlmtheory._domains import broadcast, entry_for_each, token_of
 from hlmtheory._simplex import distributions, excess
 
-# Proofs, by the last part of the id. τ is the length of the block that is kept, Q(x) the product of q along the drafts.
+# τ is the length of the block that is kept, Q(x) the product of q along the drafts.
 # p and q are those after the prefix at hand, and all of them may depend on it. K may, too: drafting may stop after any
 # prefix, such as an end-of-text token.
-#
 
 
 def block_weights(targets: Array, drafts: Array, tokens: Array) -> Array:

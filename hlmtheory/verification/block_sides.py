@@ -1,7 +1,4 @@
-"""Claims on block verification, both sides of each, and the law of its texts.
-
-The proofs are in :mod:`hlmtheory.verification.block`.
-"""
+"""Sides of the theorems on block verification, and the law of its texts."""
 
 from __future__ import annotations
 

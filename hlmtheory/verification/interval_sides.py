@@ -9,8 +9,7 @@ from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import open_unit
 from hlmtheory.verification.intervals import acceptance_interval
 
-# Proofs, by the last part of the id. S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
-#
+# S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
 
 
 def settings(**values: Array) -> tuple[Any, ...]:

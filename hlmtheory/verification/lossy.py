@@ -14,8 +14,7 @@ from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, size_u
 from hlmtheory._quantities import positive
 from hlmtheory._simplex import distance, distributions, excess, largest, normalised, skip_probabilities
 
-# Proofs, by the last part of the id. Laws are vectors; y = (1 - A) r is the resampled mass, law = q a + y.
-#
+# Laws are vectors; y = (1 - A) r is the resampled mass, law = q a + y.
 
 FACTOR = positive("give the factor of the acceptance ratio; 1 is lossless")
 

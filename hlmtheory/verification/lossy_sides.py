@@ -1,7 +1,4 @@
-"""Claims on lossy acceptance, and both sides of each.
-
-The proofs are in :mod:`hlmtheory.verification.lossy`.
-"""
+"""Sides of the theorems on lossy acceptance."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from hlmtheory._simplex import distance, distributions, excess, normalised, reje
 
 # The server maps a draft v to an output by a fixed kernel K: it keeps v with probability 1 - β_v, else it draws from r.
 # For q′ = q the output has the law p, so law - p = (q′ - q) K.
-#
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:

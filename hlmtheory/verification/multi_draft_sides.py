@@ -1,4 +1,4 @@
-"""Claims of ``verification.multi_draft``: first the proofs, then the functions of both sides, then the records."""
+"""Sides of the theorems on several drafts of one position."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""Claims of the module, each with its proof above its record."""
+"""Sides of the theorems on one verification."""
 
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
-from hlmtheory.verification.rule import (
-    rejection_probability,
-    residual_distribution,
-)
+from hlmtheory.verification.rule import rejection_probability, residual_distribution
 
 
 def at_token(values: Array, token: Array) -> Array:

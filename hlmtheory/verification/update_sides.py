@@ -1,7 +1,4 @@
-"""Claims on the acceptance after an update of the target model, and both sides of each.
-
-The proofs are in :mod:`hlmtheory.verification.updates`.
-"""
+"""Sides of the theorems on the acceptance after an update of the target model."""
 
 from __future__ import annotations
 

@@ -13,11 +13,6 @@ from hlmtheory._array import Array, Interval, arrays, in_kind, interval, sum_up,
 from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import not_negative
 
-# Proofs, by the last part of the id. M_v(x_1..x_i) = Π min(q, p_v) is the probability that the drafts x_1..x_i are
-# drawn and accepted. K is the number of drafts of a round, τ_v how many are accepted.
-#
-
-
 _DIVERGENCE = not_negative("give the divergence KL of the two versions in nats")
 _SHARP_FROM = 1e-4  # nats; below, Pinsker's bound is used, which is larger by at most 3e-6 of itself
 _HALVINGS = 64

@@ -1,7 +1,5 @@
 """The bill of a position, of a round and of a text: fractions, coin by coin, over trees with two drafts and a bonus."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -17,8 +17,6 @@ from hlmtheory.channel.latency import dbm_to_watts
 
 from .strategies import quantity
 
-MEAN = quantity(1e-3, 1e6)
-K_FACTOR = st.one_of(st.just(0.0), quantity(1e-2, 100.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), quantity(1e-12, 0.5), st.floats(0.01, 0.999))
 
 

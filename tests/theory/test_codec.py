@@ -311,11 +311,7 @@ def test_a_message_that_takes_long_or_much_memory_is_refused_by_both_sides():
     short = LatticeDraft(flat[::10], counts[::10], int(flat[::10][np.argmax(counts[::10])]))
     for vocabulary, drafts, words in (
         (1200, (many,), r"too long to decode; .*lower the resolution"),
-        (
-            100_000,
-            (LatticeDraft(wide, (wide == 0) * 1, 0),),
-            "100000 support entries in .* remove tokens",
-        ),
+        (100_000, (LatticeDraft(wide, (wide == 0) * 1, 0),), "100000 support entries in .* remove tokens"),
         (2**18, (LatticeDraft(flat, counts, int(flat[np.argmax(counts)])),), "too long to enumerate; send fewer"),
         (2**18, (short,) * 4, "bytes, more than 4096; send fewer drafts at a time"),
     ):

@@ -1,7 +1,5 @@
 """The cheapest certified codec of a row: against all of the menu, in the bytes that are sent, and over a text."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from bisect import bisect_right

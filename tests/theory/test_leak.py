@@ -1,7 +1,5 @@
 """What sizes tell, and the cheapest size classes: against fractions, enumeration and a brute force over all classes."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import combinations, product

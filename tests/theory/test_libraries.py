@@ -66,9 +66,7 @@ ONE_INSTANCE = reasons(
 TWO_STAGES = {"inference_latency"}
 """Functions whose two tables must have one shape."""
 
-NOT_EMPTY = {
-    "text_risk": "its losses are one sample",
-}
+NOT_EMPTY = {"text_risk": "its losses are one sample"}
 """Functions that answer no empty batch so, each with the reason."""
 
 BEYOND_HALF = {

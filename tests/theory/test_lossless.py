@@ -1,7 +1,5 @@
 """Evidence about a sampler's law: exact on short runs, against fractions and enumeration, simulated on long ones."""
 
-from __future__ import annotations
-
 import decimal
 import itertools
 import math

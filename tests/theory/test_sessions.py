@@ -1,7 +1,5 @@
 """Sealed rounds: what a session sends is what the policy sends, and all that is not of its round is refused by name."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import tracemalloc

@@ -1,7 +1,5 @@
 """Drafts by a shared seed: the stream's bits, probabilities of a match, lists, and the rate of continuous drafting."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A device that never stops drafting: the text is the target's own at any delays; all else is refused by name."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np

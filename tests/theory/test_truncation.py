@@ -1,7 +1,5 @@
 """Sending k of V probabilities, against sorting by hand and exact rational arithmetic."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Temperature perturbation: the quadrature against adaptive integration, the binomial law, and the fits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,10 @@ reader from the content. The readers are in :mod:`validation.acceptance.vllm` an
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib import error, request
 
 from validation.acceptance import logs, other_engines, tensorrt, vllm
 from validation.acceptance.counts import read_word
@@ -22,6 +24,8 @@ SEVERAL = "it has several samples (n > 1), whose steps share a prompt"
 
 START = 2**20
 """Number of first characters that show whether a file is a scrape of an engine's metrics."""
+LARGEST_SCRAPE, ANSWER_SECONDS = 2**26, 30.0
+"""Most bytes that a server's metrics may have, and longest wait for them."""
 
 
 def _choice(one: Any) -> Any:
@@ -67,9 +71,13 @@ class Reading:
 
 
 def read_acceptance(*paths: str | Path) -> Reading:
-    """Return the records of the files; two scrapes of ``/metrics`` give one record of their difference."""
+    """Return the records of files, or of servers' ``/metrics``; two scrapes give one record of their difference."""
     texts, others = {}, []
-    for path in map(Path, paths):
+    for given in paths:
+        if str(given).startswith(("http://", "https://")):
+            texts[str(given)] = _scraped(str(given))
+            continue
+        path = Path(given)
         found = path / "acceptance_rate.json" if path.is_dir() else path
         if path.is_dir() and not found.is_file():
             raise UserError(
@@ -95,6 +103,21 @@ def read_acceptance(*paths: str | Path) -> Reading:
         first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
         raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
     return Reading(tuple(records), tuple(left_out), tuple(one for one in read if isinstance(one, str)))
+
+
+def _scraped(address: str) -> str:
+    """Return the counters that a server answers now, asked without a proxy."""
+    try:
+        with request.build_opener(request.ProxyHandler({})).open(address, timeout=ANSWER_SECONDS) as answer:
+            text: str = answer.read(LARGEST_SCRAPE).decode(errors="replace")
+    except (OSError, HTTPException, ValueError) as failed:
+        if isinstance(failed, error.HTTPError):
+            failed.close()
+        why = str(getattr(getattr(failed, "reason", None), "strerror", None) or failed).lower()
+        raise UserError(f"{address} gave no answer ({why}); start the server, or correct the address.") from failed
+    if not vllm.is_scrape(text):
+        raise vllm.without_counters(address, text)
+    return text
 
 
 def _of_file(path: Path) -> Sequence[Read]:
@@ -123,7 +146,8 @@ def _of_file(path: Path) -> Sequence[Read]:
     if vllm.looks_like_metrics(text):
         raise vllm.without_counters(str(path), text)
     if re.search("Avg prompt throughput|Decode batch|eval time =", text):
-        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off.")
+        cure = "vLLM needs --speculative-config, and no --disable-log-stats"
+        raise UserError(f"{path} is a log without lines of drafts: nothing was drafted, or statistics are off; {cure}.")
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

@@ -74,7 +74,7 @@ def counts_of(rates: Sequence[float], steps: int, accepted: int) -> tuple[int, .
 def steps_of(accepted: int, drafted: int, length: float, rates: Sequence[float]) -> Window | None:
     """Return the steps, their counts by position and whether the digits leave one choice; None if nothing fits.
 
-    Of several numbers of steps the fewest that can have made the drafts is taken, since most drafts have full length.
+    Of several fitting numbers, that of drafts of full length is taken, or else the one nearest to the mean length.
     """
     full = max(-(-drafted // len(rates)), 1)
     fewest, most = full, drafted
@@ -82,68 +82,76 @@ def steps_of(accepted: int, drafted: int, length: float, rates: Sequence[float])
         fewest = max(fewest, math.ceil(accepted / (length - 1.0 + HALF_LENGTH)))
         most = min(most, math.floor(accepted / max(length - 1.0 - HALF_LENGTH, 1e-9)))
     tried = ((steps, counts_of(rates, steps, accepted)) for steps in range(fewest, min(most, fewest + MOST_STEPS) + 1))
-    fitting = [(steps, counts) for steps, counts in tried if counts is not None]
+    fitting = {steps: counts for steps, counts in tried if counts is not None}
     if not fitting:
         return None
-    steps, counts = min(fitting, key=lambda one: (one[0] != full, abs(accepted - (length - 1.0) * one[0])))
+    steps = min(fitting, key=lambda number: (number != full, abs(accepted - (length - 1.0) * number)))
     exact = steps * len(rates) == drafted or len(fitting) == 1
-    return steps, counts, exact and 2 * HALF_RATE * steps < 1.0
+    return steps, fitting[steps], exact and 2 * HALF_RATE * steps < 1.0
 
 
 def vllm_log(path: str, text: str) -> list[Read]:
-    """Return the sum of vLLM's windows: of each service where a log has several, and of each draft length."""
+    """Return the sum of vLLM's windows with drafts: of each service if a log has several, and of each draft length."""
     lines, read = text.splitlines(), list[Read]()
-    marked = [(number, line) for number, line in enumerate(lines, start=1) if VLLM_LOG.search(line)]
-    marked = [(number, line) for number, line in marked if "Drafted: 0 tokens" not in line]  # vLLM's rates are nan
-    models = sorted({found[1] for line in lines if (found := _MODEL.search(line))})
-    services, servers = ({one[1] for _, line in marked if (one := key.search(line))} for key in (_SERVICE, _SERVER))
+    marked = [(n, line) for n, line in enumerate(lines, 1) if VLLM_LOG.search(line) and "Drafted: 0 tokens" not in line]
+    models = sorted({model[1] for line in lines if (model := _MODEL.search(line))})
+    services, servers = ({name[1] for _, line in marked if (name := key.search(line))} for key in (_SERVICE, _SERVER))
     key = _SERVICE if len(services) > 1 else _SERVER if len(models) > 1 else None
     if len(models) > 1 and len(services) < 2 and len(servers) < 2:
         raise UserError(f"{path} serves {len(models)} models ({', '.join(models)}), whose windows look alike; cut it.")
-    groups: dict[tuple[str, int], list[tuple[int, int, tuple[int, ...], bool]]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[tuple[int, Window]]] = defaultdict(list)
     for number, line in marked:
-        where, fields = f"{path}, line {number}", [field.search(line) for field in _VLLM]
-        accepted, drafted, mean, rates = ("0" if field is None else field[1] for field in fields)
-        window = steps_of(int(accepted), int(drafted), float(mean), _numbers(rates)) if all(fields) else None
-        cut = number == len(lines) and not text.endswith("\n") and (fields[2] or not fields[0])
-        if window is None and cut:
-            read.append(LeftOut(where, CUT))
-        elif window is None:
-            if not all(fields):
-                lacking = (one.pattern.partition(":")[0] for one, field in zip(_VLLM, fields, strict=True) if not field)
-                raise UserError(f"{where} lacks {' and '.join(lacking)}, as older releases do; give /metrics instead.")
-            raise UserError(
-                f"{where}: no number of steps gives {accepted} accepted of {drafted} drafts, a mean length of {mean} "
-                f"and the rates {rates}; the line is damaged."
-            )
+        window = _vllm_window(f"{path}, line {number}", line, number == len(lines) and not text.endswith("\n"))
+        if isinstance(window, LeftOut):
+            read.append(window)
         else:
             named = key.search(line) if key else None
-            groups[named[1] if named else "", len(window[1])].append((int(drafted), *window))
-    for (who, length), windows in groups.items():
-        where = path if len(groups) == 1 else f"{path}, {who or 'windows'} of {length} drafts"
-        drafted, steps, counts, exact = zip(*windows, strict=True)
-        places = tuple(map(sum, zip(*counts, strict=True)))
-        loose = [count for count, sure in zip(steps, exact, strict=True) if not sure]
-        own = {"accepted_per_position": places, "num_spec_tokens": length}
-        record = of_totals(f"vllm {who}".strip(), where, (sum(steps), sum(drafted), sum(places)), **own)
-        said = [f"{where}: {len(windows):,} windows add up to {sum(steps):,} steps; counts are rates x steps."]
-        if loose:
-            said.append(f"Digits of {len(loose):,} leave a rate open by {max(2 * HALF_RATE, 1.0 / min(loose)):.3f}.")
-        if key is None and len(servers) > 1:
-            said.append(f"{len(servers)} server processes are added (ranks, restarts, or several models).")
-        alike = differing("windows", [(row[0], n) for row, n in zip(counts, steps, strict=True)])
-        read += [record, " ".join([*said, *alike])]
+            groups[named[1] if named else "", len(window[1][1])].append(window)
+    added = f"{len(servers)} server processes are added (ranks, restarts, or several models)."
+    for (service, length), windows in groups.items():
+        where = path if len(groups) == 1 else f"{path}, {service or 'windows'} of {length} drafts"
+        read += _vllm_sum(where, service, windows, [added] if key is None and len(servers) > 1 else [])
     return read
+
+
+def _vllm_window(where: str, line: str, unfinished: bool) -> tuple[int, Window] | LeftOut:
+    fields = [field.search(line) for field in _VLLM]
+    accepted, drafted, mean, rates = ("0" if field is None else field[1] for field in fields)
+    window = steps_of(int(accepted), int(drafted), float(mean), _numbers(rates)) if all(fields) else None
+    if window is not None:
+        return int(drafted), window
+    if unfinished and (fields[2] or not fields[0]):
+        return LeftOut(where, CUT)
+    if not all(fields):
+        lacking = (name.pattern.partition(":")[0] for name, field in zip(_VLLM, fields, strict=True) if not field)
+        raise UserError(f"{where} lacks {' and '.join(lacking)}, as older releases do; give /metrics instead.")
+    raise UserError(
+        f"{where}: no number of steps gives {accepted} accepted of {drafted} drafts, a mean length of {mean} "
+        f"and the rates {rates}; the line is damaged."
+    )
+
+
+def _vllm_sum(where: str, service: str, windows: Sequence[tuple[int, Window]], added: Sequence[str]) -> list[Read]:
+    drafted, sums = zip(*windows, strict=True)
+    steps, counts, exact = zip(*sums, strict=True)
+    places = tuple(map(sum, zip(*counts, strict=True)))
+    own = {"accepted_per_position": places, "num_spec_tokens": len(places)}
+    record = of_totals(f"vllm {service}".strip(), where, (sum(steps), sum(drafted), sum(places)), **own)
+    notes = [f"{where}: {len(windows):,} windows add up to {sum(steps):,} steps; counts are rates x steps."]
+    if loose := [count for count, sure in zip(steps, exact, strict=True) if not sure]:
+        notes.append(f"Digits of {len(loose):,} leave a rate open by {max(2 * HALF_RATE, 1.0 / min(loose)):.3f}.")
+    alike = differing("windows", [(row[0], n) for row, n in zip(counts, steps, strict=True)])
+    return [record, " ".join([*notes, *added, *alike])]
 
 
 def vllm_old_log(path: str, text: str) -> list[Read]:
     """Return the totals of vLLM's logs until 2025: they grow, or with no efficiency cover windows."""
-    found = [(word, *map(int, numbers)) for word, *numbers in VLLM_OLD_LOG.findall(text)]
-    pairs = zip(found, [*found[1:], ("", 0, 0, 0)], strict=True)
-    ends = [one for one, after in pairs if one[0] == "nan" or after[1] != one[1] or after[3] < one[3]]
+    totals = [(word, *map(int, numbers)) for word, *numbers in VLLM_OLD_LOG.findall(text)]
+    pairs = zip(totals, [*totals[1:], ("", 0, 0, 0)], strict=True)
+    ends = [line for line, after in pairs if line[0] == "nan" or after[1] != line[1] or after[3] < line[3]]
     records = list[Read]()
-    for length in sorted({one[1] for one in ends}):
-        accepted, drafted = (sum(one[i] for one in ends if one[1] == length) for i in (2, 3))
+    for length in sorted({line[1] for line in ends}):
+        accepted, drafted = (sum(line[i] for line in ends if line[1] == length) for i in (2, 3))
         records.append(of_totals("vllm", path, (-(-drafted // length), drafted, accepted), num_spec_tokens=length))
     return records
 
@@ -152,12 +160,12 @@ def llama_statistics(path: str, text: str) -> list[Read]:
     """Return the totals of each of llama.cpp's drafters; they grow with every request, and restart with the server."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     last: dict[str, tuple[dict[str, int], str]] = {}
-    for found in LLAMA_STATISTICS.finditer(text):
-        counts = {name: int(found[name]) for name in ("steps", "drafted", "accepted")}
-        before, _ = last.get(found["name"], ({}, ""))
+    for line in LLAMA_STATISTICS.finditer(text):
+        counts = {name: int(line[name]) for name in ("steps", "drafted", "accepted")}
+        before, _ = last.get(line["name"], ({}, ""))
         if any(counts[name] < value for name, value in before.items()):
-            totals[found["name"]].update(before)
-        last[found["name"]] = counts, found["rates"] or ""
+            totals[line["name"]].update(before)
+        last[line["name"]] = counts, line["rates"] or ""
     several = sum(counts["steps"] > 0 for counts, _ in last.values()) > 1
     records = list[Read]()
     for name, (counts, rates) in last.items():
@@ -173,15 +181,15 @@ def llama_log(path: str, text: str) -> list[Read]:
     """Return a record of each request of llama.cpp's log."""
     records, lines = list[Read](), text.splitlines()
     for number, line in enumerate(lines):
-        if (found := LLAMA_LOG.search(line)) is None:
+        if (totals := LLAMA_LOG.search(line)) is None:
             continue
-        where, accepted, drafted = f"{path}, line {number + 1}", int(found["accepted"]), int(found["drafted"])
-        length = float(found["length"] or 0)
-        if not found["length"] and (evals := LLAMA_EVAL.findall("\n".join(lines[max(number - 6, 0) : number]))):
+        where, accepted, drafted = f"{path}, line {number + 1}", int(totals["accepted"]), int(totals["drafted"])
+        length = float(totals["length"] or 0)
+        if not totals["length"] and (evals := LLAMA_EVAL.findall("\n".join(lines[max(number - 6, 0) : number]))):
             printed = {"draft_n": drafted, "draft_n_accepted": accepted, "predicted_n": int(evals[-1][1])}
             records += llama_timings(where, {"timings": printed | {"predicted_ms": float(evals[-1][0])}})
             continue
-        if not found["length"] and accepted:
+        if not totals["length"] and accepted:
             raise UserError(
                 f"{where} has neither a mean acceptance length nor the line 'eval time' before it, so its number of "
                 "steps is not known; give the whole log."

@@ -143,7 +143,7 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
     listed = f"rates by position ({' '.join(f'{value:.3f}' for value in values[:8])}{' ...' * (len(values) > 8)})"
     other = f"{np.cumprod(values).sum():.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
     if accepted is not None:
-        return [f"{listed} are survival: their sum is {accepted:.2f} accepted a step, not {other}."]
+        return [f"{listed} are shares of all steps; their sum, {accepted:.2f}, is the accepted drafts of a step."]
     cliff = list[str]()
     if (zero := int(np.argmin(values > 0))) and not values[zero:].any():
         cliff.append(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from validation.acceptance.record import (
 )
 from validation.errors import UserError
 
+READS_AGAIN = "A round has one more draft pass, K + 1 wide: llama.cpp's draft model reads the verified tokens again."
 FEWEST_CLUSTERS = 20
 """Smallest number of requests for intervals that allow rounds of one request to be alike."""
 
@@ -33,8 +34,9 @@ Rest = Callable[[int, NDArray[np.int64]], NDArray[np.float64]]
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is round_trip + verify + B (cache + (K + 1) verify_token) + K (draft + B draft_token); a token
-    without drafts takes verify + B (cache + verify_token). The rests correct each pass to its measured time.
+    It is round_trip + verify + B (cache + (K + 1) verify_token) + K (draft + B (draft_cache +
+    draft_token)); a token without drafts takes verify + B (cache + verify_token). If the draft model reads the
+    verified tokens again, that pass is added, K + 1 tokens wide. The rests correct each pass to its measured time.
     """
 
     round_trip: float = 0.0
@@ -42,15 +44,17 @@ class RoundTimes:
     verify_token: float = 0.0
     draft: float
     draft_token: float = 0.0
+    draft_cache: float = 0.0
     cache: float = 0.0
     target_rest: Rest | None = None
     draft_rest: Rest | None = None
+    reads_again: bool = False  # as of llama.cpp
     measured_to: int | None = None  # largest batch of which all passes were measured; beyond it times are extrapolated
 
     @property
     def by_batch(self) -> bool:
         """Return whether the times say what a larger batch takes; one time of a pass does not."""
-        parts = (self.verify_token, self.draft_token, self.cache, self.target_rest, self.draft_rest)
+        parts = (self.verify_token, self.draft_token, self.draft_cache, self.cache, self.target_rest, self.draft_rest)
         return any(part not in (0.0, None) for part in parts)
 
     def alone(self, batch: int = 1) -> float:
@@ -59,15 +63,23 @@ class RoundTimes:
 
     def rounds(self, batch: int, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the time of a round that drafts each of some numbers of tokens, 1 or more."""
-        draft = self.draft + batch * self.draft_token
-        if self.draft_rest is not None:
-            draft = max(draft + float(self.draft_rest(batch, np.ones(1, dtype=np.int64))[0]), 0.0)
-        return self.round_trip + self._target(batch, lengths + 1) + lengths * draft
+        drafts = lengths * self._draft(batch, np.ones_like(lengths))
+        again = self._draft(batch, lengths + 1) if self.reads_again else 0.0
+        return self.round_trip + self._target(batch, lengths + 1) + drafts + again
+
+    def _draft(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
+        fitted = self.draft + batch * (self.draft_cache + widths * self.draft_token)
+        return np.maximum(fitted if self.draft_rest is None else fitted + self.draft_rest(batch, widths), 0.0)
 
     def _target(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
         fitted = self.verify + batch * (self.cache + widths * self.verify_token)
         measured = fitted if self.target_rest is None else fitted + self.target_rest(batch, widths)
         return np.where(measured > 0, measured, fitted)
+
+
+def times_of(times: RoundTimes, record: AcceptanceRecord) -> RoundTimes:
+    """Return the times of a round as the engine of a record makes it."""
+    return replace(times, reads_again=record.engine.startswith("llama.cpp") and not record.copied)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +173,7 @@ def summarise(
     left_out: Sequence[LeftOut] = (),
 ) -> Summary:
     refuse_mixture(records)
+    times = None if times is None else times_of(times, records[0])
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
     )
@@ -174,7 +187,7 @@ def summarise(
         "verification": records[0].verification,
         "copied": records[0].copied,
         "lossless": VERIFICATIONS.get(records[0].verification or ""),
-        "remarks": remarks(records),
+        "remarks": (*remarks(records), *([READS_AGAIN] if times is not None and times.reads_again else [])),
         "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
     }
     ends, reasons = [], []
@@ -300,7 +313,8 @@ def _promise(confidence: float, requests: int) -> str:
         "draft's acceptance depends on its depth alone; the engine may choose its lengths from past outcomes"
     )
     if requests < FEWEST_CLUSTERS:
-        return f"{said}. They do not allow for requests that differ: that takes {FEWEST_CLUSTERS} records, one each"
+        said += f". The real uncertainty is larger: requests differ, and {requests} record(s) do not show how much"
+        return f"{said}. Give {FEWEST_CLUSTERS} or more, such as answers, one a line"
     return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
 
 
@@ -342,7 +356,9 @@ def _crossover(
 ) -> Crossover:
     def loses(tokens: NDArray[np.float64]) -> float:
         lengths = np.arange(1, len(tokens) + 1)
-        draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
+        draft_passes = 1.0 + times.reads_again / lengths  # of each draft, and its tokens one more
+        each = draft_passes * times.draft_cache + (draft_passes + times.reads_again) * times.draft_token
+        draft = np.stack([draft_passes * times.draft, each, np.zeros(len(lengths))], axis=1)
         _, pays_to = crossover_batch(
             np.maximum(tokens, 1.0),
             [times.verify, times.verify_token, times.cache],

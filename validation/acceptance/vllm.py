@@ -24,6 +24,7 @@ from validation.errors import UserError
 
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)(\s+\d+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_PREDICTED = re.compile(r"^llamacpp:tokens_predicted_total (\S+)", re.M)
 PREFIX = "vllm:spec_decode_num_"
 TENSORRT = "trtllm_spec_decode_"
 SCRAPED = {PREFIX: "vllm", "llamacpp:spec_decode_num_": "llama.cpp", TENSORRT: "tensorrt-llm"}
@@ -87,6 +88,11 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
         if name.endswith("_created"):
             began[f"{found['name']} {found['labels']}"] = found["value"]
             continue
+        if "e" in found["value"] and SCRAPED[prefix] == "llama.cpp":
+            raise UserError(
+                f"{where} has {found['value']}: from a million on llama.cpp prints six digits of a count; restart the "
+                "server before your load, or give its log."
+            )
         labels = dict(_LABEL.findall(found["labels"] or ""))
         models |= {labels["model_name"]} if "model_name" in labels else set()
         try:
@@ -106,7 +112,7 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
     return _Scrape(dict(totals), dict(places), models, began)
 
 
-def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
+def of_scrapes(paths: list[str], texts: list[str]) -> Sequence[Read]:
     """Return the counts between two scrapes, or since the server's start if one scrape is given."""
     prefixes = [_engine(path, text) for path, text in zip(paths, texts, strict=True)]
     if len(set(prefixes)) > 1:
@@ -119,8 +125,9 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
             lines = [[line for line in text.splitlines() if f'model_name="{model}"' in line] for text in texts]
             if [] in lines:
                 raise UserError(f"{paths[lines.index([])]} lacks {model}; give two scrapes of one server.")
-            (record,) = of_scrapes(paths, ["\n".join((*own, "")) for own in lines])
-            records.append(replace(record, engine=f"{record.engine} {model}"))
+            own_record = next(iter(of_scrapes(paths, ["\n".join((*own, "")) for own in lines])))
+            assert isinstance(own_record, AcceptanceRecord)
+            records.append(replace(own_record, engine=f"{own_record.engine} {model}"))
         return records
     before, after = (found[0], found[-1]) if len(found) > 1 else (_Scrape({}, {}, set(), {}), found[0])
     where = " to ".join(paths)
@@ -128,7 +135,24 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
     totals = {name: value - before.totals.get(name, 0) for name, value in after.totals.items()}
     last = max((*after.places, *before.places), default=-1)
     places = [after.places.get(i, 0) - before.places.get(i, 0) for i in range(last + 1)]
-    return [_record(SCRAPED[prefixes[0]], where, totals, places)]
+    record = _record(SCRAPED[prefixes[0]], where, totals, places)
+    return [record, *_undrafted(record, [_PREDICTED.search(text) for text in texts])]
+
+
+def _undrafted(record: AcceptanceRecord, found: Sequence[re.Match[str] | None]) -> list[str]:
+    """Return a sentence if llama.cpp emitted many tokens in rounds without drafts, which it does not count."""
+    if not all(found):
+        return []
+    numbers = [float(one[1]) for one in found if one]
+    emitted = numbers[-1] - sum(numbers[:-1])
+    alone = emitted - record.num_spec_steps - record.num_accepted_draft_tokens
+    if alone <= record.num_spec_steps / 2:
+        return []
+    return [
+        f"{record.source}: {alone:,.0f} of {emitted:,.0f} tokens are first tokens of answers, or of rounds without "
+        "drafts. The acceptance is of the drafts that were made: with p_min the sure ones. A round whose draft was "
+        "given up costs draft passes too, which no speed here counts."
+    ]
 
 
 def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) -> None:

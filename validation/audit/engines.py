@@ -25,15 +25,42 @@ AT_ONCE = 16
 """Requests in flight."""
 TOGETHER = 64
 """Most draws of one request of vLLM."""
+SEEDS = 2**32
+"""Seeds that every engine tells apart."""
+DIED = (
+    "The engine behind the server has died; its log says why. Seen of vLLM 0.32 on a CPU: seeds need "
+    "--no-enable-chunked-prefill, and top-k with drafts needs a top-p below 1"
+)
 
 
-def vllm_sampler(llm: Any, processors: Processors) -> Sampler:
-    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts."""
+class _Seeds:
+    """Seeds of which no two are alike in 32 bits: torch on a CPU and llama.cpp drop the others.
+
+    They go on from the seed of the first call, so the same calls in the same order give the same draws.
+    """
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+
+    def take(self, seed: int, count: int) -> int:
+        """Return the first of ``count`` seeds that follow each other."""
+        first = seed % SEEDS if self._next is None else self._next
+        first = 0 if first + count > SEEDS else first
+        self._next = first + count
+        return first
+
+
+def vllm_sampler(llm: Any, processors: Processors, *, new_tokens: int | None = None) -> Sampler:
+    """Return a sampler that calls ``generate`` of a ``vllm.LLM`` once for all prompts.
+
+    ``new_tokens`` above the audited depth lets the last rounds draft all K tokens; an engine drafts fewer near the end.
+    """
+    seeds = _Seeds()
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         make = importlib.import_module("vllm").SamplingParams
-        settings = vllm_settings(processors, depth)
-        params = [make(n=n, seed=(seed << 30) + n * c, detokenize=False, **settings) for c in range(len(prompts))]
+        settings = vllm_settings(processors, new_tokens or depth)
+        params = [make(n=n, seed=seeds.take(seed, n), detokenize=False, **settings) for _ in prompts]
         found = llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
         return [[list(text.token_ids) for text in texts.outputs] for texts in found]
 
@@ -58,25 +85,27 @@ def server_sampler(
         raise UserError(f"The server is {address!r}; write vllm:http://HOST:PORT or llama:http://HOST:PORT.")
     settings(processors, 1)  # refuse before the first draw
     model: dict[str, Any] = {}
+    seeds = _Seeds()
 
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
         asked = {"prompt": list(prompt), "seed": seed} | settings(processors, length)
         if not of_vllm:
-            return [_at(_ask(f"{url}/completion", asked, seconds), "tokens")]
-        found = _ask(f"{url}/v1/completions", asked | model | {"n": count, "return_token_ids": True}, seconds)
-        by_index = {_at(one, "index"): _at(one, "token_ids") for one in _at(found, "choices")}
-        return [_at(by_index, i) for i in range(count)]
+            asked["repeat_last_n"] = len(prompt) + length  # it refuses -1
+            return [at(ask(f"{url}/completion", asked, seconds)[0], "tokens")]
+        asked |= model | {"n": count, "return_token_ids": True}
+        found = ask(f"{url}/v1/completions", asked, seconds)[0]
+        by_index = {at(one, "index"): at(one, "token_ids") for one in at(found, "choices")}
+        return [at(by_index, i) for i in range(count)]
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         if of_vllm and not model:
-            model["model"] = _at(_ask(f"{url}/v1/models", None, seconds), "data", 0, "id")
+            model["model"] = at(ask(f"{url}/v1/models", None, seconds)[0], "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
-        first = seed << 30 if of_vllm else seed  # llama.cpp takes 32 bits
+        first = [seeds.take(seed, count) for _, count in parts]
         found: list[list[list[int]]] = [[] for _ in prompts]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            seeds = (first + most * i for i in range(len(parts)))
-            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, seeds)
+            texts = pool.map(lambda part, own: draw(prompts[part[0]], part[1], own, new_tokens or depth), parts, first)
             for (c, _), some in zip(parts, texts, strict=True):
                 found[c] += some
         return found
@@ -85,20 +114,24 @@ def server_sampler(
     return sample
 
 
-def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> Any:
+def ask(url: str, body: dict[str, Any] | None, seconds: float, **headers: str) -> tuple[Any, int, int]:
+    """Return what answers a body, or a GET without one, and the bytes of both."""
     data = None if body is None else json.dumps(body).encode()
     try:
-        asked = request.Request(url, data, {"content-type": "application/json"})
+        asked = request.Request(url, data, {"content-type": "application/json"} | headers)
         with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
-            return json.load(answer)
+            raw = answer.read()
+            return json.loads(raw), len(data or b""), len(raw)
     except error.HTTPError as refused:
-        said = refused.read(2000).decode(errors="replace")
-        raise UserError(f"{url} refused the request ({refused.code}): {brief(said)}") from refused
+        with refused:
+            said = refused.read(2000).decode(errors="replace")
+        why = f". {DIED}" if "EngineCore" in said else ""
+        raise UserError(f"{url} refused the request ({refused.code}): {said[:300]}{why}") from refused
     except (OSError, HTTPException, ValueError) as failed:
         raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
 
 
-def _at(answer: Any, *path: Any) -> Any:
+def at(answer: Any, *path: Any) -> Any:
     try:
         return functools.reduce(operator.getitem, path, answer)
     except (KeyError, IndexError, TypeError) as error:
@@ -124,8 +157,9 @@ def llama_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
     return {name: getattr(made, name) for name in names} | {
         "n_predict": new_tokens,
         "repeat_penalty": made.repetition_penalty,
-        "repeat_last_n": -1,
         "samplers": ["penalties" if name == "repetition_penalty" else name for name in made.order],
         "logit_bias": [list(pair) for pair in made.logit_bias],
+        "mirostat": 0,
+        "dynatemp_range": 0.0,
         "return_tokens": True,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from hlmtheory._array import brief
 from validation.audit.driver import Batch, padded
 from validation.audit.laws import Law
+from validation.decoding.methods.rows import Absent
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -134,8 +136,8 @@ def _ids(value: Any) -> list[int]:
     return value
 
 
-def method_named(name: str, draft_length: int = 4) -> Method:
-    """Return one of our decoding methods by its stored name; ``draft_length`` is K, where it is fixed."""
+def method_named(name: str, draft_length: int = 4, *, of_link: bool = False) -> Method:
+    """Return a decoding method by its stored name, with K drafts; a refusal lists all, or those ``of_link`` alone."""
     from validation.decoding.methods import METHODS
     from validation.decoding.methods.registry import Fitted, Setup, info_of
 
@@ -145,5 +147,7 @@ def method_named(name: str, draft_length: int = 4) -> Method:
     found: Method | None = made.get(name)
     found = found or next((made[one] for one in made if info_of(one).name == name), None)
     if found is None:
-        raise UserError(f"There is no method {name!r}; the methods are: {', '.join(made)}.")
+        names = [one for one in made if not (of_link and isinstance(made[one].format, Absent))]
+        nearest = "\n  ".join(get_close_matches(name, names, len(names), 0.0))
+        raise UserError(f"There is no method {name!r}; the methods are, the nearest first:\n  {nearest}")
     return found

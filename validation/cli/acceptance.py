@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.acceptance.settings import ENGINES, LONGER, flags
 from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
-from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, GroupedCommand, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
@@ -34,58 +35,61 @@ if TYPE_CHECKING:
     from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
+of_counts = partial(option, group="Counts")
+of_times = partial(option, group="Times")
+of_others = partial(option, group="Comparison")
+of_output = partial(option, group="Output")
 
 
-@click.command("acceptance")
+@click.command("acceptance", cls=GroupedCommand)
 @click.argument("files", nargs=-1, required=True)
-@option("--only", "Read only records whose engine or category contains this word, such as eagle.")
-@option(
+@of_counts("--only", "Read only records whose engine or category contains this word, such as eagle.")
+@of_counts(
     "--drafts",
-    "How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
-    "With --reconcile it is of both engines; give it twice for two ways.",
+    "How the engine chose its drafts: the most probable token, a draw from q (vLLM's probabilistic), or a copy of the "
+    "text (n-grams). With --reconcile it is of both engines; give it twice for two ways.",
     click.Choice(DRAFTS),
     multiple=True,
 )
-@option(
+@of_counts(
     "--verification",
-    "How it accepted them; the first three keep the target's distribution. Twice, as --drafts.",
+    "How it accepted them; the first three keep the target's distribution. The others are lossy: SGLang's threshold, "
+    "Medusa's typical, FLy's, TensorRT-LLM's relaxed; synthetic is prescribed. Twice, as --drafts.",
     click.Choice(list(VERIFICATIONS)),
     multiple=True,
 )
-@option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
-@option("--verify-time", "Time of one pass of the target model, such as 30ms.")
-@option("--draft-time", "Time of one pass of the draft model; 0ms for n-grams.")
-@option("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.", default="0us")
-@option("--draft-token-time", "Time that each sequence adds to the draft's pass.", default="0us")
-@option("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
-@option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
-@option("--rtt", "Round trip of the link, paid once per round.  [default: none]", default="0ms", show_default=False)
-@option(
-    "--batch",
-    "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
-    click.IntRange(1, _LARGEST_BATCH),
-)
-@option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
-@option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
-@option("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
-@option("--laws", "A trace of both models: what each way of drafting and verifying would accept, beside these.", PLACE)
-@option("--sweep", "Rank the files by the time of a token; LABEL=FILE names a run, one name its repeats.", is_flag=True)
-@option("--step-time", "With --sweep: the time of a step of each file, with commas.", metavar="40ms,44ms,...")
-@option("--speed", "With --sweep: the measured tokens per second of each file, with commas.", metavar="50/s,60/s,...")
-@option(
-    "--settings",
-    "Print this engine's flags for the best draft length, and AIConfigurator's nextn.",
-    click.Choice(ENGINES),
-)
-@option("--synthetic", "Print the acceptance, as measured here, for this engine's simulator.", click.Choice(ENGINES))
+@of_counts("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
+@of_times("--verify-time", "Time of one pass of the target model over K + 1 tokens, at your batch, such as 30ms.")
+@of_times("--draft-time", "Time of one pass of the draft model; 0ms for n-grams.")
+@of_times("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.", default="0us")
+@of_times("--draft-token-time", "Time that each sequence adds to the draft's pass.", default="0us")
+@of_times("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
+@of_times("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
+@of_times("--rtt", "Round trip of the link, paid once per round.  [default: none]", default="0ms", show_default=False)
+@of_times("--batch", "Largest of the schedule.  [default: of --passes, else 1]", click.IntRange(1, _LARGEST_BATCH))
+@of_others("--reconcile others", "Another engine's counts: say why the two differ.", multiple=True, metavar="FILE")
+@of_others("--laws", "A trace of both models: what each way of drafting and verifying would accept.", PLACE)
+@of_others("--sweep", "Rank files by the time of a token; LABEL=FILE names a run, one name repeats.", is_flag=True)
+@of_others("--step-time", "With --sweep: the time of a step of each file, with commas.", metavar="40ms,44ms,...")
+@of_others("--speed", "With --sweep: measured tokens per second of each file, with commas.", metavar="50/s,60/s,...")
+@of_output("--confidence", "Of the intervals.", click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
+@of_output("--records", "Write the records here, as AIPerf's JSONL.", FILE)
+@of_output("--settings", "Print this engine's flags for the best length, and nextn.", click.Choice(ENGINES))
+@of_output("--synthetic", "Print the acceptance measured here for this engine's simulator.", click.Choice(ENGINES))
 @json_option
 def acceptance(files: tuple[str, ...], **options: Any) -> None:
-    """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
+    r"""Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
-    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first), get_metrics, answers
-    and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and /prometheus/metrics;
-    llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's JSONL; or mean lengths
-    without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from the content.
+    \b
+    From a log, or from two scrapes of /metrics and a table of measured passes:
+      hlm acceptance server.log --verify-time 30ms --draft-time 3ms
+      hlm acceptance before.txt after.txt --passes passes.csv --settings vllm
+
+    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first; or its address, for
+    now), get_metrics, answers and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and
+    /prometheus/metrics; llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's
+    JSONL; or mean lengths without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from
+    the content.
 
     The best draft length needs --passes, or --verify-time and --draft-time. Files with other drafts or another
     acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says
@@ -153,10 +157,11 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
             needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
             raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
         written["settings"] = flags(engine, summary.best, summary.schedule)
-        say(console, f"For {engine}: {written['settings']}", style="bold")
+        merged = ", to merge into the --speculative-config that you serve with (method, model)" * (engine == "vllm")
+        say(console, f"For {engine}{merged}: {written['settings']}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
     _show(console, summary)
-    say(console, *(f"Sanity: {said}" for said in sane))
+    say(console, *(f"Sanity: {said}" for said in sane if not said.endswith(": holds.")))
     say(console, f"Acceptance length of the recorded steps: {mean_length} tokens.")
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)
@@ -244,8 +249,8 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
         rests |= {"target_rest": fitted.target.beyond_plane, "measured_to": fitted.measured_to}
         if fitted.draft is not None:
             first, each, kept = fitted.draft.plane
-            draft = (first, each + kept * known)
-            rests["draft_rest"] = fitted.draft.beyond_plane
+            draft = (first, each)
+            rests |= {"draft_cache": kept * known, "draft_rest": fitted.draft.beyond_plane}
         target = base, token, cached * known
     elif (verify_s is None) != (draft_s is None):
         raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")
@@ -272,26 +277,20 @@ def _show(console: Console, summary: Summary) -> None:
         say(console, f"The acceptance at each depth is not identified: {summary.reason}.")
     rows = []
     for one in summary.depths:
-        rate = "-" if isnan(one.acceptance) else f"{one.acceptance:.4f}"
-        rows.append([one.depth, f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.4f} to {one.high:.4f}"])
+        rate = "-" if isnan(one.acceptance) else f"{one.acceptance:.3f}"
+        rows.append([one.depth, f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.3f} to {one.high:.3f}"])
     heads = ("depth", "examined", "accepted", "acceptance", "interval")
     print_table(console, "Acceptance of a draft, given that all earlier ones were accepted", heads, rows)
     if summary.lengths:
         print_table(console, "Tokens of a round", *_token_table(summary))
-        if summary.lengths[0].same_text is not None and not summary.copied:
+        if _may_copy(summary):
             say(
                 console,
                 "Tokens at a shorter length assume that its rounds begin at similar places. If drafts copy passages, "
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
             )
         read = f" Read from: {summary.reason}." if summary.identified else ""
-        shortest, longest = summary.not_told_apart or (0, 0)
-        apart = (
-            " They tell lengths apart conservatively: the same rounds give the tokens of all."
-            if shortest < longest
-            else ""
-        )
-        say(console, f"Intervals: {summary.intervals}.{apart}{read}")
+        say(console, f"Intervals: {summary.intervals}.{read}")
 
 
 def _show_best(console: Console, summary: Summary, batch: int) -> None:
@@ -299,7 +298,7 @@ def _show_best(console: Console, summary: Summary, batch: int) -> None:
         say(console, f"{summary.no_best}.", style="bold")
     if summary.best is None:
         return
-    say(console, _advice(summary), *_crossing(summary, batch), style="bold")
+    say(console, *filter(None, [_advice(summary), _of_yours(summary), *_crossing(summary, batch)]), style="bold")
     if not summary.schedule:
         say(console, "No draft length by batch size: one time of a pass is given, for all batches. Give --passes.")
     elif batch > 1:
@@ -318,14 +317,20 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
     say(console, *said)
 
 
+def _may_copy(summary: Summary) -> bool:
+    """Return whether drafts may be copies although nothing says so; a copy has no q to be drawn from."""
+    known = bool(summary.lengths) and summary.lengths[0].same_text is not None
+    return known and not summary.copied and summary.draft_sampling != "sampled"
+
+
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
     tokens = "tokens, at least" if summary.copied or not summary.identified else "tokens"
     own = [] if summary.copied else [tokens, "interval"]
-    split = [] if summary.lengths[0].same_text is None else [tokens if summary.copied else "if drafts copy"]
+    split = [tokens] if summary.copied else ["if drafts copy"] if _may_copy(summary) else []
     rows = []
     for here in summary.lengths:
-        cells = [] if summary.copied else [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
-        cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
+        cells = [] if summary.copied else [f"{here.tokens:.2f}", f"{here.low:.2f} to {here.high:.2f}"]
+        cells += [f"{here.same_text:.2f}"] if split else []
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
         rows.append([str(here.draft_length), *cells])
     return ["drafts", *own, *split, *(["tokens/s"] if summary.best is not None else [])], rows
@@ -356,13 +361,24 @@ def _advice(summary: Summary) -> str:
     speeds = [one.tokens_per_second for one in summary.lengths if one.draft_length == summary.best]
     known = f"{speeds[0]:.2f} tokens/s; " if speeds and speeds[0] is not None else ""
     said += f" ({known}{alone})." if summary.best else f". Drafting does not pay: {alone}."
-    first, last = summary.not_told_apart or (0, 0)
-    if first < last:
-        said += f" K = {first} to {last} are not told apart by these counts."
     if summary.best == 0 and summary.perfect is not None:
         said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
     if summary.best_at_most not in (None, summary.best):
         said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
-    if summary.best_if_copied not in (None, summary.best):
+    if _may_copy(summary) and summary.best_if_copied not in (None, summary.best):
         said += f" If drafts copy passages it is {summary.best_if_copied}: give --drafts copied."
     return said
+
+
+def _of_yours(summary: Summary) -> str:
+    """Return which lengths are not told apart, and what the recorded one gives against the best."""
+    first, last = summary.not_told_apart or (0, -1)
+    apart = f"K = {first} to {last} are not told apart by these counts." if first < last else ""
+    steps = {k: sum(row) for k, row in (summary.counts or {}).items()}
+    yours, best = max(steps, key=lambda k: steps[k], default=0), summary.best or 0
+    speeds = {one.draft_length: one.tokens_per_second for one in summary.lengths} | {0: summary.alone_per_second}
+    own, most = speeds.get(yours), speeds.get(best)
+    if yours in (0, best) or steps[yours] < 0.9 * summary.steps or not own or not most:
+        return apart
+    noise = ", within the noise: keep yours, or measure more" if {yours, best} <= {*range(first, last + 1)} else ""
+    return f"{apart} Your K = {yours}: {own:.2f} tokens/s; K = {best} gives {most / own - 1.0:.0%} more{noise}."

@@ -5,13 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
-from validation.cli.options import AT_LEAST_1, FILE, SEED, chat_option, json_option, option, quiet_option, together
+from validation.cli.options import (
+    AT_LEAST_1,
+    FILE,
+    SEED,
+    GroupedCommand,
+    chat_option,
+    json_option,
+    option,
+    quiet_option,
+)
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError
@@ -29,15 +39,24 @@ SETTINGS: tuple[str, ...] = ("temperature", "top_k", "top_p", "min_p", "repetiti
 SETTINGS += ("presence_penalty", "frequency_penalty", "min_tokens", "logit_bias")
 SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
 LAWS = "--target or --table"
-EXAMPLES = """\b
-Examples:
-  hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt
-  hlm audit --generate --assistant models/small --target models/llama --temperature 0.7 --top-k 50
-  hlm audit --draws-from draws.jsonl --table toy.npz --epsilon 0.02
-  hlm audit --sampler vllm:http://127.0.0.1:8000 --target models/llama --top-p 0.9
-  hlm audit --compare alone.jsonl drafted.jsonl --target models/llama --rounding 0.01
+HELP = """Say whether a sampler keeps the target's law.
+
+Speculative decoding should draw exactly what the target model would. This command draws from your sampler, with its
+own random numbers, and compares the draws with the target's probabilities: token by token, and several tokens
+together. Name one sampler (--sampler, --draws-from, --generate or --method) and one law (--target or --table); or
+--compare with --target.
 
 \b
+Examples:
+  hlm audit --sampler mine.py:sample --target models/llama
+  hlm audit --generate --assistant models/small --target models/llama
+  hlm audit --draws-from draws.jsonl --table toy.npz --epsilon 0.02
+  hlm audit --sampler vllm:http://127.0.0.1:8000 --target models/llama
+  hlm audit --compare alone.jsonl drafted.jsonl --target models/llama
+
+Exit codes: 0 the law is kept; 1 it is not; 2 the command cannot run as given; 3 it is not shown (not enough draws, or
+on the cells alone); 130 interrupted, with what is known so far."""
+NOTES = """\b
 mine.py:sample is a function sample(prompts, n, seed): for each prompt, a list
 of token ids, it returns n lists of new token ids. It uses its own random
 numbers; different seeds give independent draws. It runs in a process of its
@@ -50,75 +69,65 @@ draws.jsonl has one line for each draw:
 The answer says in words what was shown, and how many draws would show more.
 It is wrong with a probability of at most LEVEL, also if you stop early."""
 
+of_sampler = partial(option, group="Sampler")
+of_law = partial(option, group="Target's law")
+of_settings = partial(option, group="Settings of the law")
+of_test = partial(option, group="Test")
 
-_processors = together(
-    option("--temperature", "0 is greedy.", float, default=1.0),
-    option("--top-k", "0 keeps all tokens.", int, default=0),
-    option("--top-p", None, float, default=1.0),
-    option("--min-p", None, float, default=0.0),
-    option("--repetition-penalty", None, float, default=1.0),
-    option("--presence-penalty", "Of drawn tokens; with --order llama.cpp, of the prompt's too.", float, default=0.0),
-    option("--frequency-penalty", "As --presence-penalty, as often as a token was drawn.", float, default=0.0),
-    option("--min-tokens", "Tokens before an end-of-text token may come.", int, default=0),
-    option("--logit-bias", "TOKEN:BIAS, added to a logit; may be given several times.", multiple=True),
-    option(
-        "--order",
-        "In which the engine applies them: transformers, vllm, llama.cpp, or their names as in "
-        "repetition_penalty,temperature,top_k,top_p,min_p.  [default: as the sampler's, or transformers]",
-    ),
-    option(
-        "--rounding",
-        "Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]",
-        float,
-    ),
+
+@click.command(cls=GroupedCommand, help=HELP, epilog=NOTES)
+@of_sampler("--sampler", "Your module:function or FILE.py:function, or a server: vllm:http://… or llama:http://…")
+@of_sampler("--draws-from", "A file of draws, JSON lines.", FILE)
+@of_sampler("--generate", "transformers' generate on --target, with --assistant or --prompt-lookup.", is_flag=True)
+@of_sampler("--method", "One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
+@of_sampler("--assistant", "With --generate: the assistant model, a folder or a hub name.")
+@of_sampler("--prompt-lookup", "With --generate: tokens drafted by prompt lookup.", AT_LEAST_1)
+@of_sampler("--new-tokens", "Tokens that --generate or a server draws.  [default: DEPTH]", AT_LEAST_1)
+@of_sampler("--call-time", "Longest time of one call of --sampler.", default="3600s")
+@of_sampler("--pad-token", "The token that fills up a text behind its end.", int)
+@of_sampler(
+    "--compare", "Two files of greedy texts: where they part, and whether --rounding explains it.", FILE, nargs=2
 )
-"""The options that say which law is meant."""
-
-
-@click.command(epilog=EXAMPLES)
-@option("--sampler", "Your module:function or FILE.py:function, or a server: vllm:http://… or llama:http://…")
-@option("--draws-from", "A file of draws, JSON lines.", FILE)
-@option("--compare", "Two files of greedy texts: where they part, and whether --rounding explains it.", FILE, nargs=2)
-@option("--generate", "transformers' generate on --target, with the options below.", is_flag=True)
-@option("--method", "One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
-@option("--assistant", "With --generate: the assistant model, a folder or a hub name.")
-@option("--prompt-lookup", "With --generate: tokens drafted by prompt lookup.", AT_LEAST_1)
-@option("--target", "The target model: a folder, a .gguf file or a hub name. With --method, `builtin` if left out.")
-@option("--table", "A toy law: .npz or .json with `target`, rows by prefix.", FILE)
-@option("--draft", "The draft model (or `draft` in the table), as --target: names the mechanism of a difference.")
-@option("--prompts", "Texts to continue, .txt or .jsonl.  [default: built in]", FILE)
-@chat_option
-@option("--prompt-count", "Prompts to use.", AT_LEAST_1, default=4)
-@_processors
-@option("--depth", "Tokens of a continuation.", click.IntRange(1, 64), default=4)
-@option("--new-tokens", "Tokens that --generate or a server draws.  [default: DEPTH]", AT_LEAST_1)
-@option("--draws", "The most draws.", AT_LEAST_1, default=100_000)
-@option("--level", "Probability of a wrong answer.", click.FloatRange(1e-100, 1, max_open=True), default=0.001)
-@option(
+@of_law("--target", "The target model: a folder, a .gguf file or a hub name. With --method, `builtin` if left out.")
+@of_law("--table", "A toy law: .npz or .json with `target`, rows by prefix.", FILE)
+@of_law("--draft", "The draft model (or `draft` in the table), as --target: names the mechanism of a difference.")
+@of_law("--end-token ends", "An end-of-text token; by default the model's.", int, multiple=True)
+@of_settings("--temperature", "0 is greedy.", float, default=1.0)
+@of_settings("--top-k", "0 keeps all tokens.", int, default=0)
+@of_settings("--top-p", None, click.FloatRange(0.0, 1.0, min_open=True), default=1.0)
+@of_settings("--min-p", None, float, default=0.0)
+@of_settings("--repetition-penalty", None, float, default=1.0)
+@of_settings("--presence-penalty", "Of drawn tokens; with --order llama.cpp, of the prompt's too.", float, default=0.0)
+@of_settings("--frequency-penalty", "As --presence-penalty, as often as a token was drawn.", float, default=0.0)
+@of_settings("--min-tokens", "Tokens before an end-of-text token may come.", int, default=0)
+@of_settings("--logit-bias", "TOKEN:BIAS, added to a logit; may be given several times.", multiple=True)
+@of_settings(
+    "--order",
+    "In which the engine applies them: transformers, vllm, llama.cpp, or their names, such as temperature,top_k.  "
+    "[default: as the sampler's, or transformers]",
+)
+@of_settings(
+    "--rounding", "Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]", float
+)
+@of_test("--depth", "Tokens of a continuation.", click.IntRange(1, 64), default=4)
+@of_test("--draws", "The most draws.", AT_LEAST_1, default=100_000)
+@of_test("--level", "Probability of a wrong answer.", click.FloatRange(1e-100, 1, max_open=True), default=0.001)
+@of_test(
     "--epsilon",
     "Total variation up to which the law counts as kept.",
     click.FloatRange(0.001, 1, max_open=True),
     default=0.05,
 )
-@option("--end-token ends", "An end-of-text token; by default the model's.", int, multiple=True)
-@option("--pad-token", "The token that fills up a text behind its end.", int)
-@option("--all-draws", "Go on after the verdict is known, for a sharper bound.", is_flag=True)
-@option("--accept-cells", "Exit with 0 also if no difference is found in the cells, which is no proof.", is_flag=True)
+@of_test("--all-draws", "Go on after the verdict is known, for a sharper bound.", is_flag=True)
+@of_test("--accept-cells", "Exit with 0 also if no difference is found in the cells, which is no proof.", is_flag=True)
+@json_option
+@option("--prompts", "Texts to continue, .txt or .jsonl.  [default: built in]", FILE)
+@chat_option
+@option("--prompt-count", "Prompts to use.", AT_LEAST_1, default=4)
 @option("--seed", None, SEED, default=1)
-@option("--call-time", "Longest time of one call of --sampler.", default="3600s")
 @option("--device", "auto, cpu, cuda, cuda:1, ...", default="cpu")
 @quiet_option
-@json_option
 def audit(**options: Any) -> None:
-    """Say whether a sampler keeps the target's law.
-
-    Speculative decoding should draw exactly what the target model would. This command draws from your sampler, with its
-    own random numbers, and compares the draws with the target's probabilities: token by token, and several tokens
-    together. Name one sampler and one law.
-
-    Exit codes: 0 the law is kept; 1 it is not; 3 it is not shown (not enough draws, or on the cells alone); 130
-    interrupted, with what is known so far.
-    """
     _one_of(options, SAMPLERS, "sampler", "draws_from", "generate", "method", "compare")
     console = open_console(quiet=options["quiet"], stderr=options["as_json"])
     if options["compare"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hlmtheory.claims import Claim
     from validation.claims.results import Tally
 
+LONG_LIST = re.compile(r"\(([^(),]+(?:,[^(),]+){2}),[^()]{80,}, ([^(),]+)\)")
 EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 
@@ -53,10 +55,14 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     chosen = [claim for claim in found if claim.source.key == key]
     if not chosen:
         raise UserError(f"None of these {len(found)} claims comes from {paper}; leave out one of the two choices.")
-    return chosen
+    return sorted(chosen, key=lambda claim: int((*re.findall(r"\((\d+)", claim.source.place), 1000)[0]))
 
 
 def show_list(console: Console, listed: list[Claim]) -> None:
+    counts = Counter(claim.origin.value if claim.standing == "true" else claim.standing for claim in listed)
+    true = [word for word in ORIGIN if word not in FALSE_WORDS]
+    stand, false = (", ".join(f"{counts[word]} {word}" for word in words) for words in (true, FALSE_WORDS))
+    say(console, f"{len(listed)} claims. They stand: {stand}. They are false: {false}.")
     for claim in listed:
         say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
@@ -80,16 +86,17 @@ ORIGIN = {
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
 MEASURED = (
     "slack: right side less left side; left/right: largest seen, and largest known; vacuous: share of the instances "
-    "whose right side reaches the ceiling, where the bound says nothing"
+    "whose right side reaches the ceiling, where the bound says nothing; undecided: the gap is within rounding"
 )
 """What the words and numbers of a claim mean."""
 ORDER = ("statement", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_at", "counterexample")
 
 SYMBOLS = {
     "truncation": "; bias: Σ_v |law_v − p_v| of the emitted token; γ = (p − q)⁺, ω = (p − q̂)⁺, T = Σ γ, T̂ = Σ ω, "
-    "r = γ/T, r̂ = ω/T̂ (cu-hlm writes x, y, p, q for q, p, r, r̂)",
+    "r = γ/T, r̂ = ω/T̂; TV(r, r̂) = 0 where T = 0, 1 where T̂ = 0 < T (cu-hlm writes x, y, p, q for q, p, r, r̂)",
     "channel": "; S: the SNR; m: its mean; κ: the Rician factor; f: the density of S",
-    "draft_length": "; K: drafts of a round; E(K): its expected tokens; F + K M: its time; ETGR(K) = E(K)/(F + K M)",
+    "draft_length": "; K: drafts of a round; E(K): its expected tokens; T(K) = F + K M: its time; ETGR(K) = E(K)/T(K); "
+    "K*: the best K in 1..K_max; γ: acceptance; F, M: fixed, marginal; K_max: max_draft_length; rise: factor of M",
     "policy": "; K: drafts of a round; E(K): its expected tokens; V(K): s of its pass; t_s: s of a draft on the server",
 }
 """Symbols of a module's claims that are in no table of its docstring."""
@@ -118,13 +125,15 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim).rstrip()
-    plain["tight_case"] = claim.attained and instance_text(claim.attained.instance, exact=True)
+    tight = claim.attained and instance_text(claim.attained.instance, exact=True)
+    plain["tight_case"] = tight and LONG_LIST.sub(r"(\1, …, \2; --json has all)", tight)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
     for key in dict.fromkeys((*ORDER, *plain)):
         value = plain[key]
         text = "; ".join(value) or "none" if isinstance(value, list) else value
         if text is not None and key != "id":
-            console.print(f"  {key.replace('_', ' ')}: {text}", highlight=False)
+            word = key.replace("proof", "proof" if counterexample is None else "disproof").replace("_", " ")
+            console.print(f"  {word}: {text}", highlight=False)
 
 
 def _tallies(claim: Claim, own: Trial | None) -> dict[str, Tally]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import hlmtheory
+from hlmtheory.claims import FALSE, Origin
 from validation.cli.acceptance import acceptance
 from validation.cli.audit import audit
 from validation.cli.collect import Collection, collect, collect_here, collection_command, merge
@@ -55,10 +56,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(hlmtheory.__version__, prog_name="hlmtheory")
 def main() -> None:
-    """Check the published theory of hybrid language models on real model pairs.
+    """Say which method of speculative decoding is the fastest for two models and a link, and what it guarantees.
 
-    A draft model on a device drafts tokens, a target model on a server verifies them. `hlm validate` collects the
-    logits of both, checks every claim on them, draws the figures, and writes a report.
+    A draft model on a device drafts tokens, a target model on a server verifies them. Each published result behind the
+    answer is code, with a proof or a counterexample; `hlm validate` checks it on the logits of your models.
     """
 
 
@@ -144,8 +145,10 @@ def validate(
 @click.argument("identifier", required=False)
 @option("--paper", "Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
 @option("--claims own_file", "Also list the theorems of this Python file, checked on drawn instances.", FILE)
+@option("--status", "Only claims that stand, or that are false in this way.", click.Choice(["stands", *FALSE.values()]))
+@option("--origin", "Only claims of this origin.", click.Choice([origin.value for origin in Origin]))
 @json_option
-def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_json: bool) -> None:
+def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_json: bool, **kind: str | None) -> None:
     """List the claims, or show one in full.
 
     IDENTIFIER is a module (truncation: its claims are listed) or a claim (truncation.tvd_sharp: it is shown in full).
@@ -156,6 +159,7 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
     found = find_claims(hlmtheory.all_claims(), identifier)
     if paper is not None:
         found = claims_of_paper(found, paper)
+    found = [one for one in found if all(value in (None, one.plain()[name]) for name, value in kind.items())]
     if as_json:
         print_json({"claims": [plain_claim(claim, own.get(claim.id)) for claim in found]})
     elif [claim.id for claim in found] == [identifier]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
     from validation.link.device import Device
 
 SERVER, AT_ONCE = "server", 4
+BY_ENGINE = ("shared seed", "fixed K", "block verification")
 
 
 @click.command()
 @option("--draft", "The draft model: a folder, a .gguf file, ...", default="builtin")
 @option("--server", "Address of `hlm serve`.", default="ws://127.0.0.1:7070")
+@option("--engine", "In place of --server: an engine as it is, such as openai:http://HOST:PORT. See docs/run.md.")
+@option("--top-k", "With --engine: sample from the K most probable tokens, on the device.", click.IntRange(1, 20))
 @option("--prompts", "Your prompts: .txt or .jsonl.  [default: the first built-in ones]", FILE)
 @chat_option
 @option("--texts", "Only the first prompts.  [default: all; built-in: 4]", AT_LEAST_1)
@@ -94,6 +98,8 @@ SERVER, AT_ONCE = "server", 4
 def device(
     draft: str,
     server: str,
+    engine: str | None,
+    top_k: int | None,
     prompts: Path | None,
     chat: bool,
     texts: int | None,
@@ -132,6 +138,7 @@ def device(
     from validation.collection.fingerprint import marks_of_model
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.link.addresses import read_address, read_key
+    from validation.link.completions import Completions, EngineDevice
     from validation.link.device import Device
     from validation.link.recording import Recording
     from validation.link.remote import Remote
@@ -139,7 +146,10 @@ def device(
     from validation.models.chat import PLAIN, has_template, require_template
     from validation.models.pair import PAIRS, load_single
 
+    others = policy or adapt or numbers or alone or tries or door or record or ca
     for wrong, why in (
+        (engine and (others or method.split(" (")[0] not in BY_ENGINE), f"--engine takes --prompts, and {BY_ENGINE}."),
+        (top_k and not engine, "--top-k is about --engine; give both, or leave it out."),
         (door and chat, "--chat is about --prompts; with --openai a request to /v1/chat/completions has turns."),
         (door and record, "--record writes the rounds of --prompts; with --openai texts are others': leave it out."),
         (door and audit is not None, "--audit is about the texts of --prompts; with --openai leave it out."),
@@ -165,7 +175,10 @@ def device(
         _try(server, options, as_json=as_json)
         return
     chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
-    with Remote(server, **options) as remote:  # a wrong address, key or certificate is named before a model is loaded
+    connect: Any = partial(Remote, server, **options)
+    if engine is not None:
+        connect = partial(nullcontext, Completions(engine, key=options["key"], answer_s=options["patience_s"]))
+    with connect() as remote:  # a wrong address, key or certificate is named before a model is loaded
         remote.hello()
     console, draft_s = open_console(quiet=quiet, stderr=as_json), read_time("--draft-time", draft_time)
     with waiting(console, "loading the draft model"):
@@ -178,11 +191,12 @@ def device(
     if door is not None:
         where = read_address("--openai", door)
         with Remote(server, **options) as remote:
-            ours = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
-            _open_door(ours, made, draft, usual if policy else None, at_once or AT_ONCE, where, console)
+            served = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+            _open_door(served, made, draft, usual if policy else None, at_once or AT_ONCE, where, console)
         return
     settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
     label = method if method == SERVER and policy is None else made().name
+    label += f", {engine}, top-k {top_k}" if engine else ""
     if follower is not None:
         label = "policy, adapts"
         if record is not None or out is not None:
@@ -193,8 +207,12 @@ def device(
     asked = {prompt.id: ids for prompt, ids in zip(chosen, ids_of(pair.tokenizer, chosen, chat=chat), strict=True)}
     stored = stored_texts(out, described, {name: mark_of(ids) for name, ids in asked.items()})
     lines = []
-    with Remote(server, **options) as remote:
-        ours = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+    with connect() as remote:
+        make: Any = partial(Device, tokenizer=tokenizer, draft=weights)
+        if engine is not None:
+            remote.hello(pair.tokenizer)
+            make = partial(EngineDevice, top_k=top_k or 0)
+        ours = make(pair, remote, least_draft_s=draft_s)
         if follower is not None:
             follower.remote = remote
         kept = None if record is None else Recording(record, ours, made(), settings, adapts=adapt is not None)
@@ -207,7 +225,7 @@ def device(
                 say(console, f"{name}: {line['text']}")
                 say(console, told(line), style="dim")
     if as_json:
-        print_json({"server": server, "method": label, "texts": lines})
+        print_json({"server": engine or server, "method": label, "texts": lines})
 
 
 def _try(server: str, options: dict[str, Any], *, as_json: bool) -> None:
@@ -268,7 +286,7 @@ def _method(
     from validation.link.formats import Terms
 
     if adapt is not None:
-        own = None if name == SERVER else method_named(name, draft_length)
+        own = None if name == SERVER else method_named(name, draft_length, of_link=True)
         if type(own) is not SharedSeed:
             raise UserError(
                 f"--adapt changes the draft length, and the text of --method {name!r} depends on it; use --method "
@@ -294,7 +312,7 @@ def _method(
     def make() -> Method:
         if numbers or (name in SETTABLE and needed(name)):
             return method_with(name, numbers)
-        return method_named(name, draft_length)
+        return method_named(name, draft_length, of_link=True)
 
     Terms.of(make())  # refuse before a model is loaded
     return make, 1.0

@@ -13,6 +13,7 @@ from validation.errors import UserError, naming
 
 if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
+    from validation.link.completions import EngineDevice
     from validation.link.device import Device
     from validation.link.recording import Recording
 
@@ -37,7 +38,7 @@ class _Came:
 
 
 def write_text(
-    device: Device,
+    device: Device | EngineDevice,
     method: Method | None,
     name: str,
     ids: list[int],

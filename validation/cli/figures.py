@@ -72,9 +72,9 @@ class Drawing:
 
 
 def show_numbers(console: Console, sidecar: Path) -> None:
-    """Print the caption of a figure or table, the numbers that its paper prints, and its tables."""
+    """Print the caption of a figure or table, the numbers that its paper prints, its method and its tables."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
-    say(console, about["caption"], *filter(None, [printed_words(about)]))
+    say(console, about["caption"], *filter(None, [printed_words(about)]), f"Method: {about['method']}")
     for each in about.get("tables", []):
         print_table(console, each["title"], each["heads"], each["rows"], left=each["heads"][:1])
 

@@ -35,6 +35,8 @@ class SizeType(click.ParamType[Any]):
 
 OTHERS = "Options"
 """The group of an option that names none."""
+METAVARS = {"time": "TIME", "rtt": "TIME", "rate": "RATE", "snr": "SNR", "factor": "RATIO", "power": "POWER"}
+METAVARS |= {"risk": "RISK", "latency": "LIMIT", "leak": "LIMIT", "energy": "ENERGY"}
 
 
 class GroupedOption(click.Option):
@@ -61,7 +63,8 @@ class GroupedCommand(click.Command):
 
 def option(names: str, said: str | None = None, kind: Any = None, **more: Any) -> Callable[..., Any]:
     """Return a command's option with these names, its help, its type, its default shown, and its ``group``."""
-    shown = {"show_default": "default" in more, **more}
+    quantity = METAVARS.get(names.split()[0].rpartition("-")[2])
+    shown = {"show_default": "default" in more, "metavar": quantity, **more}
     return click.option(*names.split(), cls=GroupedOption, type=kind, help=said, **shown)
 
 
@@ -101,8 +104,7 @@ version_options = together(
 pair_options = together(
     option("--pair name", "A named pair; `builtin` needs no network.  [default: builtin]"),
     option(
-        "--draft",
-        "The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
+        "--draft", "The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision."
     ),
     option("--target", "The target model: a folder (also of a peft adapter), .gguf file or hub name."),
     option(

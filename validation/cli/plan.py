@@ -36,27 +36,13 @@ of_output = partial(option, group="Output")
 
 @click.command("plan", cls=GroupedCommand)
 @of_evidence("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
-@of_evidence(
-    "--acceptance",
-    "Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
-    FILE,
-    multiple=True,
-)
+@of_evidence("--acceptance", "Instead of a trace, an engine's counts; more files may follow.", FILE, multiple=True)
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
-@of_evidence(
-    "--drafts",
-    "With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
-    click.Choice(DRAFTS),
-)
+@of_evidence("--drafts", "With --acceptance: how the engine chose its drafts.", click.Choice(DRAFTS))
 @of_evidence("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
-@of_evidence(
-    "--vocabulary",
-    "With --acceptance: how many tokens the models' vocabulary has.",
-    click.IntRange(min=2),
-    default=32_000,
-)
+@of_evidence("--vocabulary", "With --acceptance: tokens of the vocabulary.", click.IntRange(min=2), default=32_000)
 @of_link("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
 @of_link("--fading", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]), default="none")
 @of_link("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
@@ -68,32 +54,13 @@ of_output = partial(option, group="Output")
 @of_times("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
 @of_times("--draft-time", "One pass of the draft model.", default="12ms")
 @of_times("--verify-time", "One pass of the target model.", default="30ms")
-@of_times(
-    "--server-draft-time",
-    "One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
-)
+@of_times("--server-draft-time", "One pass of the draft model on the server.  [default: by the ratio of parameters]")
 @of_times("--verify-token-time", "Time that each token adds to a pass of the target model.", default="0us")
-@of_times(
-    "--between-time",
-    "Time between two passes of a text that the server writes; below 0 if they take less than other passes.",
-    default="0ms",
-)
-@of_limits(
-    "--risk",
-    "How far the law of a text (text=.1) or a token (token=.01) may be from the target model's; 0: lossless.",
-    default="text=0",
-)
-@of_limits(
-    "--bias",
-    "CU-HLM's certified messages: the most that leaving out the least probabilities moves a token's law.",
-    click.FloatRange(0.0, 1.0),
-    default=0.05,
-)
+@of_times("--between-time", "Between two passes of a text that the server writes; may be below 0.", default="0ms")
+@of_limits("--risk", "Most that a text (text=.1) or a token (token=.01) loses; 0: lossless.", default="text=0")
+@of_limits("--bias", "Largest bias of a token by CU-HLM's messages.", click.FloatRange(0.0, 1.0), default=0.05)
 @of_limits("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
-@of_limits(
-    "--leak",
-    "Pad messages: their sizes tell who listens at most so much a round, such as bits=1.  [default: no limit]",
-)
+@of_limits("--leak", "The most that sizes of messages tell a listener in a round: bits=1.  [default: no limit]")
 @of_limits("--energy", "The device's energy of a token, such as 50mJ.  [default: no limit]")
 @of_limits("--device-power", "Power of the device while it drafts.", default="5W")
 @of_limits("--transmit-power", "Power of the device while it sends.", default="1W")
@@ -106,28 +73,10 @@ of_output = partial(option, group="Output")
 @of_aim("--server-price", "With --objective cost: price of a second of the server.", AT_LEAST_0, default=1.0)
 @of_aim("--time-price", "With --objective cost: price of a second of waiting.", AT_LEAST_0, default=0.1)
 @of_aim("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
-@of_aim(
-    "--server-batch",
-    "The most texts of a pass of a server that is full, or that --users share; others wait.",
-    click.IntRange(min=1, max=10_000),
-    default=1,
-)
-@of_messages(
-    "--seal",
-    "What guards each message and answer on the way, at a cost in bytes: docs/deploy.md.",
-    click.Choice(["none", "checksum", "hmac"]),
-    default="none",
-)
-@of_messages(
-    "--shared-seed/--no-shared-seed",
-    "The row `ours` may draw drafts from random numbers that the server draws too: docs/shared_seed.md.",
-    default=True,
-)
-@of_messages(
-    "--block/--no-block",
-    "The server may verify a round's drafts together: those of the row `ours` with lattice rows, and its own.",
-    default=False,
-)
+@of_aim("--server-batch", "The most texts in a pass of a full or shared server.", click.IntRange(1, 10_000), default=1)
+@of_messages("--seal", "Guard of messages: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"]), default="none")
+@of_messages("--shared-seed/--no-shared-seed", "`ours` may draft by a shared seed: docs/shared_seed.md.", default=True)
+@of_messages("--block/--no-block", "The server may verify the drafts of a round together.", default=False)
 @of_output("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
 @of_output("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
 @of_output("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
@@ -140,6 +89,8 @@ def plan(
     ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | None, all_columns: bool, **given: Any
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
+
+    For example: hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
 
     FILES are more files of --acceptance, such as the second of two scrapes.
 
@@ -184,7 +135,9 @@ def plan(
         show_all(console, result, setting.link.name, planner.split)
         say(console, f"At: {said_setting}")
     else:
-        show(console, result, said_setting, planner.split)
+        pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
+        models = f"Models: {pair}; {about['evidence']['trace']}{own}" if pair else ""
+        show(console, result, said_setting, models, planner.split)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -361,9 +314,8 @@ def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
     from validation.decoding.methods.planned import write_policy
-    from validation.planning.aims import best_kept, described, has_device
+    from validation.planning.aims import best_kept, has_device
     from validation.planning.deploy import policy_of
-    from validation.planning.verdict import loses_twice
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get(named)
@@ -378,10 +330,6 @@ def _write_policy(
         raise UserError(f"{path} is not written: {chosen.name} {what}.{say_row} (rows that a device runs: {can}).")
     if chosen.breaks:
         raise UserError(f"{path} is not written: {chosen.name} breaks the limit of {', '.join(chosen.breaks)}.")
-    row = next(one for one in result.rows if one.policy == chosen.family)
-    best = [described(planner, aim, aim.best) for aim in result.aims]
-    if warning := loses_twice(row, [*result.rows, *best]):
-        say(console, f"Warning: {warning}")
     evidence = about["evidence"]
     made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], alone=alone)
     write_policy(made, path)

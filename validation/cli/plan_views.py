@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.cli.tables import print_table, say
+from validation.decoding.methods.rows import OURS, SERVER, STREAM
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
 """The column that decides, by the objective."""
-NONE = "–"
+NONE, NAMES = "–", {OURS: "ours, in rounds"}
 CELLS = {
     "threshold": ("threshold", ".3g"),
     "k mean": ("k_mean", ",.5g"),
@@ -38,17 +39,18 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def show(console: Console, result: Result, setting: str, split: Split) -> None:
+def show(console: Console, result: Result, setting: str, models: str, split: Split) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
-    from validation.planning.verdict import answer_of, drafts_said, number_said, symbols_said
+    from validation.planning.verdict import answer_of, drafts_said, number_said, symbols_said, three_digits
 
     asked, row = result.asked, result.row_of(result.asked.best)
-    low, high = row.tokens_per_s_median.low, row.tokens_per_s_median.high
+    ends = [three_digits(x) for x in (row.tokens_per_s_median.low, row.tokens_per_s_median.high) if x is not None]
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
-    between = f" ({low:.3g} to {high:.3g})" if alone and low is not None and high is not None else ""
+    between = f" ({' to '.join(ends)})" if alone and ends else ""
     where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
     drafts = "" if "K = " in row.option else drafts_said(row)
-    option = "; ".join(filter(None, [asked.best.option.label, drafts and f"drafts: {drafts}"]))
+    parts = (asked.best.option.label, drafts and f"drafts: {drafts}", result.plain_drafts)
+    option = "; ".join(filter(None, parts))
     rival = _rival(result)
     answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(
@@ -59,29 +61,40 @@ def show(console: Console, result: Result, setting: str, split: Split) -> None:
         rival,
         style="bold",
     )
-    say(console, *([f"With: {option}"] if option else ()), f"At: {setting}")
+    say(console, *([f"With: {option}"] if option else ()), f"At: {setting}", *filter(None, [models]))
     heads = ("policy", "tokens/s\n(m)", "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
     decides = "decides" if asked.name not in ("one user", "a full server") else "tokens_per_s_mean"
     least = result.rows[0].server_s_per_token.value or 0.0
     lines = []
-    for each in result.rows:
+    listed = _listed(result)
+    for name, each in listed:
         load = each.server_s_per_token.value or 0.0
         users = "no limit" if load <= 0 else f"{least / load:.2f}"
         breaks = f" (breaks {', '.join(each.breaks)})" if each.breaks else ""
         risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
-        number = f"{getattr(each, decides).value or 0.0:.3g}"
-        lines.append([each.policy + breaks, number, users, risk.removesuffix(" p"), bits.removesuffix(" m")])
-    styles = ["dim" if each.breaks else "bold" if each.policy == row.policy else "" for each in result.rows]
+        number = three_digits(getattr(each, decides).value or 0.0)
+        lines.append([name + breaks, number, users, risk.removesuffix(" p"), bits.removesuffix(" m")])
+    styles = ["dim" if each.breaks else "bold" if each is row else "" for _, each in listed]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
         "Users: as a multiple of the first row's, for the same tokens. Risk: bound on the mean total variation of a "
-        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. ours: the best combination of "
-        "skips, messages and draft lengths. --all: every column, parameters and bounds.",
+        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. Ours, in rounds (--row ours): the "
+        "best of skips, messages and fixed draft lengths; it waits for each answer. SQS may end a round by its bits, "
+        "and a streamed device does not wait, so each may be faster. --all: every column, parameters and bounds.",
         *answers,
         *filter(None, [symbols_said("\n".join([option, *answers]))]),
         *result.notes,
     )
+
+
+def _listed(result: Result) -> list[tuple[str, Row]]:
+    """Return the rows of the table with their names; below a policy its other setting that is the best for an aim."""
+    found = []
+    for row in result.rows:
+        found.append((NAMES.get(row.policy, row.policy), row))
+        found += [(f"  for {aim}", other) for aim, other in result.besides.items() if other.policy == row.policy]
+    return found
 
 
 def _rival(result: Result) -> str:
@@ -101,8 +114,11 @@ def _rival(result: Result) -> str:
         needs = "no device; the draft model on the server"
     else:
         needs = "the server alone"
-    loss = "" if rival.option.lossless else "; not lossless"
-    return f"{title}: {rival.family}: {number_said(asked, rival)}; it needs {needs}{loss}"
+    end = "" if rival.option.lossless else "; not lossless"
+    plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
+    if has_device(rival) and plain is not None and plain.value > rival.value:
+        end += f"; worse than {plain.family}: {number_said(asked, plain)}"
+    return f"{title}: {rival.family}: {number_said(asked, rival)}; it needs {needs}{end}"
 
 
 def show_all(console: Console, result: Result, link: str, split: Split) -> None:
@@ -115,8 +131,8 @@ def show_all(console: Console, result: Result, link: str, split: Split) -> None:
         decides = "tok/s 50%"  # a link of one rate
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
     rows = [
-        [row.policy, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
-        for row in result.rows
+        [name, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
+        for name, row in _listed(result)
     ]
     print_table(
         console,
@@ -125,7 +141,7 @@ def show_all(console: Console, result: Result, link: str, split: Split) -> None:
         rows,
         left=("policy", "breaks"),
         ranks=[head for head in RANKS if head != decides],
-        styles=["dim" if row.breaks else "" for row in result.rows],
+        styles=["dim" if row.breaks else "" for _, row in _listed(result)],
     )
     say(
         console,
@@ -135,7 +151,7 @@ def show_all(console: Console, result: Result, link: str, split: Split) -> None:
         "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
         "nothing is sent. k mean, 95%: probabilities in a message.",
     )
-    options = [f"  {row.policy}: {row.option}" for row in result.rows if row.option]
+    options = [f"  {name}: {row.option}" for name, row in _listed(result) if row.option]
     say(console, *options, symbols_said("\n".join(options)))
     say(console, verdict_of(result.aims, result.asked, result.binds, result.asked.rows), style="bold")
     if result.gap is not None and result.gap.value is not None:
@@ -185,7 +201,7 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
 
 def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
-    from validation.planning.verdict import asked_of, drafts_said, number_said
+    from validation.planning.verdict import asked_of, drafts_said, number_said, three_digits
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, best = result.asked, result.row_of(result.asked.best)
@@ -193,17 +209,21 @@ def draw(result: Result, setting: str, path: Path) -> None:
     drafts = f" (drafts: {length})" if length else ""
     title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. {setting}."
     with house_style():
-        figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(result.rows)))
-        for place, row in enumerate(result.rows):
+        rows = sorted(result.rows, key=lambda row: bool(row.breaks))
+        figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))
+        for place, row in enumerate(rows):
             speed = row.tokens_per_s_median
             colour = "white" if row.breaks else DARK if row is best else LIGHT
             look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
             axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
             end = max(speed.value or 0.0, speed.high or 0.0)
-            axes.annotate(f"{speed.value or 0.0:.3g}", (end, place), (3, 0), textcoords="offset points", va="center")
+            axes.annotate(
+                three_digits(speed.value or 0.0), (end, place), (3, 0), textcoords="offset points", va="center"
+            )
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
-        names = [f"{row.policy} (breaks {', '.join(row.breaks)})" if row.breaks else row.policy for row in result.rows]
+        breaks = [f" (breaks {', '.join(row.breaks)})" * bool(row.breaks) for row in rows]
+        names = [NAMES.get(row.policy, row.policy) + said for row, said in zip(rows, breaks, strict=True)]
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlabel("tokens/s of one user at the link's median rate")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,9 +12,10 @@ _WIDEST = 10_000
 
 
 def say(console: Console, *texts: str, style: str | None = None) -> None:
-    """Print sentences, each on a line that the terminal wraps."""
+    """Print sentences: on a terminal wrapped between words, elsewhere each on a line."""
+    wrapped: dict[str, Any] = {"overflow": "ignore", "crop": False} if console.is_terminal else {"soft_wrap": True}
     for text in texts:
-        console.print(text, style=style, soft_wrap=True, highlight=False)
+        console.print(text, style=style, highlight=False, **wrapped)
 
 
 def print_table(

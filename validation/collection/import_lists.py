@@ -109,10 +109,7 @@ def _note(widths: tuple[int, int], vocabulary: int, whole: bool) -> str:
 
 
 def _stored(block: Lists, whole: bool) -> tuple[NDArray[Any], ...]:
-    pairs = (
-        (block.draft_tokens, block.draft_log_probabilities),
-        (block.target_tokens, block.target_log_probabilities),
-    )
+    pairs = ((block.draft_tokens, block.draft_log_probabilities), (block.target_tokens, block.target_log_probabilities))
     if not whole:
         return tuple(array for pair in pairs for array in pair)
     rows = []

@@ -26,10 +26,9 @@ from validation.decoding.records import Round
 from validation.decoding.sampling import draw, levels, residual
 from validation.decoding.session import Draft, Message
 from validation.decoding.verification import VerifiedDrafts
-from validation.errors import UserError
 from validation.link.device_records import ALONE, Exchange, LinkRecord
 from validation.link.formats import SERVER_WRITES, Terms
-from validation.link.loops import OneText, Pace, session_of
+from validation.link.loops import OneText, Pace, require_room, session_of
 from validation.link.received import OwnModel, Streamed, Written
 from validation.link.remote import RefusedError, Remote, ServerAwayError
 from validation.link.wire import LinkError, Opening, answer_of, require_temperature, round_body
@@ -173,11 +172,7 @@ class Device:
         ``on_tokens`` gets new tokens as soon as they are certain, ``on_exchange`` each round of a method with rounds,
         and ``on_answer`` position, tokens and accepted drafts of each answer of other texts.
         """
-        if not 0 < len(prompt) <= self.pair.context - new_tokens:
-            raise UserError(
-                f"The prompt {name!r} has {len(prompt)} tokens, and {self.pair.context - new_tokens} fit before "
-                f"{new_tokens} new ones; shorten it, or ask for fewer."
-            )
+        require_room(self.pair, prompt, name, new_tokens)
         require_temperature(temperature)
         each = (SERVER_WRITES,) if method is None else Terms.each_of(method)
         self.remote.pads = any(terms.pads for terms in each)

@@ -260,13 +260,7 @@ class Door:
         return {"index": 0, **said, "logprobs": None, "finish_reason": reason}
 
     def _object(
-        self,
-        asked: Asked,
-        choices: list[dict[str, Any]],
-        count: int | None,
-        writers: Writers,
-        *,
-        chunk: bool = False,
+        self, asked: Asked, choices: list[dict[str, Any]], count: int | None, writers: Writers, *, chunk: bool = False
     ) -> dict[str, Any]:
         remote, versions = self.device.remote, [name for _, name in writers if name != ALONE]
         targets = remote.greeting().targets

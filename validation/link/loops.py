@@ -30,6 +30,12 @@ def session_of(
     return Session(pair, 1, numbers, None, temperature, top_p, new_tokens, prompt_lengths=lengths)
 
 
+def require_room(pair: Pair, prompt: list[int], name: str, new_tokens: int) -> None:
+    if not 0 < len(prompt) <= pair.context - new_tokens:
+        said = f"The prompt {name!r} has {len(prompt)} tokens, and {pair.context - new_tokens} fit before {new_tokens}"
+        raise UserError(f"{said} new ones; shorten it, or ask for fewer.")
+
+
 class Pace:
     """The least time of a pass. What a sleep ended late is taken from the next one, so that the mean is as stated."""
 

@@ -59,6 +59,7 @@ def planner_of_trace(
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
+            "pair": _names_and_parameters(trace.manifest.get("pair")),
             "parameter_ratio": _parameter_ratio(trace.manifest.get("pair")),
         },
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
@@ -74,6 +75,12 @@ def planner_of_trace(
     found = sealed(found, seal)
     streamed = Streamed.of(profile, SEALS[seal]) if shared_seed and setting.leak_bits is None else None
     return Planner(found, setting, split, line, model, streamed), about
+
+
+def _names_and_parameters(pair: Any) -> str:
+    known = pair if isinstance(pair, dict) else {}
+    sides = [(known.get(f"{size}_name"), known.get(f"{size}_parameters") or 0) for size in ("large", "small")]
+    return ", ".join(f"{name}{f' ({count / 1e6:,.3g} M)' * bool(count)}" for name, count in sides if name)
 
 
 def _parameter_ratio(pair: Any) -> float | None:

@@ -25,11 +25,15 @@ def _parts(option: str, text: str, example: str) -> tuple[float, str]:
 
 def _quantity(option: str, text: str, units: dict[str, float], example: str, least: float = 0.0) -> float:
     value, unit = _parts(option, text, example)
+    if value == 0 and not unit:  # the same in every unit
+        return 0.0
     if unit not in units:
         was = "has no unit" if not unit else f"has the unit {unit!r}"
-        raise UserError(f"{option} {text} {was}; write {example} (units: {', '.join(units)}).")
-    if not least <= value * units[unit] <= LARGEST:
-        why = f"is at least {least:g}" if value < 0 else f"is at most {LARGEST:g}"
+        same = re.sub(r"\d+", f"{value:g}", example) if 0 < value < 1e4 else example
+        raise UserError(f"{option} {text} {was}; write {same} (units: {', '.join(units)}).")
+    if not least <= value * units[unit] <= (most := 1e15 if units is RATES else LARGEST):
+        lower = "must be above 0" if units is RATES else f"must be at least {least:g}"
+        why = lower if value < 0 else f"is at most {most:g} in SI units"
         raise UserError(f"{option} is {text}; it {why}: write for example {example}.")
     return value * units[unit]
 

@@ -1,19 +1,21 @@
 """The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, SERVER, STREAMED
-from validation.planning.aims import Aim, Listed, Number, Row, aims_of, described, has_device
+from validation.decoding.intervals import ratio
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.option import Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.verdict import verdict_of
+from validation.planning.verdict import number_said, verdict_of
 
 _DUAL = "dual bound in the model of mean rounds"
 
@@ -21,12 +23,14 @@ _DUAL = "dual bound in the model of mean rounds"
 @dataclass(frozen=True, slots=True)
 class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
+    besides: dict[str, Row]  # By the name of another aim: its best, where that is another setting than a row's
     aims: list[Aim]
     asked: Aim
     binds: str  # What takes the time of the answer
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     guarantee: str
+    plain_drafts: str  # What an engine's own drafts give, where the answer's are others
     notes: list[str]  # What the numbers assume
     bounds: list[str]
 
@@ -86,15 +90,36 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
     gap, message_gain, ours = _bounds(planner)
     return Result(
         [described(planner, asked, one) for one in asked.rows],
+        {
+            aim.name: described(planner, asked, own)
+            for aim in aims
+            for own in asked.listed
+            if own.name == aim.best.name not in {one.name for one in asked.rows}
+        },
         aims,
         asked,
         planner.binding(asked.best.option),
         gap,
         message_gain,
         _guarantee(planner, asked.best.option),
-        [_server_draft(planner, request), *_notes(planner, asked)],
+        _plain_drafts(planner, asked),
+        [*_without_loss(planner, asked), _server_draft(planner, request), *_notes(planner, asked)],
         [*_no_slower(planner), *_any_message(message_gain, ours)],
     )
+
+
+def _plain_drafts(planner: Planner, asked: Aim) -> str:
+    """Return what the best fixed number of the draft model's own drafts gives at the server."""
+    if asked.name not in (ONE_USER, FULL_SERVER) or "drafts from" not in asked.best.option.label:
+        return ""
+    pool = planner.pool(asked.setting)
+    plain = [place for place in pool.places[COLOCATED] if re.fullmatch(r"K = \d+", pool.options[place].label)]
+    place = pool.best(np.array(plain, dtype=np.int64))
+    if place is None or not pool.kept[place]:
+        return ""
+    option = pool.options[place]
+    own = Listed(COLOCATED, option, (), float(asked.setting.value(pool.test[place])), 0.0)
+    return f"with plain drafts (num_speculative_tokens = {option.draft_length:g}): {number_said(asked, own)}"
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
@@ -163,6 +188,18 @@ def _server_draft(planner: Planner, request: Request) -> str:
     return f"{said}."
 
 
+def _without_loss(planner: Planner, asked: Aim) -> list[str]:
+    """Return how much faster for one user the loss of the answer makes it, with its interval."""
+    exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
+    if exact is None or exact is asked.best or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
+        return []
+    counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
+    gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
+    low, high = gain.low or 0.0, gain.high or 0.0
+    said = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster{', within the noise' * (low <= 0.0)}"
+    return [f"{said}; lossless, {exact.name}: {number_said(asked, exact)}."]
+
+
 def _no_slower(planner: Planner) -> list[str]:
     if planner.setting.own_draft_s > planner.setting.draft_s:
         return []
@@ -212,15 +249,15 @@ def _promise(planner: Planner, option: Option) -> str:
     kind, limit = setting.risk_kind, setting.risk_limit
     if option.family == CERTIFIED:
         return (
-            f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
-            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are."
+            f"the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
+            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are (proved)."
         )
     if planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk is better."
         what = "a text's total variation" if kind == "text" else "a token's one-step risk"
         return (
-            f"Promised: {what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
+            f"{what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
             "A single text, or a single calibration, may be above it."
         )
     why = f"the smallest threshold already loses more on the {n} calibration prompts"

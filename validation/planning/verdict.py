@@ -7,7 +7,6 @@ import numpy as np
 
 from validation.decoding.methods.rows import STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device
-from validation.planning.plan import TIE
 from validation.planning.request import Request
 
 _ASKS = {
@@ -70,17 +69,22 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     return ", ".join([f"{link} ({basis('--rate' if request.recorded is None else '--link-csv')})", *said])
 
 
+def three_digits(number: float) -> str:
+    """Return a number with three digits, zeros at the end too: 20.0."""
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:#.3g}".rstrip(".")
+
+
 def number_said(aim: Aim, listed: Listed) -> str:
     """Return the number that decides an aim, with its unit."""
     number = aim.number(listed)
     if aim.name == FULL_SERVER:
-        return f"{1e3 * number:.3g} ms of the server for a token" if number > 1e-9 else "no time of the server"
+        said = three_digits(1e3 * number)
+        return f"{said} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
         return f"{number:.4g} tokens/s"
-    return {
-        "goodput": f"{number:.3g} tokens/s in time",
-        "cost": f"a price of {number:.3g} for a token",
-    }.get(aim.setting.objective, f"{number:.3g} tokens/s")
+    speed = f"{three_digits(number)} tokens/s"
+    words = {"goodput": f"{speed} in time", "cost": f"a price of {number:.3g} for a token"}
+    return words.get(aim.setting.objective, speed)
 
 
 def asked_of(aim: Aim) -> str:
@@ -101,7 +105,8 @@ def answer_of(aim: Aim, shown: Sequence[Listed] = ()) -> str:
 
     def named(listed: Listed) -> str:
         others = [one for one in shown if one.family == listed.family and one.name != listed.name]
-        return f"{listed.name} (another setting than the row's)" if others else listed.name
+        where = f", the row for {aim.name}" if listed is aim.best else " than the row's"
+        return f"{listed.name} (another setting{where})" if others else listed.name
 
     said = f"{asked_of(aim)}{named(aim.best)}: {number_said(aim, aim.best)}"
     own = has_device(aim.best)
@@ -124,17 +129,3 @@ def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str, shown: Sequence[List
     """Return the answers of all aims, that of the aim that was asked for first, and what limits it."""
     first = f"{answer_of(asked, shown)} In this plan {binds}."
     return " ".join([first, *(answer_of(aim, shown) for aim in aims if aim is not asked)])
-
-
-def loses_twice(row: Row, others: Sequence[Row]) -> str:
-    """Return a warning if one of the others that keeps the limits is faster and takes less of a server; else ""."""
-    speed, load = row.tokens_per_s_mean.value or 0.0, row.server_s_per_token.value or 0.0
-    for other in others:
-        fast, light = other.tokens_per_s_mean.value or 0.0, other.server_s_per_token.value or 0.0
-        if not other.breaks and fast > speed * (1.0 + TIE) and light < load * (1.0 - TIE):
-            return (
-                f"{row.policy}, {row.option} loses twice: {other.policy}, {other.option} is faster for one user "
-                f"({fast:.3g} tokens/s, against {speed:.3g}) and takes less of the server ({1e3 * light:.3g} ms for a "
-                f"token, against {1e3 * load:.3g})."
-            )
-    return ""

@@ -129,7 +129,7 @@ def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str
         **exhibit.describe(dict(numbers), basis),
         "basis": basis,
         "kind": str(exhibit.tag),
-        "source": {"key": exhibit.source, "place": exhibit.place},
+        "source": {"key": exhibit.source, "place": ("ours, " if exhibit.paper == "ours" else "") + exhibit.place},
         "printed": [asdict(printed) for printed in exhibit.printed],
     }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hlmtheory
 from hlmtheory.claims import Claim, Origin, Source
+from validation.provenance import commit_of_code
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
 
@@ -19,21 +20,23 @@ PAPERS = {
 """Key in ``references.bib`` of each of the five papers, by short name."""
 
 
-SOFTWARE = """@software{{hlmtheory,
+SOFTWARE = """@misc{{hlmtheory,
     author = "{{The hlmtheory contributors}}",
     title = "hlmtheory: the theory of hybrid language models as checkable claims",
     year = "2026",
     version = "{version}",
     url = "https://github.com/hlmtheory/hlmtheory",
-    note = "Claim {claim}"
+    note = "Claim \\texttt{{{claim}}}{commit}"
 }}
 """
 
 
 def bibtex(claim: Claim) -> str:
-    """Return BibTeX: of this software for what the source does not print, and of the source."""
-    printed = claim.origin in (Origin.PUBLISHED, Origin.MISPRINT)
-    ours = "" if printed else SOFTWARE.format(version=hlmtheory.__version__, claim=claim.id)
+    """Return BibTeX: of this software for what the source does not print or what is false, and of the source."""
+    name, commit = claim.id.replace("_", r"\_"), commit_of_code()
+    commit = f", commit {commit}" if commit else ""
+    printed = claim.origin is Origin.PUBLISHED and claim.refuted is None
+    ours = "" if printed else SOFTWARE.format(version=hlmtheory.__version__, claim=name, commit=commit)
     return ours + bibliography().get(claim.source.key, {}).get("bibtex", "")
 
 

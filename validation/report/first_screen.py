@@ -26,7 +26,7 @@ MEANINGS = {
     "out of scope": "out of scope: an assumption is met nowhere",
     NOT_RUN: "not checked in this run",
     "refuted": "printed results that are false",
-    "misprint": "misprints",
+    "misprint": "misprints: slips of print, of which what is meant is true",
     "false reading": "false readings, which no paper prints",
     NOT_CONFIRMED: "refutations that the counterexample no longer shows",
 }

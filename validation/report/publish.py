@@ -171,6 +171,7 @@ def tables(root: Path) -> dict[str, str]:
     records = _read_records(root)
     results = [published(root), *map(_results, records[1:])]
     return {
+        "beside": results_pages.beside(root / "figures"),
         "best": results_pages.best(root / "figures"),
         "pairs": _pairs_table([record["run"] for record in records], results),
     }

@@ -108,6 +108,13 @@ def best(figures: Path) -> str:
     return "\n\n".join(shown)
 
 
+def beside(figures: Path) -> str:
+    """Return the captions of the exhibits that stand beside the numbers of cu-hlm's and u-hlm's main results."""
+    ones = [EXHIBITS[key] for key in (("cu-hlm", "6"), ("cu-hlm", "10a"), ("cu-hlm", "I"), ("u-hlm", "I"))]
+    abouts = [json.loads((figures / f"{one.stem}.json").read_text(encoding="utf-8")) for one in ones]
+    return "\n".join(f"- {about['caption']} {printed_words(about)}" for about in abouts)
+
+
 def claims_csv(results: Results) -> str:
     """Return the claims by module, in the order of the registry, true statements first, with their verdicts."""
     claims = hlmtheory.all_claims()
@@ -127,7 +134,7 @@ def other_verdicts(page: str, results: Results) -> list[str]:
     """Return the claims whose row in the page's table has another verdict than the published run."""
     wrong = []
     for said, name in re.findall(r"^\|(?:[^|]*\|){3} ([^|]+) \|[^|]*\| `([a-z_]+\.[a-z_0-9]+)`", page, re.MULTILINE):
-        if said[0] in "◇?" or said == "⊘ a constant":
+        if said[0] in "◇?" or said == "△ a constant":
             continue
         claim = hlmtheory.all_claims().get(name)
         tally = results.tallies.get(name)

@@ -23,7 +23,8 @@ STANDINGS = ("true", *FALSE.values())
 SYMBOLS = {
     "holds": "✓",
     "violated": "✗",
-    **dict.fromkeys(FALSE.values(), "⊘"),
+    **dict.fromkeys(FALSE.values(), "△"),
+    "refuted": "⊘",
     "inconclusive": "?",
     "out of scope": "–",
 }

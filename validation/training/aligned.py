@@ -94,13 +94,7 @@ def add_projection(draft: Any) -> None:
 
 
 def train_aligned(
-    course: Alignment,
-    library: Library,
-    data: Path,
-    out: Path,
-    checkpoint: Path,
-    *,
-    start: Path | None = None,
+    course: Alignment, library: Library, data: Path, out: Path, checkpoint: Path, *, start: Path | None = None
 ) -> None:
     """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``."""
     import torch

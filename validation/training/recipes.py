@@ -88,9 +88,7 @@ PAIRS = {
     ),
     # the two ways in which cu-hlm's Table II improves the draft model
     "distilled": PairRecipe(
-        vocabulary=4096,
-        draft=Distillation(matrix_rate=0.01, other_rate=2e-3, epochs=0.285, warm_up=0.03),
-        target=None,
+        vocabulary=4096, draft=Distillation(matrix_rate=0.01, other_rate=2e-3, epochs=0.285, warm_up=0.03), target=None
     ),
     "larger": PairRecipe(
         vocabulary=4096,

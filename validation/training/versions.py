@@ -123,13 +123,7 @@ def prepare(base: Any, update: Update) -> Any:
 
 
 def train_version(
-    update: Update,
-    base: Path | str,
-    data: Path,
-    out: Path,
-    *,
-    stops: tuple[int, ...] = (),
-    width: int = ROW,
+    update: Update, base: Path | str, data: Path, out: Path, *, stops: tuple[int, ...] = (), width: int = ROW
 ) -> dict[str, Any]:
     """Train one version, write it to ``out/<name>``, and return its record."""
     import torch

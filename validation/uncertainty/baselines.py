@@ -112,13 +112,7 @@ def _dropped(rate: float) -> Any:
     return hook
 
 
-def baseline_measures(
-    trace: Trace,
-    pair: Pair,
-    *,
-    positions: int = DEFAULT_POSITIONS,
-    seed: int = 1,
-) -> Baselines:
+def baseline_measures(trace: Trace, pair: Pair, *, positions: int = DEFAULT_POSITIONS, seed: int = 1) -> Baselines:
     """Compute the baseline at some positions of a trace."""
     if positions < 1:
         raise UserError(f"positions is {positions}; it must be at least 1.")

@@ -1,111 +1,123 @@
-"""Audit speculative sampling that other people wrote, and store each verdict in a JSON file."""
+"""Audit packages of others by the adapters of ``examples/audits``; store each verdict, and write the README's table."""
 
 from __future__ import annotations
 
 import json
-import time
+import sys
 from collections.abc import Iterator
+from datetime import date
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
-from figures.studies.audit_software import samplers
-from figures.studies.audit_software.samplers import Case, Models, version_of
-from figures.studies.audit_software.tiny_models import PROMPTS, write_tiny_models
-from figures.studies.kit import given, read
-from validation.audit import ModelLaw, Processors, audit_sampler
+from figures.studies.kit import SHELF, given, read
+from validation.audit import Processors, TableLaw, audit_sampler
 
-BUILTIN = Path("validation/pairs/builtin")
-REPEATING = ("Question: Tom has two apples and two", "It was the best of times, it was the")
-"""They repeat themselves, so that prompt lookup finds drafts."""
-LEVEL, EPSILON, SEED = 0.001, 0.05, 1
-CASE = ("package", "version", "call", "pair", "setting", "depth")
+ADAPTERS = SHELF.parents[1] / "examples" / "audits"
+README = SHELF / "audit_software" / "README.md"
+LEVEL, EPSILON, SEED, DRAWS = 0.001, 0.1, 1, 8_000
+KEYS = ("package", "version", "date", "call", "settings")
+TABLE = ("package", "call", "settings", "verdict", "draws", "total variation", "adapter's lines")
 
 
-def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[Case, Models]]:
-    """Yield every case whose package is installed, with the models it runs on."""
-    if not (work / "tiny").exists():
-        write_tiny_models(work / "tiny")
-    tiny = samplers.load_models(
-        work / "tiny" / "target", work / "tiny" / "draft", PROMPTS, other=work / "tiny" / "other"
-    )
-    builtin = samplers.load_models(BUILTIN / "large", BUILTIN / "small", REPEATING, other=other)
-    made = [(samplers.transformers_cases(tiny, "tiny", 2_000), tiny)]
-    for package, cases_of in (
-        ("sequential-speculative-decoding", samplers.seqspecdecod_cases),
-        ("flashspec", samplers.flashspec_cases),
-        ("rotalabs-accel", samplers.rotalabs_cases),
-    ):
-        if version_of(package):
-            made.append((cases_of(tiny, "tiny", 2_000), tiny))
-    if version_of("llama-cpp-python") and gguf:
-        made.append((samplers.llama_cpp_cases(builtin, "built-in", 2_000, gguf), builtin))
-    made.append((samplers.transformers_cases(builtin, "built-in", 800), builtin))
-    for several, models in made:
-        for one in several:
-            yield one, models
+def adapters() -> Iterator[tuple[str, str, Path]]:
+    """Yield package, installed version and file of each adapter whose package is installed."""
+    for place in sorted(ADAPTERS.glob("audit_*.py")):
+        package = place.stem.removeprefix("audit_").replace("_", "-")
+        try:
+            yield package, version(package), place
+        except PackageNotFoundError:
+            print(f"{place.name}: the package {package} is not installed")
 
 
-def audited(case: Case, models: Models, seed: int) -> dict[str, Any]:
-    """Return what an audit says of a case, as plain values."""
-    options = samplers.SETTINGS[case.setting]
-    processors = Processors(
-        temperature=options.get("temperature", 1.0),
-        top_k=int(options.get("top_k", 0)),
-        top_p=options.get("top_p", 1.0),
-        rounding=case.rounding,
-    )
-    law, draft = (ModelLaw(model, models.prompts, processors) for model in (models.target, models.draft))
-    start = time.process_time()
-    report = audit_sampler(
-        law, case.sampler, draws=case.draws, depth=case.depth, level=LEVEL, epsilon=EPSILON, seed=seed, draft=draft
-    )
-    found: dict[str, Any] = {}
-    found |= {"package": case.package, "version": version_of(case.package), "call": case.call, "pair": case.pair}
-    found |= {
-        "setting": case.setting,
-        "depth": case.depth,
-        "seed": seed,
-        "cpu_s": round(time.process_time() - start, 1),
-    }
-    return found | {"report": report.as_json(), "words": report.sentences()}
-
-
-def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
-    """Return one case: what it is, and what the audits with one and with another seed said."""
-    found = {key: first[key] for key in CASE}
-    keys = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells", "smallest_found", "level")
-    for name, answer in (("audit", first), ("again", again)):
-        if answer is not None:
-            found[name] = {key: answer["report"][key] for key in keys} | {key: answer[key] for key in ("seed", "cpu_s")}
+def audited(module: Any, name: str, settings: dict[str, Any], draws: int) -> dict[str, Any]:
+    """Return verdict, draws and distance of one sampler of an adapter."""
+    tables = getattr(module, "TABLES", None) or import_module("toy").tables()
+    processors = Processors(**settings)
+    target, draft = (TableLaw(tables[side], tables["prompts"], (), processors) for side in ("target", "draft"))
+    sample = getattr(module, name)
+    try:
+        report = audit_sampler(
+            target, sample, draft=draft, draws=draws, depth=target.depth, level=LEVEL, epsilon=EPSILON, seed=SEED
+        )
+    except Exception as error:  # other people's code: what it raises is the answer
+        return {"verdict": "raises", "raised": f"{type(error).__name__}: {error}"[:200]}
+    found: dict[str, Any] = {"verdict": report.verdict, "draws": report.draws}
+    found |= {key: round(getattr(report, key), 6) for key in ("at_least", "at_most", "at_most_on_cells")}
+    found |= {"mechanisms": [fit.name for fit in report.mechanisms or ()]}
+    if getattr(sample, "draw", None):
+        found["exact"] = exact_distance(target, sample.draw)
     return found
 
 
+def exact_distance(law: TableLaw, draw: Any) -> float:
+    """Return the total variation of the enumerated law from the target's, in the mean over the prompts."""
+    texts = np.array(list(product(range(law.vocabulary), repeat=law.depth)))
+    distances = []
+    for number, prompt in enumerate(law.prompts):
+        rows = law.next_rows(number, texts)
+        expected = np.take_along_axis(rows, texts[..., None], axis=-1)[..., 0].prod(axis=-1)
+        found = import_module("exact").text_law(draw, prompt, law.depth)
+        given_laws = np.array([found.get(tuple(text), 0.0) for text in texts.tolist()])
+        distances.append(0.5 * (np.abs(given_laws - expected).sum() + 1 - given_laws.sum()))
+    return round(float(np.mean(distances)), 6)
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return a row of the README's table."""
+    settings = ", ".join(f"{key}={value:g}" for key, value in row["settings"].items())
+    distance = ""
+    if "exact" in row:
+        distance = f"{row['exact']:.3f}"
+    elif "draws" in row:
+        cells_only = row["at_most"] == 1 > row["at_most_on_cells"]
+        most = row["at_most_on_cells"] if cells_only else row["at_most"]
+        distance = f"{row['at_least']:.2g}–{most:.2g}" + " on cells" * cells_only
+    verdict = f"**{row['verdict']}**" if row["verdict"] in ("not kept", "raises") else row["verdict"]
+    verdict += f" ({row['mechanisms'][0]})" if row.get("mechanisms") else ""
+    adapter = row.get("adapter")
+    where = f"[{row['lines']}](../../../examples/audits/{adapter})" if adapter else row["date"]
+    drawn = f"{row['draws']:,}" if "draws" in row else ""
+    return [f"{row['package']} {row['version']}", f"`{row['call']}`", settings, verdict, drawn, distance, where]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the README's table of stored audits."""
+    lines = [TABLE, ["---"] * len(TABLE), *map(cells, rows)]
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
+
+
+def write_table(out: Path) -> None:
+    """Put the table of a result file in the place of the README's table."""
+    before, rest = README.read_text(encoding="utf-8").split("|package", 1)
+    after = rest[rest.index("\n\n") + 1 :]
+    README.write_text(before + table(read(out)["audits"]) + after, encoding="utf-8")
+
+
 def main() -> None:
-    """Run the cases that are not stored in WORK yet, a file for each, and put their rows into OUT."""
-    asked = given(__doc__, "work", "out", gguf=Path, other=Path, only="", seed=SEED)
-    torch.set_num_threads(1)
-    for number, (case, models) in enumerate(cases(asked.work, asked.gguf, asked.other)):
-        place = asked.work / f"seed{asked.seed}" / f"{number:02d}.json"
-        if asked.only not in case.name or place.exists():
+    """Audit what is installed, put the rows into OUT, and write the README's table."""
+    asked = given(__doc__, "out", only="", draws=DRAWS)
+    sys.path.insert(0, str(ADAPTERS))
+    stored = read(asked.out)
+    rows = {(row["package"], row["call"], str(row["settings"])): row for row in stored["audits"]}
+    for package, release, place in adapters():
+        if asked.only not in package:
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            answer = audited(case, models, asked.seed)
-        except Exception as error:  # other people's code: what it raises is the answer
-            answer = {"package": case.package, "version": version_of(case.package), "call": case.call}
-            answer |= {"pair": case.pair, "setting": case.setting, "raised": f"{type(error).__name__}: {error}"}
-        place.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
-        print(case.name, answer.get("raised") or answer["words"][0], flush=True)
-    found = read(asked.out)
-    rows = {tuple(one[key] for key in CASE): one for one in found["audits"]}
-    for place in sorted((asked.work / "seed1").glob("*.json")):
-        other = asked.work / "seed2" / place.name
-        first = read(place)
-        if "report" in first:
-            rows[tuple(first[key] for key in CASE)] = row(first, read(other) if other.exists() else None)
-    asked.out.write_text(json.dumps(found | {"audits": list(rows.values())}, indent=1) + "\n", encoding="utf-8")
+        module = import_module(place.stem)
+        for name, (call, settings) in module.CALLS.items():
+            values = (package, release, date.today().isoformat(), call, settings)
+            row: dict[str, Any] = dict(zip(KEYS, values, strict=True))
+            row |= {"adapter": place.name, "lines": len(place.read_text(encoding="utf-8").splitlines())}
+            row |= audited(module, name, settings, asked.draws)
+            print(*cells(row), flush=True)
+            rows[package, call, str(settings)] = row
+            ordered = sorted(rows.values(), key=lambda row: row["package"].lower())
+            asked.out.write_text(json.dumps(stored | {"audits": ordered}, indent=1) + "\n", encoding="utf-8")
+    write_table(asked.out)
 
 
 if __name__ == "__main__":

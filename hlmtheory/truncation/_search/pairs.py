@@ -97,9 +97,7 @@ class SortedPair:
     def _ruled_out(self, theta: float, k: int, enough: int, gap: float, mass: float) -> int:
         """Number of sizes n after k that must fail, since TV(r, r̂_k) = ``gap`` exceeds θ.
 
-        TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k, r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by
-        truncation.tvd_sharp, with q̂_k in the place of q. Only entries k < i ≤ n rise from q̂_k to q̂_n, so TV(q̂_k,
-        q̂_n) = Σ (q_i - μ_k)⁺ there.
+        The claim ``truncation.exact`` has the proof.
         """
         moved = np.maximum(self.q[k : enough - 1] - self.mean(k), 0.0).cumsum()
         return int(moved.searchsorted((gap - theta - SHORT) * mass - 2.0**-48))

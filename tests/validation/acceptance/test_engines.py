@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -88,6 +92,8 @@ SAMPLES = Path(__file__).parent / "samples"
 CASES = {
     # content, or None for that of a sample, and (engine, steps, accepted, drafts, histogram)
     "vllm.log": (window(23, FIRST), ("vllm", 23, 44, 161, None)),
+    "several.log": (window(1000, (500, 250)), ("vllm", 1000, 750, 2000, None)),  # 1,001 steps fit the digits, too
+    "shorter.log": (window(643, (354, 64), 1226), ("vllm", 643, 418, 1226, None)),  # 642 fit, and are no nearer
     "oldest.log": (OLDEST.format(0.4, 60, 102) + OLDEST.format(0.4, 120, 204), ("vllm", 68, 120, 204, None)),
     "windows.log": (OLDEST.format("nan", 60, 102) * 2, ("vllm", 68, 120, 204, None)),
     "statistics.log": (statistics("draft-mtp", 200, 399, (170, 141)), ("llama.cpp", 200, 311, 399, None)),
@@ -155,6 +161,17 @@ def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name):
     assert record.counts() == {3: COUNTS[name]}
 
 
+def test_what_a_scrape_of_llama_cpp_lacks_is_said(tmp_path):
+    """Tokens of rounds without drafts, as p_min leaves them, are named; counts of six digits are refused."""
+    text = (SAMPLES.parent / "llama_server" / "metrics.txt").read_text(encoding="utf-8")
+    few, many = (stored(tmp_path, f"{n}.txt", f"{text}llamacpp:tokens_predicted_total {n}\n") for n in (400, 1000))
+    assert (len(read_acceptance(few).notes), len(read_acceptance(many).notes)) == (0, 1)
+    earlier = stored(tmp_path, "b.txt", re.sub(r"\d+$", "0", text, flags=re.M) + "llamacpp:tokens_predicted_total 50\n")
+    assert "610 of 950 tokens" in read_acceptance(earlier, many).notes[0]
+    with pytest.raises(UserError, match=r"1.23457e\+06: from a million on llama.cpp prints six digits"):
+        records_of(stored(tmp_path, "late.txt", text.replace("tokens_total 637", "tokens_total 1.23457e+06")))
+
+
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl"])
 def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
     (record,) = records_of(sample(tmp_path, name))
@@ -174,11 +191,7 @@ def test_the_log_gives_counts_by_position_where_its_rates_leave_one_choice(tmp_p
     assert (record.num_spec_steps, record.accepted_per_position) == (13, (6, 3, 0))
     (record,) = records_of(stored(tmp_path, "b.log", LLAMA_LOG_PLACES.replace("38 generated", "39 generated")))
     assert record.counts() == {3: (7, 3, 3, 0)}  # every step drafted three
-    for other in (
-        "(0.462, 0.309, 0.000)",
-        "(0.470, 0.231, 0.000)",
-        "(0. 462, 0.231, 0.000)",
-    ):  # no counts have these rates and this sum
+    for other in ("(0.462, 0.309, 0.000)", "(0.470, 0.231, 0.000)", "(0. 462, 0.231, 0.000)"):  # no counts fit these
         (record,) = records_of(stored(tmp_path, "c.log", LLAMA_LOG_PLACES.replace("(0.462, 0.231, 0.000)", other)))
         assert (record.num_spec_steps, record.accepted_per_position) == (13, None)
     later = LLAMA_LOG_PLACES.replace("\n", "\nslot 1: another line\n", 1)  # rates of another request, for all one knows
@@ -229,6 +242,20 @@ def test_two_scrapes_are_differenced(tmp_path):
         records_of(before, stored(tmp_path, "d.txt", other))
     both = stored(tmp_path, "e.txt", after.read_text() + other)
     assert [(one.engine[-5:], one.num_spec_steps) for one in records_of(both)][1] == ("other", 14)
+
+
+def test_a_server_is_asked_for_its_counters(tmp_path):
+    before = stored(tmp_path, "before.txt", scrape(10, 30, [8, 4, 2]))
+    stored(tmp_path, "metrics", scrape(14, 42, [11, 6, 2]))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        (record,) = records_of(before, address + "metrics")
+        assert (record.num_spec_steps, record.counts()) == (4, {3: (1, 1, 2, 0)})
+        for page, said in (("", "is a web page"), ("nothing", "gave no answer .*404.*correct the address")):
+            with pytest.raises(UserError, match=said):
+                records_of(address + page)
+        server.shutdown()
 
 
 def test_a_folder_a_packed_file_and_many_requests(tmp_path):

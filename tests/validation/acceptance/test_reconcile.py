@@ -1,7 +1,5 @@
 """Two engines on one pair: they are said to count or to accept differently, and it is true."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -156,10 +156,7 @@ EXACT: dict[str, Callable[[], Method]] = {
     name: partial(info.default, SETUP)
     for name, info in METHODS.items()
     if info.default is not None and not any(part in name for part in LOSSY)
-} | {
-    "Rand-HLM, nothing skipped": lambda: RandHlm(0.0),
-    "K-SQS": lambda: KSqs(3, resolution=6, budget_bits=40.0),
-}
+} | {"Rand-HLM, nothing skipped": lambda: RandHlm(0.0), "K-SQS": lambda: KSqs(3, resolution=6, budget_bits=40.0)}
 """The methods of the registry that verify every token by the exact rule; a plan need not."""
 
 

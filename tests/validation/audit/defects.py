@@ -192,7 +192,7 @@ DEFECTS = {
     "residual_by_rank": Defect(residual=residual_by_rank),
     "noise_reused": Defect(noise=DraftNoiseAgain),
     "greedy_draft_ratio": Defect(
-        method=judged(lambda step, t, top_p: Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions)),
+        method=judged(lambda step, t, top_p: Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions))
     ),
     "zero_accepted": Defect(top_p=0.9, noise=CoinMayBeZero),
     "bonus_from_draft": Defect(step=_BonusFromDraft),

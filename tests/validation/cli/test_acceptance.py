@@ -150,4 +150,8 @@ def test_the_answer_comes_before_the_table(answers):
     assert (found["steps"], found["best"], found["not_told_apart"]) == (400, 3, [2, 5])
     assert run(*words).output.startswith("Best")
     assert "nextn" not in run(*words).output
+    speeds = [one["tokens_per_second"] for one in found["lengths"]]
+    (yours,) = (line for line in run(*words).output.splitlines() if "Your K = 5" in line)
+    assert f"{speeds[2] / speeds[4] - 1.0:.0%}" in yours
+    assert "within the noise" in yours
     assert "nextn" in run(*words, "--settings", "vllm").output

@@ -88,6 +88,18 @@ def test_every_claim_is_in_the_json_whole():
 def test_a_new_result_is_cited_as_software_and_a_printed_one_as_its_paper():
     new, printed = (bibtex(all_claims()[name]) for name in ("truncation.certificate", "verification.unbiased"))
     ours, paper = parse_string(new, "bibtex").entries.values()
-    assert (ours.fields["note"], ours.fields["version"]) == ("Claim truncation.certificate", hlmtheory.__version__)
+    assert ours.fields["note"].startswith(r"Claim \texttt{truncation.certificate}")
+    assert (ours.type, ours.fields["version"]) == ("misc", hlmtheory.__version__)
     assert f'date-released: "{ours.fields["year"]}-' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert [paper] == list(parse_string(printed, "bibtex").entries.values())
+    assert r"\texttt{draft\_length.linear\_adapts}" in bibtex(all_claims()["draft_length.linear_adapts"])
+
+
+def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_equations():
+    shown = run("claims", "--paper", "cu-hlm").output
+    assert re.match(r"58 claims. They stand: \d+ published,.*0 refuted", " ".join(shown.split()))
+    order = ["channel.payload", "skipping.holder", "truncation.tvd_sharp", "truncation.online_bound"]
+    assert [name for name in shown.split() if name in order] == order
+    kept = json.loads(run("claims", "--paper", "u-hlm", "--status", "misprint", "--json").stdout)["claims"]
+    assert {claim["status"] for claim in kept} == {"misprint"}
+    assert "0 claims." in run("claims", "--paper", "cu-hlm", "--status", "refuted", "--origin", "new").output

@@ -1,10 +1,7 @@
 """The command ``hlm plan``."""
 
-from __future__ import annotations
-
 import json
 import shlex
-from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -17,7 +14,7 @@ from tests.validation.stored_traces import stored
 from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
 from validation.planning.request import Request
-from validation.planning.verdict import answer_of, symbols_said
+from validation.planning.verdict import symbols_said
 from validation.trace.reader import TraceWriter
 
 
@@ -63,14 +60,13 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--rtt", "20"), "has no unit; write 20ms"),
-        (("--rate", "0M"), "dead link"),
+        (("--rate", "0"), "dead link"),
         (("--down-rate", "0M"), "no answer arrives"),
         (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),
         (("--objective", "goodput"), "give --latency"),
         (("--verify-time", "0ms"), "--verify-time is 0: a model"),
         (("--between-time", "nan"), "--between-time is 'nan'"),
-        (("--draft-ms", "12"), "write --draft-time 12ms"),
+        (("--rate", "100000000G"), "is at most 1e+15"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),
@@ -101,6 +97,16 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
     assert (folder / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_best_setting_of_another_aim_has_a_row(plan):
+    asked, shown = planned(plan("--json")), plan().output.splitlines()
+    best, rows = asked["aims"][1]["best"], asked["rows"]
+    own = next(row for row in rows if row["policy"] == best["policy"])
+    (beside,) = (line.split() for line in shown if line.startswith("   for a full server"))
+    assert own["option"] != best["option"]
+    share = rows[0]["server_s_per_token"]["value"] / best["server_s_per_token"]
+    assert float(beside[5]) == pytest.approx(share, abs=0.005)
+
+
 def test_the_first_lines_say_which_times_were_given(plan, folder):
     (folder / "passes.csv").write_text("batch,width,ms\n1,1,20\n1,8,27\n")
     result = plan("--draft-time", "8ms", "--times", "passes.csv")
@@ -118,17 +124,6 @@ def test_the_first_lines_say_which_times_were_given(plan, folder):
 def test_a_symbol_is_explained_where_it_stands():
     assert symbols_said("offline k = 8, u ≤ 0.3").count(":") == 2
     assert symbols_said("server alone; Bias ≤ 0.1") == ""
-
-
-def test_a_sentence_names_an_option_that_is_not_the_row_s():
-    row, other = (SimpleNamespace(family="SQS", name=name) for name in ("SQS, K = 2", "SQS, K = 4"))
-    aim = SimpleNamespace(
-        name="8 users", setting=SimpleNamespace(objective="throughput"), best=other, number=lambda _: 1.0
-    )
-    other.option = SimpleNamespace(lossless=True, row=SimpleNamespace(device=True))
-    aim.best_of = lambda allowed: None
-    assert "another setting" in answer_of(aim, [row])
-    assert "another setting" not in answer_of(aim, [other])
 
 
 def test_the_picture_marks_rows_that_break_a_limit(plan, folder):
@@ -249,7 +244,6 @@ def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
     one_sentence(plan("--policy", "policy.json", "--row", "device alone"), "breaks the limit of risk")
     given = plan("--policy", "policy.json", "--row", "server alone")
     assert (given.exit_code, read_policy(folder / "policy.json").rule.draft_length) == (0, 0)
-    assert "Warning: server alone, one exchange a token loses twice: server with its own draft" in given.output
 
 
 def test_a_shared_seed_is_planned_and_left_out(plan, folder):

@@ -166,12 +166,7 @@ def test_wrong_files(tmp_path):
 
 def test_wrong_tokens_and_texts(tmp_path):
     for name, option, array, message in [
-        (
-            "a",
-            "tokens",
-            np.zeros(N - 1, int),
-            r"a\.npy holds int64 of shape \(49,\); tokens must be \(50,\) integers",
-        ),
+        ("a", "tokens", np.zeros(N - 1, int), r"a\.npy holds int64 of shape \(49,\); tokens must be \(50,\) integers"),
         ("b", "tokens", np.zeros(N), r"b\.npy holds float64 of shape \(50,\); tokens must be \(50,\) integers"),
         ("c", "tokens", np.arange(N), r"c\.npy holds the token 12 at row 12; tokens lie in 0 to 11"),
         ("d", "texts", np.arange(N) % 2, r"The rows of text 0 in .*d\.npy lie apart; put the rows of a text together"),

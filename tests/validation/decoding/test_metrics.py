@@ -138,15 +138,14 @@ def test_texts_without_tokens_or_time():
 
 def test_bad_input_is_refused(rows):
     mine = rows["HLM"]
-    with pytest.raises(UserError, match="got none"):
-        summarize([])
-    with pytest.raises(UserError, match="'HLM' over 'near', 'U-HLM' over 'near'"):
-        summarize([*mine, *rows["U-HLM"]])
-    with pytest.raises(UserError, match="Two records are of the prompt 'a'"):
-        summarize([*mine, mine[1]])
-    with pytest.raises(UserError, match=r"confidence is 1\.0"):
-        summarize(mine, confidence=1.0)
-    with pytest.raises(UserError, match="resamples is 0"):
-        summarize(mine, resamples=0)
+    for records, options, said in (
+        ([], {}, "got none"),
+        ([*mine, *rows["U-HLM"]], {}, "'HLM' over 'near', 'U-HLM' over 'near'"),
+        ([*mine, mine[1]], {}, "Two records are of the prompt 'a'"),
+        (mine, {"confidence": 1.0}, r"confidence is 1\.0"),
+        (mine, {"resamples": 0}, "resamples is 0"),
+    ):
+        with pytest.raises(UserError, match=said):
+            summarize(records, **options)
     with pytest.raises(UserError, match="no texts to take a mean of"):
         ratio(np.zeros(0), np.zeros(0))

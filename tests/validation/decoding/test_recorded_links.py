@@ -65,9 +65,7 @@ def test_what_is_no_trace_is_named(tmp_path, name, text, message):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"no gzip", PACKED[:-20], gzip.compress(HEAD.encode() + b"x,0,\xff\n")],
-    ids=["none", "cut", "bytes"],
+    "data", [b"no gzip", PACKED[:-20], gzip.compress(HEAD.encode() + b"x,0,\xff\n")], ids=["none", "cut", "bytes"]
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, data):
     (tmp_path / "a.csv.gz").write_bytes(data)

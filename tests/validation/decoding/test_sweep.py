@@ -51,18 +51,16 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(pair, tmp_path):
 
 def test_what_would_be_mixed_is_refused(pair, tmp_path):
     sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, **SETTINGS)
-    with pytest.raises(UserError, match="seed was 1, and is now 2"):
-        sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, seed=2, **SETTINGS)
-    with pytest.raises(UserError, match="'U-HLM' over 'near' with other parameters"):
-        sweep(pair, PROMPTS, [UHlm(0.6)], tmp_path, **SETTINGS)
-    with pytest.raises(UserError, match="with other parameters"):
-        sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, **(SETTINGS | {"links": [FadingLink("near", 1e7, 11.0)]}))
-    with pytest.raises(UserError, match="another prompt called 'a'"):
-        sweep(pair, [Prompt("a", "of apples", "test")], [UHlm(0.5)], tmp_path, **SETTINGS)
-    with pytest.raises(UserError, match="Two methods are called 'U-HLM'"):
-        sweep(pair, PROMPTS, [UHlm(0.5), UHlm(0.6)], tmp_path, **SETTINGS)
-    with pytest.raises(UserError, match="Two links are called 'near'"):
-        sweep(pair, PROMPTS, [Hlm()], tmp_path, **(SETTINGS | {"links": [LINKS[0], LINKS[0]]}))
+    for prompts, methods, change, said in (
+        (PROMPTS, [UHlm(0.5)], {"seed": 2}, "seed was 1, and is now 2"),
+        (PROMPTS, [UHlm(0.6)], {}, "'U-HLM' over 'near' with other parameters"),
+        (PROMPTS, [UHlm(0.5)], {"links": [FadingLink("near", 1e7, 11.0)]}, "with other parameters"),
+        ([Prompt("a", "of apples", "test")], [UHlm(0.5)], {}, "another prompt called 'a'"),
+        (PROMPTS, [UHlm(0.5), UHlm(0.6)], {}, "Two methods are called 'U-HLM'"),
+        (PROMPTS, [Hlm()], {"links": [LINKS[0], LINKS[0]]}, "Two links are called 'near'"),
+    ):
+        with pytest.raises(UserError, match=said):
+            sweep(pair, prompts, methods, tmp_path, **(SETTINGS | change))
 
 
 def test_a_damaged_journal_and_none_are_named(pair, tmp_path):

@@ -101,10 +101,7 @@ def by_position(versions: list[np.ndarray], version_at: Callable[[int], int]) ->
     return found
 
 
-SCHEDULES = {
-    "switched": [(0, "v0"), (1, "v1")],
-    "rolled back": [(0, "v0"), (1, "v1"), (2, "v0")],
-}
+SCHEDULES = {"switched": [(0, "v0"), (1, "v1")], "rolled back": [(0, "v0"), (1, "v1"), (2, "v0")]}
 
 
 def current(switches: list[tuple[int, str]], time: int) -> int:

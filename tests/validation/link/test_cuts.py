@@ -109,10 +109,7 @@ def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
 
 @pytest.mark.parametrize("make", [*METHODS[:2], PromptLookup, SharedSeedStreamed, lambda: None])
 def test_a_device_goes_on_alone_and_returns(pair, make):
-    with (
-        Away(pair, (3,), (8,)) as away,
-        device_of(pair, away.address, patience_s=0.2, alone=True) as device,
-    ):
+    with Away(pair, (3,), (8,)) as away, device_of(pair, away.address, patience_s=0.2, alone=True) as device:
         method = make()
         found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=away.take)
         assert not device.remote.away

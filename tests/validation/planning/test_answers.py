@@ -1,7 +1,5 @@
 """DSSD's certified answers in a plan: their bytes, what is promised of them, and the policy of such a plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -94,6 +92,6 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     found = make(planner, Request(server_draft_s=0.04))
     assert found.asked.best.family == CERTIFIED
     assert "Without loss, " in found.verdict
-    said = "Proved: the law of each token, given those before it, is within 0.02 of"
+    said = "the law of each token, given those before it, is within 0.02 of"
     assert found.guarantee.startswith(said)
     assert found.gap is None

@@ -1,7 +1,5 @@
 """The bounds of a plan: above every plan, and above the rounds of messages that no planner knows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

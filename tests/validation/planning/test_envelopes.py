@@ -1,7 +1,5 @@
 """The bits of envelopes in a plan: those of real sealed messages and answers, for each exchange."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

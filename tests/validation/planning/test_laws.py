@@ -1,7 +1,5 @@
 """What each law of drafting and verifying accepts on a trace, against closed forms and rounds that are drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The profile of a trace, against the functions of the theory on whole rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Expected counts of rounds against rounds that are played out coin by coin, and all their outcomes enumerated."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

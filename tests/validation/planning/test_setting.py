@@ -1,7 +1,5 @@
 """The percentiles of a link: the exact quantile of its law, or of its recording."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

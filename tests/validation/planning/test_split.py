@@ -1,7 +1,5 @@
 """Whatever a plan calibrates, predicts or bounds counts prompts: equal texts of a prompt add nothing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A device that drafts on while the server verifies: against simulated events, and against the theory's closed form."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

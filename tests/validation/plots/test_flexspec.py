@@ -1,7 +1,5 @@
 """Figure 2 of flexspec by hand, and the running mean of Figure 1 of ours."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from validation.plots.flexspec import computed

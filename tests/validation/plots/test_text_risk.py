@@ -38,11 +38,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     return make(tmp_path_factory.mktemp("traces"))
 
 
-def of_samples(samples: np.ndarray, size: int) -> np.ndarray:
-    """u of every token: the share of the samples that differ from it."""
-    return np.mean(samples[:, None, :] != np.arange(size)[:, None], axis=-1)
-
-
 def test_the_losses_rise_and_end_where_everything_is_skipped(trace: Trace):
     found = losses_of(trace, 1)
     assert (np.diff(found.overlap(12), axis=-1) >= 0).all()

@@ -104,9 +104,7 @@ def test_the_command_tunes_a_base_model_by_name(base_folder, data, tmp_path, mon
     """Its name stands in the adapter; a tiny model is in the place of the real one."""
     real = versions.ModelSource.parse
     monkeypatch.setattr(
-        versions.ModelSource,
-        "parse",
-        lambda name, base="": real(str(base_folder) if name == "smollm2" else name, base),
+        versions.ModelSource, "parse", lambda name, base="": real(str(base_folder) if name == "smollm2" else name, base)
     )
     words = ["--data", data, "--out", tmp_path, "--work", tmp_path, "--method", "lora4", "--domain", "math"]
     words += ["--base", "smollm2", "--steps"]

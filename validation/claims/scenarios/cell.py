@@ -133,11 +133,7 @@ class Served:
 
 @cache
 def serve(
-    seed: int,
-    run: int,
-    load: Load,
-    schemes: tuple[str, ...] = SCHEMES,
-    memory_rule: str = "each",
+    seed: int, run: int, load: Load, schemes: tuple[str, ...] = SCHEMES, memory_rule: str = "each"
 ) -> dict[str, Served]:
     """Plan the tasks of one run by each scheme for O_max tokens, and serve the actual answers."""
     cell = _Cell(draw_users(seed, run, load), load, memory_rule)

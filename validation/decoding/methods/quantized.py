@@ -241,12 +241,7 @@ class AdaptiveSqs(Sqs):
     entry("C-SQS", Family.SQS, "paper", "s", default=PLAIN),
     entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, "paper dark", "x", default=lambda _: CSqs(printed=True)),
     entry(
-        "C-SQS (τ = 0.001, fixed)",
-        Family.SQS,
-        "paper",
-        "s",
-        "dotted",
-        default=lambda _: CSqs(0.001, learning_rate=0.0),
+        "C-SQS (τ = 0.001, fixed)", Family.SQS, "paper", "s", "dotted", default=lambda _: CSqs(0.001, learning_rate=0.0)
     ),
 )
 class CSqs(AdaptiveSqs):

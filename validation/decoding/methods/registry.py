@@ -104,13 +104,7 @@ class MethodInfo:
 
 
 def entry(
-    name: str,
-    family: Family,
-    role: str,
-    *style: str,
-    width: float | None = None,
-    order: int | None = None,
-    **more: Any,
+    name: str, family: Family, role: str, *style: str, width: float | None = None, order: int | None = None, **more: Any
 ) -> MethodInfo:
     return MethodInfo(name, family, PlotStyle(COLORS[role], *style, width=width, order=order), **more)
 

@@ -78,7 +78,8 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in styles]
         for one in shown:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
-            curve(axes, one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **styles[one["name"]])
+            name = f"min(1, {name.replace('q_d', '$q_d$')})" if "q_d" in name else name
+            curve(axes, one["x"], one["y"], label=name, **styles[one["name"]])
         axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
         legend_below(axes, columns=3)
     panels[0].axhline(1.0, color="0.4", linewidth=0.6)

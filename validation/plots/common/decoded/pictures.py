@@ -220,7 +220,7 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
         speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
         (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
-        axes.legend([marks], ["printed"], loc="lower right")
+        axes.legend([marks], ["HLM × printed gain"], loc="lower right")
 
 
 def paint_methods(numbers: Numbers) -> Canvas:

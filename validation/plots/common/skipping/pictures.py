@@ -49,7 +49,8 @@ def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> Non
     for name, places, color, line in (("ours", ours or [], DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
-            label = None if number else f"thresholds, {name}"
+            others = "" if len(inside) == len(places) else " (one is outside)"
+            label = None if number else f"thresholds, {name}{others}"
             axes.axvline(place, color=color, linestyle=line, linewidth=0.9, label=label)
 
 

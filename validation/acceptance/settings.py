@@ -1,7 +1,7 @@
 """Write an engine's flags for a draft length, and the acceptance that its simulator takes.
 
 vLLM and llama.cpp take rates by position (the share of steps that accept so far) or one mean length, SGLang and
-TensorRT-LLM a mean. It leaves the variance of a step open.
+TensorRT-LLM a mean. It leaves the variance of a step open, and so the slowest answer, which a batch waits for.
 """
 
 import json
@@ -14,6 +14,8 @@ from validation.acceptance.record import AcceptanceRecord
 from validation.errors import UserError
 
 ENGINES = ("vllm", "sglang", "llama.cpp", "tensorrt-llm")
+ANSWERS, TOKENS = 8, 60
+"""Answers of a batch, and tokens of each, whose slowest one is compared."""
 BY_RATE = "each step has the measured law; that answers differ and steps hang together is lost"
 _MEAN = "only the mean is kept, with the least variance"
 BY_MEAN = {
@@ -26,6 +28,23 @@ BY_MEAN = {
 LONGER = "longer drafts may be better: record more, such as K = {}"
 
 
+def variance(law: Sequence[float]) -> float:
+    counts = np.arange(len(law))
+    return float(counts**2 @ np.asarray(law) - (counts @ np.asarray(law)) ** 2)
+
+
+def slowest(law: Sequence[float], answers: int = ANSWERS, tokens: int = TOKENS) -> float:
+    """Return the expected steps of the slowest answer; steps are independent."""
+    left, expected = np.eye(1, tokens)[0], 0.0
+    while (unfinished := float(left.sum())) > 1e-12:
+        expected += 1.0 - (1.0 - unfinished) ** answers
+        after = np.zeros(tokens)
+        for accepted, share in enumerate(law):
+            after[accepted + 1 :] += share * left[: max(tokens - accepted - 1, 0)]
+        left = after
+    return expected
+
+
 def measured_law(records: Sequence[AcceptanceRecord], length: int) -> list[float] | None:
     """Return the law of the accepted drafts of a step; None if a record has totals only."""
     tables = [record.histogram for record in records]
@@ -33,6 +52,20 @@ def measured_law(records: Sequence[AcceptanceRecord], length: int) -> list[float
         return None
     counts = np.array([sum(table.get(i, 0) for table in tables if table) for i in range(length + 1)], dtype=np.float64)
     return [float(share) for share in counts / counts.sum()]
+
+
+def law_of_mean(engine: str, accepted: float, length: int) -> list[float]:
+    """Return the law that an engine makes of a mean: one rate at each depth, or the two whole numbers around it."""
+    depths = np.arange(1, length + 1)
+    if engine != "llama.cpp":
+        survival = np.clip(accepted - depths + 1.0, 0.0, 1.0)
+    elif accepted >= length:
+        survival = np.ones(length)
+    else:
+        from scipy.optimize import brentq
+
+        survival = brentq(lambda rate: float(np.sum(rate**depths)) - accepted, 0.0, 1.0) ** depths
+    return [float(share) for share in -np.diff([1.0, *survival, 0.0])]
 
 
 def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | None) -> list[dict[str, Any]]:
@@ -55,8 +88,13 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
         "tensorrt-llm": (None, f"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS={accepted:.4g}"),
     }
     by_rate, by_mean = written[engine]
-    forms = [] if by_rate is None or law is None else [{"setting": by_rate, "loss": BY_RATE}]
-    return [*forms, {"setting": by_mean, "loss": BY_MEAN[engine]}]
+    forms: list[tuple[Any, str, Sequence[float]]] = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
+    forms.append((by_mean, BY_MEAN[engine], law_of_mean(engine, accepted, length)))
+    own = {} if law is None else {"measured_variance": variance(law), "measured_slowest": slowest(law)}
+    return [
+        {"setting": setting, "loss": loss, "variance": variance(kept), "slowest": slowest(kept)} | own
+        for setting, loss, kept in forms
+    ]
 
 
 def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]]) -> str:

@@ -138,6 +138,15 @@ def synthetic_of(
 
 
 def show_synthetic(console: Console, name: str, forms: Sequence[dict[str, Any]]) -> None:
+    from validation.acceptance.settings import ANSWERS, TOKENS
+
     say(console, f"Synthetic acceptance, {name}:", style="bold")
     for form in forms:
-        say(console, f"  {form['setting']}", f"    {form['loss']}.")
+        own = form.get("measured_variance")
+        measured = "" if own is None else f" (measured: {own:.2f}, {form['measured_slowest']:.1f} steps)"
+        say(
+            console,
+            f"  {form['setting']}",
+            f"    {form['loss']}. Variance of a step {form['variance']:.2f}; the slowest of {ANSWERS} answers of "
+            f"{TOKENS} tokens takes {form['slowest']:.1f} steps{measured}.",
+        )

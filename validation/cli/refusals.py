@@ -29,6 +29,14 @@ REMEDIES = {
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n) and run the same command again",
     errno.EIO: "the disk reports an error; check it, or choose another place",
 }
+RENAMED = {
+    **{"--draft-ms": "--draft-time 12ms", "--verify-ms": "--verify-time 30ms", "--rtt-ms": "--rtt 20ms"},
+    **{"--server-draft-ms": "--server-draft-time 5ms", "--between-ms": "--between-time 2ms"},
+    **{"--verify-us-per-token": "--verify-token-time 300us", "--draft-us-per-token": "--draft-token-time 50us"},
+    **{"--step-ms": "--step-time 40ms,44ms", "--tokens-per-s": "--speed 50/s,60/s"},
+    **{"--call-seconds": "--call-time 60s", "--device-w": "--device-power 5W", "--transmit-w": "--transmit-power 1W"},
+}
+"""Options whose names had a unit, and what is written now."""
 
 
 class Refusal(click.ClickException):
@@ -43,6 +51,10 @@ def refusals() -> Iterator[None]:
             yield
     except (UserError, DomainError) as error:
         raise Refusal(as_typed(str(error))) from error
+    except click.NoSuchOption as error:
+        if (now := RENAMED.get(error.option_name)) is None:
+            raise
+        raise Refusal(f"{error.option_name} is no option now; values have their units: write {now}.") from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader closed the pipe
             raise SystemExit(CLOSED) from error

@@ -7,6 +7,7 @@ import numpy as np
 
 from validation.decoding.methods.rows import STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device
+from validation.planning.plan import TIE
 from validation.planning.request import Request
 
 _ASKS = {
@@ -129,3 +130,17 @@ def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str, shown: Sequence[List
     """Return the answers of all aims, that of the aim that was asked for first, and what limits it."""
     first = f"{answer_of(asked, shown)} In this plan {binds}."
     return " ".join([first, *(answer_of(aim, shown) for aim in aims if aim is not asked)])
+
+
+def loses_twice(row: Row, others: Sequence[Row]) -> str:
+    """Return a warning if one of the others that keeps the limits is faster and takes less of a server; else ""."""
+    speed, load = row.tokens_per_s_mean.value or 0.0, row.server_s_per_token.value or 0.0
+    for other in others:
+        fast, light = other.tokens_per_s_mean.value or 0.0, other.server_s_per_token.value or 0.0
+        if not other.breaks and fast > speed * (1.0 + TIE) and light < load * (1.0 - TIE):
+            return (
+                f"{row.policy}, {row.option} loses twice: {other.policy}, {other.option} is faster for one user "
+                f"({fast:.3g} tokens/s, against {speed:.3g}) and takes less of the server ({1e3 * light:.3g} ms for a "
+                f"token, against {1e3 * load:.3g})."
+            )
+    return ""

@@ -24,7 +24,6 @@ from validation.plots.edge_sd import numbers as edge_sd
 from validation.plots.flexspec import computed, counted_pictures, counted_tables
 from validation.plots.ours import (
     acceptance_by_depth,
-    anytime,
     codec_bits,
     dropped_mass,
     fading_mean,
@@ -144,7 +143,6 @@ _ALL: tuple[Exhibit, ...] = (
     _simulated("ours III", c_sqs.simulate_theorem),
     _traced("ours IV", text_risk.measure_table, sample="texts"),
     _traced("ours V", codec_bits.measure_table, sample="codecs"),
-    _traced("ours VII", anytime.measure_table, sample="drafts"),
     _simulated("ours VIII", c_sqs.simulate_budget),
     _simulated("ours X", acceptance_by_depth.simulate_table),
 )

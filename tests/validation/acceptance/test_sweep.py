@@ -12,7 +12,7 @@ from validation.acceptance.engines import read_acceptance
 from validation.acceptance.means import read_means
 from validation.acceptance.record import write_records
 from validation.acceptance.sanity import readings, sanity
-from validation.acceptance.settings import flags, synthetic
+from validation.acceptance.settings import flags, law_of_mean, slowest, synthetic, variance
 from validation.acceptance.summary import summarise
 from validation.acceptance.sweep import Point, rank
 from validation.errors import UserError
@@ -145,7 +145,14 @@ def test_noise_leaves_no_winner_and_repeats_decide():
     assert "Impossible for one pair" in rank([none, every], 0.95)[2][-1]
 
 
-def test_settings_of_engines_and_of_their_simulators():
+def test_a_simulator_keeps_a_mean_but_not_the_slowest_answer():
+    """A mean of 2.6 tokens at K = 3: vLLM's form has variance .24, llama.cpp's one rate, .717, has 1.54."""
+    least, one_rate = law_of_mean("vllm", 1.6, 3), law_of_mean("llama.cpp", 1.6, 3)
+    assert (*least, 1 - one_rate[0]) == pytest.approx((0, 0.4, 0.6, 0, 0.717), abs=5e-4)
+    assert [variance(least), variance(one_rate)] == pytest.approx([0.24, 1.54], abs=0.005)
+    assert [slowest(least), slowest(one_rate)] == pytest.approx([24.7, 26.9], abs=0.05)
+    ends = np.cumsum(1 + np.random.default_rng(0).choice(4, (3000, 8, 60), p=one_rate), axis=2) < 60
+    assert (ends.sum(axis=2).max(axis=1) + 1).mean() == pytest.approx(slowest(one_rate), abs=0.1)
     law, schedule = (0.2383, 0.1459, 0.1033, 0.5125), ((1, 4, 3), (5, 8, 1), (9, 16, 0))
     parts = {
         "vllm": (

@@ -67,6 +67,7 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
         (("--verify-time", "0ms"), "--verify-time is 0: a model"),
         (("--between-time", "nan"), "--between-time is 'nan'"),
         (("--rate", "100000000G"), "is at most 1e+15"),
+        (("--draft-ms", "12"), "write --draft-time 12ms"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),
@@ -244,6 +245,7 @@ def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
     one_sentence(plan("--policy", "policy.json", "--row", "device alone"), "breaks the limit of risk")
     given = plan("--policy", "policy.json", "--row", "server alone")
     assert (given.exit_code, read_policy(folder / "policy.json").rule.draft_length) == (0, 0)
+    assert "Warning: server alone, one exchange a token loses twice: server with its own draft" in given.output
 
 
 def test_a_shared_seed_is_planned_and_left_out(plan, folder):

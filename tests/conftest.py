@@ -21,20 +21,34 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "dev"
 settings.load_profile(PROFILE)
 
 DEEP = (
+    "tests/test_adapters.py::test_an_adapter_*",
+    "tests/test_hlm.py::test_set_up_runs_no_file_*False?",
     "tests/test_on_device.py*",
     "tests/test_site.py*",
     "*_browser.py*",
     "tests/test_stub.py::test_mypy_*",
     "tests/theory/test_batching_facilities.py::test_hundred_*",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
-    "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
+    "tests/theory/test_lossless.py::test_the_power_is_reached*",
+    "tests/validation/acceptance/test_summary.py::test_the_interval_of_a_depth_*",
+    "tests/validation/acceptance/test_summary.py::test_the_widened_intervals_*",
     "tests/validation/audit/test_controls.py::test_drafts_by_a_shared_seed_*tree?",
     "tests/validation/audit/test_document.py::test_the_first_example_*",
+    "tests/validation/audit/test_repeats.py::test_independent_draws_*",
+    "tests/validation/audit/test_session.py::test_an_upper_bound_is_rarely_*",
+    "tests/validation/audit/test_session.py::test_an_exact_sampler_is_accused_*",
+    "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
     "tests/validation/claims/test_cluster.py*",
     "tests/validation/claims/test_large_vocabulary.py::*262144*",
     "tests/validation/decoding/test_every_method.py::test_texts_are_counted_*?top-p-*",
+    "tests/validation/decoding/test_tree_defects.py::test_the_audit_finds_*",
+    "tests/validation/planning/test_page_script.py::*?cost?",
+    "tests/validation/planning/test_page_script.py::*?goodput?",
     "tests/validation/plots/test_drawing.py::*/*",
+    "tests/validation/plots/test_drawing.py::test_a_figure_has_few_*frame?[efu]*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
+    "tests/validation/training/test_training.py::test_an_instructed_pair_*",
+    "tests/validation/training/test_training.py::test_a_pair_has_the_licence_*",
 )
 """Tests that are long or many, that no law rests on alone; others have the marker ``deep``."""
 COLLECTED = pytest.StashKey[list[str]]()

@@ -34,7 +34,7 @@ def test_an_adapter_says_of_its_package_what_the_table_says(name, adapters):
     module = adapters(name)
     for sampler, (call, settings) in module.CALLS.items():
         row = rows[call, str(settings)]
-        found = study.audited(module, sampler, settings, draws=150)
+        found = study.audited(module, sampler, settings, draws=row["draws"] if row["verdict"] == "not kept" else 150)
         if row["version"] != installed:
             continue
         if "exact" in row:

@@ -63,7 +63,7 @@ CONTENTS = {
     "escapes": b"name,rate\n\x1b[2J\x07\xe2\x80\xae,10M\n",
 }
 LINES: dict[str, str] = {
-    "validate": "--trace trace --out out -q",
+    "validate": "--trace trace --out out --no-figures -q",
     "collect": "--draft models --target models --out collected",
     "merge": "shards --out merged",
     "import": "--draft logits.npz:draft --target logits.npz:target --out imported",

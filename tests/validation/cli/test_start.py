@@ -50,9 +50,9 @@ def test_a_reader_that_leaves_is_no_violated_claim(words):
 
 
 def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(trace, monkeypatch):
-    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
+    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet", "--no-figures"])
     assert (done.exit_code, done.output) == (0, "")
     monkeypatch.setattr("validation.claims.results.Tally.outcome", property(lambda self: "violated"))
-    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
+    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet", "--no-figures"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "Violated: verification.tokens, truncation.softplus\n"

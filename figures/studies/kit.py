@@ -39,6 +39,7 @@ MAIN = {
     "running_link": "measure",
     "shared_seed": "measure",
     "smollm2_findings": "measure",
+    "speed_of_light": "measure",
     "vllm": "measure",
 }
 """The script that ``hlm study NAME`` runs, by study; a README names the others."""

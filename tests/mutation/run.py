@@ -1,6 +1,6 @@
 """Mutation testing: do the tests notice a change of one place in hlmtheory, or in five folders of validation?
 
-    python tests/mutation/run.py results.json [--mutants 320] [--seed 1] [--jobs 2] [--modules channel ofdma]
+    python tests/mutation/run.py results.json [--mutants 320] [--seed 1] [--jobs 2]
     python tests/mutation/run.py results.json --package validation --mutants 150
     python tests/mutation/run.py results.json --survivors
 
@@ -300,7 +300,6 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=320)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--modules", nargs="*", default=())
     parser.add_argument("--survivors", action="store_true", help="test those that survived once more, with more tests")
     options = parser.parse_args()
     options.results = options.results.resolve()
@@ -315,7 +314,6 @@ def main() -> None:
         chosen = sample(places(options.package), options.mutants, options.seed)
         known = {name_of(one) for one in done}
         waiting = [one for one in chosen if name_of(one) not in known]
-        waiting = [one for one in waiting if not options.modules or module_of(one["path"]) in options.modules]
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = {pool.submit(outcome_of, mutant, reach, options.survivors): mutant for mutant in waiting}
         for outcome in as_completed(outcomes):

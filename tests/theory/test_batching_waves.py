@@ -71,9 +71,7 @@ def every_schedule(chains: list[list[float]]) -> float:
         nonlocal shortest
         rest = [batch[n] for batch, n in zip(left, done, strict=True)]
         ends = [begin + both for begin, (both, _, _) in zip(ready, rest, strict=True)]
-        ends += [
-            machines[k] + sum(batch[1 + k] for batch in rest) for k in (0, 1) if any(batch[1 + k] for batch in rest)
-        ]
+        ends += [machines[k] + sum(batch[1 + k] for batch in rest) for k in (0, 1)]
         if max(ends, default=0.0) >= shortest:
             return
         open_batches = [m for m, chain in enumerate(chains) if done[m] < len(chain)]

@@ -7,7 +7,7 @@ import numpy as np
 from figures.studies.kit import given, laws, mean_interval, store
 from validation.trace.reader import open_trace
 
-DRAFTS = (2, 4, 8)
+DRAFTS, MOST = (2, 4, 8), 8
 
 
 def main() -> None:
@@ -21,9 +21,8 @@ def main() -> None:
             log = np.log(np.maximum(p, 1e-300))
             parts.append(np.stack([-log[mine], np.minimum(q[mine] / p[mine], 1.0), -np.sum(p * log, axis=-1)]))
         surprisal, kept, entropy = np.concatenate(parts, axis=1)
-        most = max(DRAFTS)
-        whole = np.flatnonzero(place[most:] == place[:-most] + most)  # places with that many rows behind them
-        ahead = whole[:, None] + np.arange(most)
+        whole = np.flatnonzero(place[MOST:] == place[:-MOST] + MOST)  # places with that many rows behind them
+        ahead = whole[:, None] + np.arange(MOST)
         rows = {"entropy_nats": mean_interval(entropy, prompt)}
         for count in DRAFTS:
             chain = np.cumprod(kept[ahead[:, :count]], axis=1).sum(axis=1)

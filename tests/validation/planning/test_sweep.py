@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -55,15 +56,10 @@ MADE = (lambda path: stored(path, noise=0.35, seed=1), lambda path: stored(path,
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     """Return two planners for each pair, made when they are first asked for: split, and all prompts in all parts."""
-    return Pairs(tmp_path_factory)
 
-
-class Pairs(dict[int, list[Planner]]):
-    def __init__(self, folders) -> None:
-        self.folders = folders
-
-    def __missing__(self, pair: int) -> list[Planner]:
-        path = self.folders.mktemp("pair")
+    @cache
+    def planners(pair: int) -> list[Planner]:
+        path = tmp_path_factory.mktemp("pair")
         MADE[pair](path / "trace")
         setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
         made, _ = planner_of_trace(path / "trace", setting)
@@ -74,8 +70,9 @@ class Pairs(dict[int, list[Planner]]):
         ]
         whole = np.arange(len(made.split.prompt))
         split = Split(whole, made.split.calibrate, whole, enough=True, prompt=made.split.prompt)
-        self[pair] = [Planner(kept, setting, one, made.line, made.model, made.streamed) for one in (made.split, split)]
-        return self[pair]
+        return [Planner(kept, setting, one, made.line, made.model, made.streamed) for one in (made.split, split)]
+
+    return planners
 
 
 def drawn(rng) -> Setting:
@@ -256,7 +253,7 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
     families, refused = set(), 0
     for number in range(SETTINGS // len(MADE)):
         whole = bool(number % 2)
-        planner, setting = pairs[pair][whole], drawn(rng)
+        planner, setting = pairs(pair)[whole], drawn(rng)
         planner.setting = setting
         try:
             aims = aims_of(planner, setting)
@@ -284,7 +281,7 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
     """What the note on the server's own draft says, over all options on a fast downlink."""
     rng = np.random.default_rng(32)
     for number in range(300):
-        planner, setting = pairs[number % len(MADE)][1], drawn(rng)
+        planner, setting = pairs(number % len(MADE))[1], drawn(rng)
         link = replace(setting.link, down_bps=1e15)
         setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput", between_s=0.0)
         oracle = Oracle(planner, replace(setting, latency_s=None, energy_j=None))
@@ -306,7 +303,7 @@ def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
     for number in range(WITH_USERS):
         many = int(rng.integers(2, 7))
         setting = replace(drawn(rng), server_batch=int(rng.integers(1, 5)), objective="throughput", latency_s=None)
-        planner = Planner(pairs[number % len(MADE)][0].options, setting, pairs[number % len(MADE)][0].split)
+        planner = Planner(pairs(number % len(MADE))[0].options, setting, pairs(number % len(MADE))[0].split)
         rate = setting.link.quantile(0.5)
         share = replace(setting, link=constant_link(rate / many, setting.link.round_trip_s, setting.link.down_bps))
         users = [User(str(n), rate, setting.link.round_trip_s, setting.draft_s) for n in range(many)]

@@ -161,7 +161,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         say(console, f"For {engine}{merged}: {written['settings']}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
     _show(console, summary)
-    say(console, *(f"Sanity: {said}" for said in sane if not said.endswith(": holds.")))
+    say(console, *(f"Sanity: {said}" for said in sane))
     say(console, f"Acceptance length of the recorded steps: {mean_length} tokens.")
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)

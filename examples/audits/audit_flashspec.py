@@ -11,7 +11,7 @@ TABLES = toy.tables(target, draft)
 
 
 def engine(batch, top_p=1.0):
-    """Return a sampler that gives the engine so many texts at once."""
+    """Return a sampler whose engine writes this number of texts together."""
     models = HuggingFaceDrafter("draft", device="cpu", temperature=1.0, model=draft)
     verifier = TargetModel("target", device=torch.device("cpu"), dtype=torch.float32, model=target)
     settings = SamplingConfig(gamma=toy.DRAFTS, temperature=1.0, top_p=top_p)

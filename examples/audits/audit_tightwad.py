@@ -42,7 +42,7 @@ def server(model, alternatives):
 
 
 def proxy(alternatives):
-    """Return a sampler of the whole proxy, whose target tells so many alternatives of each token."""
+    """Return a sampler of the whole proxy; its target names this number of alternatives to a token."""
     end = ServerEndpoint(url="http://server", model_name="toy", backend="llamacpp")
     made = SpeculativeProxy(ProxyConfig(draft=end, target=end, max_draft_tokens=DRAFTS))
     made.draft_client, made.target_client = server(DRAFT, 0), server(TARGET, alternatives)

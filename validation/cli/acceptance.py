@@ -160,8 +160,8 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         merged = ", to merge into the --speculative-config that you serve with (method, model)" * (engine == "vllm")
         say(console, f"For {engine}{merged}: {written['settings']}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
-    _show(console, summary)
     say(console, *(f"Sanity: {said}" for said in sane))
+    _show(console, summary)
     say(console, f"Acceptance length of the recorded steps: {mean_length} tokens.")
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)

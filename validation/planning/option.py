@@ -90,7 +90,7 @@ def fitted_line(profile: Profile, texts: Array) -> Line | None:
 
 
 def column_of(threshold: float) -> int:
-    """Return the column of the largest threshold that is at most the given one. Column 0 is "skip nothing"."""
+    """Return the column of the largest threshold up to this one; column 0 skips nothing."""
     return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,10 +34,7 @@ from validation.planning.quantities import read_time
 if TYPE_CHECKING:
     import ssl
 
-    from validation.decoding.methods.base import Method
-    from validation.link.device import Device
-
-SERVER, AT_ONCE = "server", 4
+SERVER = "server"
 BY_ENGINE = ("shared seed", "fixed K", "block verification")
 
 
@@ -95,137 +93,124 @@ BY_ENGINE = ("shared seed", "fixed K", "block verification")
 @DTYPE
 @quiet_option
 @json_option
-def device(
-    draft: str,
-    server: str,
-    engine: str | None,
-    top_k: int | None,
-    prompts: Path | None,
-    chat: bool,
-    texts: int | None,
-    new_tokens: int,
-    method: str,
-    draft_length: int,
-    numbers: tuple[str, ...],
-    adapt: int | None,
-    policy: Path | None,
-    audit: float | None,
-    own_threshold: bool,
-    temperature: float | None,
-    top_p: float,
-    seed: int,
-    patience: str,
-    alone: bool,
-    tries: bool,
-    door: str | None,
-    at_once: int | None,
-    out: Path | None,
-    record: Path | None,
-    key: Path | None,
-    ca: Path | None,
-    draft_time: str,
-    device: str,
-    dtype: str | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def device(**options: Any) -> None:
     """Write texts whose drafts a server verifies.
 
     The text is the one that `hlm decode` writes with the same seed. After a cut the device connects again and goes on.
     Tokens that it writes with --alone while the server is away have the law of the draft model, and are named.
     """
-    from validation.collection.collect import ids_of
     from validation.collection.fingerprint import marks_of_model
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.link.addresses import read_address, read_key
+    from validation.link.addresses import read_key
     from validation.link.completions import Completions, EngineDevice
     from validation.link.device import Device
-    from validation.link.recording import Recording
     from validation.link.remote import Remote
     from validation.link.wire import require_temperature
     from validation.models.chat import PLAIN, has_template, require_template
     from validation.models.pair import PAIRS, load_single
 
-    others = policy or adapt or numbers or alone or tries or door or record or ca
+    asked = SimpleNamespace(**options)
+    _refuse(asked)
+    follower = None if asked.policy is None or asked.adapt is None else _follower(asked)
+    make, usual = _method(asked) if follower is None else (follower.method, follower.temperature)
+    asked.alone |= asked.policy is not None and (follower or make().policy).alone
+    if asked.audit is not None and asked.alone:
+        raise UserError("Tokens of a device that goes on alone are not audited; leave --audit or --alone out.")
+    if asked.temperature is None:
+        asked.temperature = usual
+    require_temperature(asked.temperature)
+    link: dict[str, Any] = {
+        "key": read_key(asked.key),
+        "tls": _device_tls(asked.server, asked.ca),
+        "alone": asked.alone,
+    }
+    link["patience_s"] = read_time("--patience", asked.patience)
+    if asked.tries:
+        _try(asked.server, link, as_json=asked.as_json)
+        return
+    limit = asked.texts
+    prompts = builtin_prompts(limit=limit or 4) if asked.prompts is None else read_prompts(asked.prompts, limit=limit)
+    connect: Any = partial(Remote, asked.server, **link)
+    if asked.engine is not None:
+        connect = partial(nullcontext, Completions(asked.engine, key=link["key"], answer_s=link["patience_s"]))
+    with connect() as remote:  # a wrong address, key or certificate is named before a model is loaded
+        remote.hello()
+    console, draft_s = (
+        open_console(quiet=asked.quiet, stderr=asked.as_json),
+        read_time("--draft-time", asked.draft_time),
+    )
+    with waiting(console, "loading the draft model"):
+        model = PAIRS[asked.draft].draft if asked.draft in PAIRS else asked.draft
+        pair = load_single(model, device=asked.device, dtype=asked.dtype)
+        tokenizer, weights = marks_of_model(pair)
+    if asked.chat:
+        require_template(pair.tokenizer, asked.draft)
+    elif asked.door is None and has_template(pair.tokenizer) and not asked.quiet:
+        click.echo(PLAIN, err=True)
+    on_device: Any = partial(Device, pair, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+    if asked.engine is not None:
+        on_device = partial(EngineDevice, pair, top_k=asked.top_k or 0, least_draft_s=draft_s)
+    if asked.door is not None:
+        _open_door(asked, connect, on_device, make, usual, console)
+        return
+    if follower is not None and (asked.record is not None or asked.out is not None):
+        raise UserError("With --adapt a policy's messages change from round to round; leave --record and --out out.")
+    label = SERVER if asked.method == SERVER and asked.policy is None else make().name
+    if asked.engine is not None:
+        label += f", {asked.engine}, top-k {asked.top_k}"
+    described = {"method": "policy, adapts" if follower is not None else label, "draft": weights}
+    with connect() as remote:
+        if asked.engine is not None:
+            remote.hello(pair.tokenizer)
+        if follower is not None:
+            follower.remote = remote
+        lines = _write_texts(asked, on_device(remote), make, prompts, described, console)
+    if asked.as_json:
+        print_json({"server": asked.engine or asked.server, "method": described["method"], "texts": lines})
+
+
+def _refuse(asked: SimpleNamespace) -> None:
+    """Refuse options that contradict each other, before anything is loaded."""
+    door, engine, chat, record, numbers = asked.door, asked.engine, asked.chat, asked.record, asked.numbers
+    others = asked.policy or asked.adapt or numbers or asked.alone or asked.tries or door or record or asked.ca
+    unable = others or asked.method.split(" (")[0] not in BY_ENGINE
+    unset = numbers and (asked.policy or asked.adapt or asked.method == SERVER)
     for wrong, why in (
-        (engine and (others or method.split(" (")[0] not in BY_ENGINE), f"--engine takes --prompts, and {BY_ENGINE}."),
-        (top_k and not engine, "--top-k is about --engine; give both, or leave it out."),
+        (engine and unable, f"--engine takes --prompts, and {BY_ENGINE}."),
+        (asked.top_k and not engine, "--top-k is about --engine; give both, or leave it out."),
         (door and chat, "--chat is about --prompts; with --openai a request to /v1/chat/completions has turns."),
         (door and record, "--record writes the rounds of --prompts; with --openai texts are others': leave it out."),
-        (door and audit is not None, "--audit is about the texts of --prompts; with --openai leave it out."),
-        (at_once and not door, "--at-once is about the requests of --openai; leave it out."),
-        (numbers and (policy or adapt or method == SERVER), "--set is about a method of --method; leave it out."),
+        (door and asked.audit is not None, "--audit is about the texts of --prompts; with --openai leave it out."),
+        (asked.at_once and not door, "--at-once is about the requests of --openai; leave it out."),
+        (unset, "--set is about a method of --method; leave it out."),
     ):
         if wrong:
             raise UserError(why)
-    follower = None if policy is None or adapt is None else _follower(policy, adapt, audit, door)
-    made, usual = (
-        _method(method, draft_length, policy, adapt, audit, own_threshold=own_threshold, numbers=numbers)
-        if follower is None
-        else (follower.method, follower.temperature)
-    )
-    alone |= policy is not None and (follower or made().policy).alone
-    if audit is not None and alone:
-        raise UserError("Tokens of a device that goes on alone are not audited; leave --audit or --alone out.")
-    warm = usual if temperature is None else temperature
-    require_temperature(warm)
-    options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, ca), "alone": alone}
-    options["patience_s"] = read_time("--patience", patience)
-    if tries:
-        _try(server, options, as_json=as_json)
-        return
-    chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
-    connect: Any = partial(Remote, server, **options)
-    if engine is not None:
-        connect = partial(nullcontext, Completions(engine, key=options["key"], answer_s=options["patience_s"]))
-    with connect() as remote:  # a wrong address, key or certificate is named before a model is loaded
-        remote.hello()
-    console, draft_s = open_console(quiet=quiet, stderr=as_json), read_time("--draft-time", draft_time)
-    with waiting(console, "loading the draft model"):
-        pair = load_single(PAIRS[draft].draft if draft in PAIRS else draft, device=device, dtype=dtype)
-        tokenizer, weights = marks_of_model(pair)
-    if chat:
-        require_template(pair.tokenizer, draft)
-    elif door is None and has_template(pair.tokenizer) and not quiet:
-        click.echo(PLAIN, err=True)
-    if door is not None:
-        where = read_address("--openai", door)
-        with Remote(server, **options) as remote:
-            served = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
-            _open_door(served, made, draft, usual if policy else None, at_once or AT_ONCE, where, console)
-        return
-    settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
-    label = method if method == SERVER and policy is None else made().name
-    label += f", {engine}, top-k {top_k}" if engine else ""
-    if follower is not None:
-        label = "policy, adapts"
-        if record is not None or out is not None:
-            raise UserError(
-                "With --adapt a policy's messages change from round to round; leave --record and --out out."
-            )
-    described = {"method": label, "draft": weights, **settings}
-    asked = {prompt.id: ids for prompt, ids in zip(chosen, ids_of(pair.tokenizer, chosen, chat=chat), strict=True)}
-    stored = stored_texts(out, described, {name: mark_of(ids) for name, ids in asked.items()})
-    lines = []
-    with connect() as remote:
-        make: Any = partial(Device, tokenizer=tokenizer, draft=weights)
-        if engine is not None:
-            remote.hello(pair.tokenizer)
-            make = partial(EngineDevice, top_k=top_k or 0)
-        ours = make(pair, remote, least_draft_s=draft_s)
-        if follower is not None:
-            follower.remote = remote
-        kept = None if record is None else Recording(record, ours, made(), settings, adapts=adapt is not None)
-        for name, ids in asked.items():
-            line = stored.get(name) or write_text(ours, made(), name, ids, settings, kept) | described
-            lines.append(line)
-            if out is not None and name not in stored:
-                append_text(out, line)
-            if not as_json:
-                say(console, f"{name}: {line['text']}")
-                say(console, told(line), style="dim")
-    if as_json:
-        print_json({"server": engine or server, "method": label, "texts": lines})
+
+
+def _write_texts(
+    asked: SimpleNamespace, ours: Any, make: Any, prompts: Any, described: dict[str, Any], console: Any
+) -> list[dict[str, Any]]:
+    from validation.collection.collect import ids_of
+    from validation.link.recording import Recording
+
+    settings = {name: getattr(asked, name) for name in ("seed", "new_tokens", "temperature", "top_p")}
+    described = described | settings
+    given = ids_of(ours.pair.tokenizer, prompts, chat=asked.chat)
+    texts = {prompt.id: ids for prompt, ids in zip(prompts, given, strict=True)}
+    stored = stored_texts(asked.out, described, {name: mark_of(ids) for name, ids in texts.items()})
+    kept, lines = None, []
+    if asked.record is not None:
+        kept = Recording(asked.record, ours, make(), settings, adapts=asked.adapt is not None)
+    for name, ids in texts.items():
+        line = stored.get(name) or write_text(ours, make(), name, ids, settings, kept) | described
+        lines.append(line)
+        if asked.out is not None and name not in stored:
+            append_text(asked.out, line)
+        if not asked.as_json:
+            say(console, f"{name}: {line['text']}")
+            say(console, told(line), style="dim")
+    return lines
 
 
 def _try(server: str, options: dict[str, Any], *, as_json: bool) -> None:
@@ -252,32 +237,28 @@ def _try(server: str, options: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _open_door(
-    device: Device, make: Any, model: str, temperature: float | None, at_once: int, where: tuple[str, int], console: Any
+    asked: SimpleNamespace, connect: Any, on_device: Any, make: Any, temperature: float, console: Any
 ) -> None:
     import socket
 
     import uvicorn
 
+    from validation.link.addresses import read_address
     from validation.link.door import Door
 
-    door = Door(device, make, model=model, temperature=temperature, at_once=at_once)
-    with closing(door), socket.create_server(where) as listening:  # refuses an address in use by name
+    where, usual = read_address("--openai", asked.door), temperature if asked.policy else None
+    settings = {"model": asked.draft, "temperature": usual, "at_once": asked.at_once or 4}
+    with (
+        connect() as remote,
+        closing(Door(on_device(remote), make, **settings)) as door,
+        socket.create_server(where) as listening,  # refuses an address in use by name
+    ):
         config = uvicorn.Config(door.application(), log_level="warning", timeout_graceful_shutdown=2)
-        number = listening.getsockname()[1]
-        say(console, f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.")
+        say(console, f"Serving http://{where[0]}:{listening.getsockname()[1]}/v1; Ctrl-C ends it.")
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _method(
-    name: str,
-    draft_length: int,
-    policy: Path | None,
-    adapt: int | None = None,
-    audit: float | None = None,
-    *,
-    own_threshold: bool = False,
-    numbers: tuple[str, ...] = (),
-) -> tuple[Any, float]:
+def _method(asked: SimpleNamespace) -> tuple[Any, float]:
     """Return a function that makes the method of a text, and its usual temperature."""
     from validation.audit.samplers import method_named
     from validation.decoding.methods.planned import Planned, read_policy
@@ -285,8 +266,9 @@ def _method(
     from validation.decoding.methods.shared_seed import SharedSeed
     from validation.link.formats import Terms
 
-    if adapt is not None:
-        own = None if name == SERVER else method_named(name, draft_length, of_link=True)
+    name = asked.method
+    if asked.adapt is not None:
+        own = None if name == SERVER else method_named(name, asked.draft_length, of_link=True)
         if type(own) is not SharedSeed:
             raise UserError(
                 f"--adapt changes the draft length, and the text of --method {name!r} depends on it; use --method "
@@ -294,39 +276,35 @@ def _method(
             )
         from validation.link.message_choice import SEEDED, AdaptiveSeed, MessageChoice
 
-        choice = MessageChoice({SEEDED: tuple(range(1, adapt + 1))})
+        choice = MessageChoice({SEEDED: tuple(range(1, asked.adapt + 1))})
         return (lambda: AdaptiveSeed(choice)), 1.0
-    if audit is None and own_threshold:
+    if asked.audit is None and asked.own_threshold:
         raise UserError("--own-threshold follows from audits; give --audit with it, such as 0.1.")
-    if audit is not None and policy is None:
+    if asked.audit is not None and asked.policy is None:
         raise UserError("--audit is about the skips of a policy; give --policy with it.")
-    if policy is not None:
-        planned = read_policy(policy)
-        if audit is not None:
-            return _audited(planned, audit, own_threshold=own_threshold), planned.temperature
+    if asked.policy is not None:
+        planned = read_policy(asked.policy)
+        if asked.audit is not None:
+            return _audited(planned, asked.audit, own_threshold=asked.own_threshold), planned.temperature
         return (lambda: Planned(planned)), planned.temperature
-
     if name == SERVER:
         return (lambda: None), 1.0
-
-    def make() -> Method:
-        if numbers or (name in SETTABLE and needed(name)):
-            return method_with(name, numbers)
-        return method_named(name, draft_length, of_link=True)
-
+    make = partial(method_named, name, asked.draft_length, of_link=True)
+    if asked.numbers or (name in SETTABLE and needed(name)):
+        make = partial(method_with, name, asked.numbers)
     Terms.of(make())  # refuse before a model is loaded
     return make, 1.0
 
 
-def _follower(policy: Path, most: int, audit: float | None, door: str | None) -> Any:
+def _follower(asked: SimpleNamespace) -> Any:
     from validation.decoding.methods.planned import read_policy
     from validation.link.message_choice import Following
 
-    if audit is not None:
+    if asked.audit is not None:
         raise UserError("--adapt changes messages of lossless policies, which have nothing to audit; leave one out.")
-    if door is not None:
+    if asked.door is not None:
         raise UserError("--adapt learns from the texts of --prompts; with --openai and a policy leave it out.")
-    return Following(read_policy(policy), most)
+    return Following(read_policy(asked.policy), asked.adapt)
 
 
 def _audited(planned: Any, audit: float, *, own_threshold: bool) -> Any:

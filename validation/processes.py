@@ -12,13 +12,14 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from validation.errors import UserError
 
+T = TypeVar("T")
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function of a module, and its arguments; both are pickled."""
 
@@ -46,6 +47,23 @@ def run_to_end(argv: Sequence[str], **options: Any) -> int:
             raise
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def in_threads(jobs: Iterable[Callable[[], T]], workers: int) -> Iterator[T]:
+    """Run jobs in threads of this process and yield their results in order, so that sums are reproducible."""
+    pool = ThreadPoolExecutor(workers)
+    finished = False
+    try:
+        waiting: deque[Future[T]] = deque()
+        for job in jobs:
+            waiting.append(pool.submit(job))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+        finished = True
+    finally:
+        pool.shutdown(wait=finished, cancel_futures=True)
 
 
 class Processes:

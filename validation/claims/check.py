@@ -5,9 +5,7 @@ at a time, so that arrays fit a worker's cache. The number and the timing of the
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +47,7 @@ from validation.collection.intervals import acceptance, certified_sizes
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
 from validation.models.devices import cores, keep_freed_memory, memory_errors
+from validation.processes import in_threads
 from validation.trace.reader import ListChunk, Trace, TraceChunk, probabilities
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
@@ -287,7 +286,7 @@ def _rows(trace: Trace) -> int:
 
 def parts_here(work: Work, claims: tuple[str, ...], first: int) -> Iterator[Part]:
     """Yield the parts from number ``first`` on, in order, computed by threads of this process."""
-    return _in_order(map(work.job, range(first, len(work))), workers_in_memory(work.trace.vocabulary))
+    return in_threads(map(work.job, range(first, len(work))), workers_in_memory(work.trace.vocabulary))
 
 
 def _covered(summary: dict[str, float]) -> dict[str, float]:
@@ -297,23 +296,6 @@ def _covered(summary: dict[str, float]) -> dict[str, float]:
             size = summary.pop(f"size_for_bias_{bias}")
             summary |= {f"size_for_bias_{bias}": size / share} if share else {}
     return summary
-
-
-def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
-    """Run jobs on all cores and yield their results in order, so that sums are reproducible."""
-    pool = ThreadPoolExecutor(workers)
-    finished = False
-    try:
-        waiting: deque[Future[Part]] = deque()
-        for job in jobs:
-            waiting.append(pool.submit(job))
-            if len(waiting) > workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-        finished = True
-    finally:
-        pool.shutdown(wait=finished, cancel_futures=True)
 
 
 def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) -> Part:

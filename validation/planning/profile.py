@@ -7,8 +7,8 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from validation.errors import UserError
 from validation.planning.message_length import message_bits
 from validation.planning.positions import LATTICES, Positions, cumulative, join, positions_of, sampled, without_residue
 from validation.planning.rounds import Wire, expected_counts, expected_streaks
+from validation.processes import in_threads
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
 from validation.trace.sealed import checksum, read_sealed, write_sealed
@@ -86,15 +87,15 @@ Report = Callable[[int, int, str], None]
 def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = None) -> Profile:
     """Return the profile of a trace, from the file ``cache`` if it holds that of this trace."""
     key = _key(trace)
-    if cache is not None and (found := _read(cache, key)) is not None:
-        return found
-    made = _measure(trace, report)
+    if cache is not None and (stored := _read(cache, key)) is not None:
+        return stored
+    profile = _measure(trace, report)
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
         part = cache.with_suffix(".part.npz")
-        np.savez_compressed(part, key=np.array(key), **{one.name: getattr(made, one.name) for one in fields(Profile)})
+        np.savez_compressed(part, key=np.array(key), **vars(profile))
         part.replace(cache)
-    return made
+    return profile
 
 
 def _key(trace: Trace) -> str:
@@ -114,10 +115,10 @@ def remembered(file: Path | None, key: Any, make: Callable[[], Any]) -> Any:
                 return stored["value"]
         except (OSError, UserError, KeyError, TypeError, ValueError):
             pass  # there is none, or it is damaged
-    made = make()
+    value = make()
     if file is not None:
-        write_sealed(file, {"key": mark, "value": made})
-    return made
+        write_sealed(file, {"key": mark, "value": value})
+    return value
 
 
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -129,10 +130,10 @@ def _read(cache: Path, key: str) -> Profile | None:
         with cache.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
                 return None
-            found = {one.name: stored[one.name] for one in fields(Profile)}
+            columns = {field.name: stored[field.name] for field in fields(Profile)}
     except DAMAGE:
         return None
-    return Profile(**found | {"vocabulary": int(found["vocabulary"]), "known": bool(found["known"])})
+    return Profile(**columns | {"vocabulary": int(columns["vocabulary"]), "known": bool(columns["known"])})
 
 
 # ------------------------------------------------------------------------------------------------------ texts
@@ -165,25 +166,19 @@ def _measure(trace: Trace, report: Report | None) -> Profile:
     tables: list[dict[str, Array]] = []
     done = 0
 
-    def work(item: tuple[int, TraceChunk, Array]) -> tuple[int, Positions]:
-        return item[0], positions_of(item[1], item[2])
+    def work(number: int, chunk: TraceChunk, uniform: Array) -> tuple[int, Positions]:
+        return number, positions_of(chunk, uniform)
 
-    def jobs() -> Iterator[tuple[int, TraceChunk, Array]]:
-        for number, chunk in _blocks(trace, rows):
-            yield number, chunk, rng.random(len(chunk.tokens))
-
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        for number, found in _in_order(pool, work, jobs()):
-            parts.setdefault(number, []).append(found)
-            done += len(found.acceptance)
-            if report is not None:
-                report(done, total, "measuring the positions of the trace")
-            if len(parts) > _GROUP:  # the last text may go on
-                ready = sorted(parts)[:_GROUP]
-                texts = [join(parts.pop(one)) for one in ready]
-                tables.append(_counts(texts, trace.vocabulary))
-    texts = [join(parts.pop(one)) for one in sorted(parts)]
-    tables.append(_counts(texts, trace.vocabulary))
+    jobs = (partial(work, number, chunk, rng.random(len(chunk.tokens))) for number, chunk in _blocks(trace, rows))
+    for number, positions in in_threads(jobs, _WORKERS):
+        parts.setdefault(number, []).append(positions)
+        done += len(positions.acceptance)
+        if report is not None:
+            report(done, total, "measuring the positions of the trace")
+        if len(parts) > _GROUP:  # the last text may go on
+            texts = [join(parts.pop(text)) for text in sorted(parts)[:_GROUP]]
+            tables.append(_counts(texts, trace.vocabulary))
+    tables.append(_counts([join(parts[text]) for text in sorted(parts)], trace.vocabulary))
     named = _names(trace.manifest.get("prompts") or [])
     index = np.asarray(trace.arrays["prompt_index"][:])
     prompts = [named.get(number, str(number)) for number in (int(index[text.start]) for text in rows)]
@@ -199,110 +194,110 @@ def _names(prompts: list[Any]) -> dict[int, str]:
     return {n: str(one["id"]) if one.get("text") is None else first[one["text"]] for n, one in known.items()}
 
 
-def _in_order(pool: ThreadPoolExecutor, work: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[Any]:
-    waiting = []
-    for job in jobs:
-        waiting.append(pool.submit(work, job))
-        if len(waiting) > 2 * _WORKERS:
-            yield waiting.pop(0).result()
-    for one in waiting:
-        yield one.result()
-
-
 # ----------------------------------------------------------------------------------------------------- counts
+
+
+def _along(values: list[Array]) -> Array:
+    """Return values (n, ...) of each text as (T, ..., texts), 0 beyond its end."""
+    table = np.zeros((max(map(len, values)), *values[0].shape[1:], len(values)))
+    for number, own in enumerate(values):
+        table[: len(own), ..., number] = own
+    return table
 
 
 def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     length = np.array([len(text.acceptance) for text in texts])
-    steps = int(length.max())
+    accepted, bits, sizes, sure = (
+        _along([getattr(text, name) for text in texts]) for name in ("accepted", "bits", "sizes", "sure")
+    )
+    own, before_last = accepted[:, 0], np.arange(length.max())[:, None] < length - 1
+    rejected = np.where(before_last[:, None], 1.0 - accepted[:, :SEEDED], 0.0)
+    return {
+        "lengths": length,
+        **_of_rounds(texts, length, accepted, bits, sizes, vocabulary),
+        **_losses(texts),
+        "acceptance": np.stack([text.acceptance.mean(axis=0) for text in texts]),
+        "accepted": own.T,
+        "chances": accepted.transpose(2, 0, 1),
+        "counted": sizes.transpose(2, 0, 1),
+        "rejections": rejected.sum(axis=0).T,
+        "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
+        "sure": sure.transpose(2, 0, 1),
+        "uncertainty": np.concatenate([text.uncertainty for text in texts]),
+        "rejection": np.concatenate([text.rejection for text in texts]),
+        "owner": np.repeat(np.arange(len(texts)), length),
+        "kept": np.concatenate([text.kept for text in texts]),
+    }
 
-    def along(values: list[Array], fill: float = 0.0) -> Array:
-        """Return values (n, ...) of each text as (T, ..., texts)."""
-        table = np.full((steps, *values[0].shape[1:], len(values)), fill)
-        for number, one in enumerate(values):
-            table[: len(one), ..., number] = one
-        return table
 
+def _of_rounds(
+    texts: list[Positions], length: Array, accepted: Array, bits: Array, sizes: Array, vocabulary: int
+) -> dict[str, Array]:
+    """Return the expected counts of each kind of round, and of the server alone."""
     width = index_bits(vocabulary)
     plain = Wire(header=16.0, reply=reply_bits(vocabulary))
-    dssd = Wire(plain.header, plain.reply, rejection=rejection_bits(vocabulary))
-    accepted, alpha, ratio, bits, sizes = (
-        along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "ratio", "bits", "sizes")
-    )
-
-    def shares(at: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """Return the skipped share and the acceptance of a sent first draft, (T, thresholds, codecs, texts)."""
-        skip, kept = (
-            np.swapaxes(along([at(getattr(one, name)) for one in texts]), 1, 2)
-            for name in ("draft_mass", "accepted_mass")
-        )
-        left = np.maximum(1.0 - skip, 0.0)
-        first = np.maximum(alpha[:, None] - kept, 0.0) / np.where(left > 1e-12, left, 1.0)
-        return without_residue(skip), np.minimum(np.where(left > 1e-12, first, 0.0), 1.0)
-
-    skip, first = shares(cumulative)
-    none = np.zeros_like(skip[:, :1])
-    all_skip = np.concatenate([none, skip], axis=1)  # skip nothing comes first, with the acceptance along the text
-    all_first = np.concatenate([accepted[:, None], first], axis=1)
-    planned, blocks, nothing = [], [], np.zeros_like(bits)
+    dssd = replace(plain, rejection=rejection_bits(vocabulary))
+    ratio, own, nothing = _along([text.ratio for text in texts]), accepted[:, 0], np.zeros_like(bits)
+    whole, zero = np.full_like(own, width + 32.0 * vocabulary), np.zeros_like(own)
+    skip, first = _first_drafts(texts, accepted)
+    rows, lattices = slice(1, 1 + len(LATTICES)), [number + 1 for number in ADAPTIVE]
+    by_length: dict[str, list[Array]] = {name: [] for name in ("planned", "blocks", "split", "full", "quantised")}
     for k in DRAFT_LENGTHS:
-        both, sent = [], message_bits(sizes, length, k, vocabulary)
-        for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain)):
-            found = expected_counts(
+        sent = message_bits(sizes, length, k, vocabulary)
+        planned = [
+            expected_counts(
                 accepted[:, None, codecs],
                 nothing[:, None, codecs],
                 length,
                 k,
-                first=all_first[:, :, codecs],
-                skip=all_skip[:, :, codecs],
+                first=first[:, :, codecs],
+                skip=skip[:, :, codecs],
                 wire=replace(wire, header=sent[:, codecs]),
             )
-            both.append(found)
-        planned.append(np.concatenate(both, axis=1))
+            for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain))
+        ]
+        by_length["planned"].append(np.concatenate(planned, axis=1))
         header = replace(plain, header=sent[:, :SEEDED])
-        blocks.append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio))
-    own, zero = accepted[:, 0], np.zeros_like(accepted[:, 0])
-    whole = np.full_like(own, width + 32.0 * vocabulary)
-    split = [expected_counts(own, bits[:, 0], length, k, wire=dssd) for k in DRAFT_LENGTHS]
-    full = [expected_counts(own, whole, length, k, wire=plain) for k in DRAFT_LENGTHS]
-    rows = slice(1, 1 + len(LATTICES))
-    quantised = [expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain) for k in DRAFT_LENGTHS]
-    own_bits, own_accepted = (table[:, [number + 1 for number in ADAPTIVE]] for table in (bits, accepted))
-    budgeted = [
-        expected_counts(own_accepted, own_bits, length, until_spent(own_bits, budget), wire=plain) for budget in BUDGETS
-    ]
-    noisy = np.concatenate([none[:, :, 0], along([sampled(one.draft_mass[:, 0]) for one in texts])], axis=1)
-    single = expected_counts(
-        zero[:, None], zero[:, None], length, 1, skip=without_residue(noisy), bonus=False, wire=plain
-    )
-    server = expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8)))
-    before_last = np.arange(steps)[:, None] < length - 1
-    exact, drawn = ([one.losses(at) for one in texts] for at in (cumulative, sampled))
+        by_length["blocks"].append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio))
+        by_length["split"].append(expected_counts(own, bits[:, 0], length, k, wire=dssd))
+        by_length["full"].append(expected_counts(own, whole, length, k, wire=plain))
+        by_length["quantised"].append(expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain))
+    adaptive, spent = accepted[:, lattices], bits[:, lattices]
+    budgeted = [expected_counts(adaptive, spent, length, until_spent(spent, most), wire=plain) for most in BUDGETS]
+    skips = np.concatenate([zero[:, None], _along([sampled(text.draft_mass[:, 0]) for text in texts])], axis=1)
+    none = zero[:, None]
     return {
-        "lengths": length,
-        "planned": np.stack(planned),
-        "blocks": np.stack(blocks),
-        "split": np.stack(split),
-        "full": np.stack(full),
-        "quantised": np.stack(quantised),
+        **{name: np.stack(tables) for name, tables in by_length.items()},
         "budgeted": np.stack(budgeted, axis=1),
-        "single": single,
-        "server": server,
+        "single": expected_counts(none, none, length, 1, skip=without_residue(skips), bonus=False, wire=plain),
+        "server": expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8))),
+    }
+
+
+def _first_drafts(texts: list[Positions], accepted: Array) -> tuple[Array, Array]:
+    """Return the skipped share and the acceptance of a sent first draft, (T, 1 + thresholds, codecs, texts).
+
+    To skip nothing comes first, with the acceptance along the text.
+    """
+    alpha = _along([text.acceptance for text in texts])
+    skip, kept = (
+        np.swapaxes(_along([cumulative(getattr(text, name)) for text in texts]), 1, 2)
+        for name in ("draft_mass", "accepted_mass")
+    )
+    left = np.maximum(1.0 - skip, 0.0)
+    first = np.maximum(alpha[:, None] - kept, 0.0) / np.where(left > 1e-12, left, 1.0)
+    first = np.minimum(np.where(left > 1e-12, first, 0.0), 1.0)
+    skips = [np.zeros_like(skip[:, :1]), without_residue(skip)]
+    return np.concatenate(skips, axis=1), np.concatenate([accepted[:, None], first], axis=1)
+
+
+def _losses(texts: list[Positions]) -> dict[str, Array]:
+    exact, drawn = ([text.losses(at) for text in texts] for at in (cumulative, sampled))
+    return {
         "overlap": np.stack([1.0 - np.prod(factors, axis=0) for factors, _ in exact]),
         "overlap_sampled": np.stack([1.0 - np.prod(factors[:, 0], axis=0) for factors, _ in drawn]),
         "risk": np.stack([risk.mean(axis=0) for _, risk in exact]),
         "risk_sampled": np.stack([risk[:, 0].mean(axis=0) for _, risk in drawn]),
-        "acceptance": np.stack([one.acceptance.mean(axis=0) for one in texts]),
-        "accepted": own.T,
-        "chances": accepted.transpose(2, 0, 1),
-        "counted": sizes.transpose(2, 0, 1),
-        "rejections": np.where(before_last[:, None], 1.0 - accepted[:, :SEEDED], 0.0).sum(axis=0).T,
-        "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
-        "sure": along([one.sure for one in texts]).transpose(2, 0, 1),
-        "uncertainty": np.concatenate([text.uncertainty for text in texts]),
-        "rejection": np.concatenate([text.rejection for text in texts]),
-        "owner": np.repeat(np.arange(len(texts)), length),
-        "kept": np.concatenate([one.kept for one in texts]),
     }
 
 
@@ -336,7 +331,7 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
     axis = {"planned": 3, "blocks": 2, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}
-    found = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
-    kept = found.pop("kept")
+    columns = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
+    kept = columns.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)
-    return Profile(vocabulary=vocabulary, known=known, prompts=np.array(prompts), kept=sizes, **found)
+    return Profile(vocabulary=vocabulary, known=known, prompts=np.array(prompts), kept=sizes, **columns)

@@ -5,22 +5,18 @@ tokens (:mod:`hlmtheory.vocabulary`). The proposal depends on the tokens so far 
 method stays lossless. The text is encoded anew for each draft, without a cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from validation.errors import UserError
 from validation.models import chat as turns
 from validation.models.pair import Pair, load_single
-
-if TYPE_CHECKING:
-    import torch
 
 Array = NDArray[Any]
 
@@ -29,8 +25,6 @@ class OtherTokens:
     """A draft model that reads and writes another model's tokens; the decoding loop runs it like any draft model."""
 
     def __init__(self, model: Any, encode: Callable[[list[int]], Sequence[int]], own: Array, context: int) -> None:
-        import torch
-
         self.model, self.encode, self.context = model, encode, context
         self.common = torch.from_numpy(np.flatnonzero(own >= 0))
         self.own = torch.from_numpy(own[own >= 0])
@@ -50,8 +44,6 @@ class OtherTokens:
         logits_to_keep: int = 0,
     ) -> SimpleNamespace:
         """Return the logits of the last ``logits_to_keep`` new tokens; the cache holds the tokens themselves."""
-        import torch
-
         new = input_ids[:, None, :, None].double()
         seen = past_key_values.update(new, new, 0)[0][:, 0, :, 0].long()
         width = input_ids.shape[1]

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
 from validation.training.aligned import ALIGNED, train_aligned
@@ -46,7 +48,6 @@ def train(
     parent: Path = PAIRS_FOLDER / "builtin",
 ) -> None:
     """Train, continue or distil one model of the pair; write its weights in bf16 and its record to ``out/<size>``."""
-    import torch
     from transformers import AutoTokenizer
 
     torch.manual_seed(SEED)
@@ -81,7 +82,6 @@ def train(
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
-    import torch
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)

@@ -4,12 +4,12 @@ h_t and h_d (ω, π, H) are the hidden states in front of the heads of base mode
 logits; W_p (H, H) projects h_d in training. The paper prints no λ₁, λ₂, 𝒯 or MLP width; those here are ours.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from validation.models.aligned import build_aligned, fingerprint, save_aligned
 from validation.training.distil import divergence
@@ -25,9 +25,6 @@ from validation.training.loop import (
 )
 from validation.training.recipes import SEED, Course
 from validation.training.texts import Library, tokens
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +52,8 @@ ALIGNED = {
 """Recipes of the aligned draft by name."""
 
 
-def feature_loss(projected: torch.Tensor, teacher_states: torch.Tensor) -> torch.Tensor:
-    """Return the mean over all positions of the squared distance of W_p h_d and h_t, flexspec (5)."""
-    return (projected - teacher_states).square().sum(dim=-1).mean()  # (5)
-
-
-def soft_target_loss(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return 𝒯² KL(σ(z_t/𝒯) ‖ σ(z_d/𝒯)), the mean over all positions, flexspec (6)."""
-    return temperature**2 * divergence(teacher_logits, logits, temperature)  # (6)
-
-
 def alignment_loss(base: Any, course: Alignment) -> Loss:
     """Return the loss λ₁ (5) + λ₂ (6) with the base model as teacher; the draft needs ``feature_projection``, W_p."""
-    import torch
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
         ids = rows[:, :-1]
@@ -78,16 +64,15 @@ def alignment_loss(base: Any, course: Alignment) -> Loss:
             states = model.model(ids).last_hidden_state
             projected = model.feature_projection(states)
             logits = model.lm_head(states).float()
-        total = course.divergence_weight * soft_target_loss(teacher_logits, logits, course.temperature)
-        return total + course.feature_weight * feature_loss(projected.float(), teacher_states.float())
+        feature = (projected.float() - teacher_states.float()).square().sum(dim=-1).mean()  # flexspec (5)
+        soft = course.temperature**2 * divergence(teacher_logits, logits, course.temperature)  # flexspec (6)
+        return course.divergence_weight * soft + course.feature_weight * feature
 
     return loss
 
 
 def add_projection(draft: Any) -> None:
     """Give the draft a learnable W_p, which starts as the identity."""
-    import torch
-
     size = draft.config.hidden_size
     draft.feature_projection = torch.nn.Linear(size, size, bias=False)
     torch.nn.init.eye_(draft.feature_projection.weight)
@@ -97,7 +82,6 @@ def train_aligned(
     course: Alignment, library: Library, data: Path, out: Path, checkpoint: Path, *, start: Path | None = None
 ) -> None:
     """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``."""
-    import torch
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -4,19 +4,16 @@ Medusa (cai2024medusa (2)): cross-entropy of head k with the token k + 1 places 
 (li2024eagle (5)): smooth L1 distance of the predicted hidden state, plus its distribution's cross-entropy.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from validation.models.heads import EAGLE, MEDUSA, build_heads, save_heads
 from validation.training.loop import Documents, Loss, course_record, fit, step_count, write_record
 from validation.training.recipes import SEED, Course
 from validation.training.texts import LIBRARIES, tokens
-
-if TYPE_CHECKING:
-    import torch
 
 BEST = 8
 """Of how many likeliest tokens of each head the share of hits is stored."""
@@ -40,8 +37,6 @@ COURSES = {
 
 def base_states(base: Any, ids: torch.Tensor) -> torch.Tensor:
     """Return the base model's last hidden states (b, m, H) in float32, computed in bf16."""
-    import torch
-
     with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16):
         states: torch.Tensor = base.model(ids).last_hidden_state
     return states.float()
@@ -49,7 +44,6 @@ def base_states(base: Any, ids: torch.Tensor) -> torch.Tensor:
 
 def medusa_loss(base: Any, course: HeadCourse) -> Loss:
     """Return Σ_k λ^k CE(head k at t, x_{t+1+k}) over the mean of the positions, for ``fit``."""
-    import torch
 
     def loss(part: Any, rows: torch.Tensor) -> torch.Tensor:
         states = base_states(base, rows[:, :-1])
@@ -67,7 +61,6 @@ def medusa_loss(base: Any, course: HeadCourse) -> Loss:
 
 def eagle_loss(base: Any, course: HeadCourse) -> Loss:
     """Return smooth L1 of the hidden states plus the weighted cross-entropy with the base model's law, for ``fit``."""
-    import torch
 
     def loss(part: Any, rows: torch.Tensor) -> torch.Tensor:
         states = base_states(base, rows[:, :-1])
@@ -87,8 +80,6 @@ def eagle_loss(base: Any, course: HeadCourse) -> Loss:
 
 def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20) -> list[list[float]]:
     """Return, for each head, how often its i-th likeliest token is the base model's own choice, i up to ``BEST``."""
-    import torch
-
     found: list[Any] = []
     part.eval()
     for document in documents[:limit]:
@@ -111,7 +102,6 @@ def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20)
 
 def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, out: Path, checkpoint: Path) -> None:
     """Train a part and write its weights, settings and training record to a folder."""
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(SEED)

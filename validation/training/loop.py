@@ -1,7 +1,5 @@
 """Train a model with two optimizers, one schedule and checkpoints, and compute its held-out metrics."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -9,20 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from validation.errors import UserError
 from validation.training.recipes import SEED, Course
 from validation.training.texts import blocks
 
-if TYPE_CHECKING:
-    import torch
-
 CHECKPOINT_STEPS = 200
 Documents = list[np.ndarray]
-Loss = Callable[[Any, "torch.Tensor"], "torch.Tensor"]
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 """Function that returns the loss of a model on rows of context + 1 tokens."""
 
 
@@ -33,8 +29,6 @@ def text_loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
 
 def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Return a model's logits in float32, computed in bf16."""
-    import torch
-
     with torch.autocast(ids.device.type, torch.bfloat16):
         logits: torch.Tensor = model(ids).logits
     return logits.float()
@@ -42,14 +36,10 @@ def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 def cross_entropy(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Return the mean negative log-likelihood of the next tokens in all rows."""
-    import torch
-
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
 
 
 def _optimizers(model: Any, course: Course) -> list[torch.optim.Optimizer]:
-    import torch
-
     free = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices = [p for n, p in free if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
     ids = {id(p) for p in matrices}
@@ -88,8 +78,6 @@ def fit(
     check: Callable[[], object] = lambda: "",
 ) -> float:
     """Train a model in place; a run resumed from ``checkpoint`` gives the result of an uninterrupted run."""
-    import torch
-
     steps, context = step_count(model, course, taught), model.config.max_position_embeddings
     optimizers = _optimizers(model, course)
     groups = [group for o in optimizers for group in o.param_groups]
@@ -155,8 +143,6 @@ def write_record(folder: Path, record: dict[str, Any], name: str = "training.jso
 
 def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[float, int]:
     """Return the mean negative log-likelihood in nats per token and the token count; each document is scored alone."""
-    import torch
-
     total, count = 0.0, 0
     model.eval()
     for document in documents[:limit]:
@@ -171,8 +157,6 @@ def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[f
 
 def held_out_acceptance(draft_model: Any, target_model: Any, documents: Documents, limit: int = 40) -> float:
     """Return the mean of 1 - TV(q, p), the expected acceptance rate, over the positions of held-out texts."""
-    import torch
-
     total, count = 0.0, 0
     modes = draft_model.training, target_model.training
     draft_model.eval(), target_model.eval()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from validation.errors import UserError
 from validation.models.adapters import base_mark, is_adapter
@@ -126,8 +127,6 @@ def train_version(
     update: Update, base: Path | str, data: Path, out: Path, *, stops: tuple[int, ...] = (), width: int = ROW
 ) -> dict[str, Any]:
     """Train one version, write it to ``out/<name>``, and return its record."""
-    import torch
-
     if update.domain not in DOMAINS:
         raise UserError(f"Unknown domain {update.domain!r}; use {', '.join(DOMAINS)}.")
     rank, began = update.rank, time.process_time()
@@ -183,8 +182,6 @@ def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray
 
 def _write(model: Any, tokenizer: Any, folder: Path, base: Path | str) -> None:
     """Write an adapter, which names the base model by its path from here or its name, or a full model in bf16."""
-    import torch
-
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(model, "peft_config"):
         place = os.path.relpath(Path(base).resolve(), folder.resolve()) if Path(base).is_dir() else str(base)

@@ -1,7 +1,5 @@
 """Settings of the site; `python3 hlm docs` puts the sources together and runs Sphinx with these."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -3,10 +3,8 @@
 Everything here is private. The modules use it, so that none of their functions names a library.
 """
 
-from __future__ import annotations
-
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_namespace
@@ -16,7 +14,7 @@ from hlmtheory._remember import remembered
 NUMPY = array_namespace(np.empty(0))
 BLOCK = 64  # number of entries that are summed sequentially
 
-Array: TypeAlias = Any
+Array: TypeAlias = Annotated[Any, "Array"]  # the name is what a signature shows
 """An array of any array-API library: numpy, torch (CPU or CUDA), array-api-strict."""
 
 

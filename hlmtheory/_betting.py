@@ -1,7 +1,5 @@
 """Wealth of fixed bets, in logarithms; sums and roots are rounded so that no evidence is overstated."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

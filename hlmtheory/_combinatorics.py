@@ -4,8 +4,6 @@ Three log-gammas near 1.7 million would lose log₂ C(n, k)'s digits: leading te
 μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π is summed.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 A bool is not accepted as a number, nor a number as a bool: True for a count, or 1 for a switch, is a mistake.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping

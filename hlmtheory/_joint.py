@@ -1,7 +1,5 @@
 """Arguments that must fit others: a token of a row, counts on a support, a competitor within a budget, a schedule."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Domains of physical quantities, each with the remedy that fits its argument."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A large array is recognised by its place in memory, so only if nobody can change
 :func:`remembered` helper returns becomes read-only. Arrays of other libraries than numpy are never remembered.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator

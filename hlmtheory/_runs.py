@@ -1,7 +1,5 @@
 """Every outcome of a short run whose chances may depend on the past, for claims on evidence at any time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

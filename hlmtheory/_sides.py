@@ -1,7 +1,5 @@
 """A side of a claim from a function of one instance, computed on the host: for claims that enumerate or simulate."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Rows of any floating type are divided by their sum in float64 on entry and compu
 caller's type. In float32 a sum misses 1 by 1e-6 at V = 32,000, which a residual magnifies by 1/TV(q, p).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ From this table come the instances of the claims (:func:`instance`), in the test
 and the wrong values that the tests give to every claim. ``WITHIN`` holds what a name means in some claims alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ One record serves four readers: the property tests, the check on real traces, th
 files of :mod:`hlmtheory.theorems` hold them.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -209,7 +207,10 @@ class Claim:
         :func:`tolerance`; an instance that needs more than ``COARSE``, relative to a larger side above 1, is
         INCONCLUSIVE.
         """
-        self._refuse_other_names(instance)
+        missing = [name for name in self.takes if name not in instance]
+        unknown = [name for name in instance if name not in self.takes]
+        if missing or unknown:
+            raise TypeError(f"{self.id} takes {', '.join(self.takes)}; missing {missing}, unknown {unknown}")
         values = {name: _in_float64(name, value) for name, value in instance.items()}
         relation, *sides = self.sides(**{name: values[name] for name in _parameters(self.sides)})
         lhs, rhs = (side.copy() for side in np.broadcast_arrays(*map(_side, sides)))
@@ -263,12 +264,6 @@ class Claim:
 
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
         return recall(function, (), {name: values[name] for name in _parameters(function)})
-
-    def _refuse_other_names(self, instance: Instance) -> None:
-        missing = [name for name in self.takes if name not in instance]
-        unknown = [name for name in instance if name not in self.takes]
-        if missing or unknown:
-            raise TypeError(f"{self.id} takes {', '.join(self.takes)}; missing {missing}, unknown {unknown}")
 
     def _scope(self, values: Instance, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], dict[str, int]]:
         """Return where all assumptions hold, and how often each failed."""

@@ -1,7 +1,5 @@
 """A user's own theorems: read from a file, tried on drawn instances, and listed beside the others."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@
 ``tokens``, ``prompt_index`` and ``position`` (N,) in int32. ``manifest.json`` is written when the trace is finished.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from os import PathLike

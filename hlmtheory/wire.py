@@ -10,8 +10,6 @@ Wrong bytes raise a :class:`CodecError`; the subclass says what is wrong. A refu
 Distributions are rows (V,) over the vocabulary.
 """
 
-from __future__ import annotations
-
 from hlmtheory.codec.envelope import AuthenticationError, ForeignError, OutOfOrderError, ReplayedError
 from hlmtheory.codec.frame import (
     ChecksumError,

@@ -1,7 +1,5 @@
 """Measure speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess
@@ -11,10 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from hlmtheory.claims import Claim
 from validation.cli.display import open_console
 from validation.cli.refusals import refusals
 from validation.cli.tables import print_table
@@ -22,9 +20,6 @@ from validation.errors import UserError, naming
 from validation.models.machine import machine
 from validation.provenance import now
 from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
-
-if TYPE_CHECKING:
-    from hlmtheory.claims import Claim
 
 IMPORTS = {
     "nothing": "pass",

@@ -54,15 +54,10 @@ def text_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[tuple[str, s
             yield f"{path}, line {number}", line.rstrip("\r\n")
 
 
-def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of each non-empty line of a JSONL file."""
-    yield from ((where, parse(where, line)) for where, line in text_lines(path) if line.strip())
-
-
 def read_json(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the place and value of each line of a JSONL file, each entry of a JSON list, or the value of a file."""
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        yield from read_lines(path)
+        yield from ((where, parse(where, line)) for where, line in text_lines(path) if line.strip())
         return
     content = parse(str(path), read_text(path))
     if isinstance(content, list):

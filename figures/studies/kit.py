@@ -1,7 +1,5 @@
 """What the studies share: arguments, the stamp of a result, rows of a trace, intervals over prompts, pictures."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

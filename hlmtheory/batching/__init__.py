@@ -4,8 +4,6 @@ Paper: edge-sd (zhu2025edgesd) Section III-B, (28)-(33), Algorithm 1, and the ba
 (johnson1954). See :func:`plan` for the methods. The latency is (22); uploading, (15), adds the same time to every plan.
 """
 
-from __future__ import annotations
-
 from hlmtheory.batching.planner import lower_bound, plan, plan_latency
 
 __all__ = ["lower_bound", "plan", "plan_latency"]

@@ -1,7 +1,5 @@
 """Lower bounds on the latency of every plan, for one draft length and sorted tasks, with a barrier or without."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array

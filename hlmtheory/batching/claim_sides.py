@@ -1,7 +1,5 @@
 """Sides of the theorems on the printed program of edge-sd."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

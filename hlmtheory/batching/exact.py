@@ -1,7 +1,5 @@
 """The best of all partitions of few tasks, by branch and bound."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

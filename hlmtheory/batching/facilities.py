@@ -4,8 +4,6 @@ A corner is the longest prompt and answer of a batch, and fixes its times. If no
 than its tasks' prices, the latency is at least their sum, whatever found prices and weights (``facility_bound``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

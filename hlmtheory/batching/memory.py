@@ -1,7 +1,5 @@
 """Which batches fit the memory of the draft machine, alone and together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

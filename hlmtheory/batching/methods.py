@@ -1,7 +1,5 @@
 """The planning methods behind :mod:`hlmtheory.batching`: from tasks to the best candidate over the draft lengths."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

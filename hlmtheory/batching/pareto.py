@@ -1,7 +1,5 @@
 """The best of all partitions into runs, from all undominated states of each prefix of the tasks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array

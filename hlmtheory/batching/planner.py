@@ -1,7 +1,5 @@
 """Choose batches, their order and the draft length for a set of tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

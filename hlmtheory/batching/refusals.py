@@ -1,7 +1,5 @@
 """Checks that refuse inputs which the methods of :mod:`hlmtheory.batching` cannot plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

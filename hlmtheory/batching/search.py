@@ -4,8 +4,6 @@ A run j..i is one batch, padded to its longest prompt. Times are arrays over the
 done. With the stages' finish F and C, a further batch gives F' = F + d and C' = max(F', C) + v.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

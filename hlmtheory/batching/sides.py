@@ -1,7 +1,5 @@
 """Parts of the sides of the claims of :mod:`hlmtheory.batching`: from arrays to tasks, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias

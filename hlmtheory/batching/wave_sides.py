@@ -1,7 +1,5 @@
 """Sides of the theorems on schedules without a barrier and on the memory that batches share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ alouini1999capacity, ning2025dssd. Ratios are never in dB here. The mean latency
 is infinite.
 """
 
-from __future__ import annotations
-
 from hlmtheory.channel.fading import Rayleigh, Rician
 from hlmtheory.channel.latency import db_to_linear, log_distance_gain, shannon_latency, vocabulary_payload_bits
 from hlmtheory.channel.links import GilbertElliott, TraceLink

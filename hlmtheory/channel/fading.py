@@ -4,8 +4,6 @@ With y = (1 + κ)S/m, twice y is non-central χ² with 2 degrees of freedom and 
 Gamma(j + 1) laws with Poisson(κ) weights. Rayleigh is κ = 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

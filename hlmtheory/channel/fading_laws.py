@@ -3,8 +3,6 @@
 The arguments ``m`` and ``k`` are the mean SNR and the Rician factor κ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Payload, latency and throughput of one link."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

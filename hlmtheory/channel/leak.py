@@ -4,8 +4,6 @@ The leak I(X; T) of a text X by its trace T is at most H(T); R messages of m siz
 (``channel.leak_text``). wei2024spills identify prompts so. Of the times, only the number of messages is bounded.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

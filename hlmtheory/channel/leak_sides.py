@@ -1,7 +1,5 @@
 """Sides of the theorems on what the sizes of messages leak."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Links whose rate changes with time: a two-state Markov link, and a link that follows a measured trace."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

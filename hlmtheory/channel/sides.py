@@ -1,7 +1,5 @@
 """Sides of the theorems on the link."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays
 from hlmtheory._quantities import checked
 from hlmtheory.channel.fading import QuadratureEstimate, Rician

@@ -1,7 +1,5 @@
 """Split verification: the server accepts, and the device replaces a rejected draft (ning2025dssd, abstract)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array, arrays, floating, in_kind

@@ -18,8 +18,6 @@ refuse a batch that would take longer. The rows of a truncated message take 8 by
 half a gigabyte at once is refused.
 """
 
-from __future__ import annotations
-
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.menu import CodecMenu
 from hlmtheory.codec.messages import truncated_message

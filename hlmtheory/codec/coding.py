@@ -5,8 +5,6 @@ Mixed rows are written bit by bit, in the formats of :mod:`hlmtheory.codec.menu`
 server accepts by it. Tokens alone take ⌈log₂ V⌉ bits each. Quantised rows: :mod:`hlmtheory.codec.enumerative`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ The number is written in mixed radix, first draft first: its size (only if sizes
 whole batch takes less than one bit more than c-sqs (1) and the log₂ of the tokens, plus the padding of the last byte.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

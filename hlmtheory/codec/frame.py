@@ -14,8 +14,6 @@ The length makes sure that a cut or extended message is refused. The checksum fi
 burst of up to 32.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass

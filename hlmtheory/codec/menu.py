@@ -14,8 +14,6 @@ for n ≥ 1. Tokens and levels of top-k are fields of ⌈log₂ V⌉ and b bits.
 of ⌈log₂(C(V, K) C(ℓ + K - 1, K - 1))⌉ bits; in a mixture the counts have K + 1 entries.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -137,7 +135,7 @@ def candidates(vocabulary: int, menu: CodecMenu) -> Candidates:
     fits = _writable(vocabulary, size, resolution, mixture)
     size, resolution, mixture = size[fits], resolution[fits], mixture[fits]
     bits = lattice_bits(vocabulary, size, resolution, mixture)
-    fits = size <= most_tokens(bits)
+    fits = size <= bits * ENTRIES_PER_BYTE // 8  # the most tokens of a row of these bits, so that memory stays bounded
     bits, size, resolution, mixture = bits[fits], size[fits], resolution[fits], mixture[fits]
     order = np.argsort(bits, kind="stable")
     found = Candidates(bits[order], size[order], resolution[order], mixture[order])
@@ -181,11 +179,6 @@ def steps_of_row(vocabulary: int, size: int, cells: int, resolution: int) -> int
     if cells == size:
         return steps_of(vocabulary, size, resolution)
     return steps(vocabulary, size) + steps(resolution + cells - 1, min(resolution, cells - 1))
-
-
-def most_tokens(bits: Integers) -> Integers:
-    """Return the largest number of tokens that a row of these bits may have, so that memory stays bounded."""
-    return bits * ENTRIES_PER_BYTE // 8
 
 
 def gamma_bits(value: Integers) -> Integers:

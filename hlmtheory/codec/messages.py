@@ -1,7 +1,5 @@
 """Messages of the codec: batches of drafts as truncated, quantised or mixed rows or as tokens, validated when made."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 

@@ -4,8 +4,6 @@ The formats of a row are in :mod:`hlmtheory.codec.menu`. After its row each draf
 acceptance is by the exact q_d, that probability in 64 bits. So the bits of a draft depend on nothing else in the batch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ with sum 1 exists if the smallest and the largest sum are on both sides of 1. Bo
 may be ordered either way, and sums are rounded.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

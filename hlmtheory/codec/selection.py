@@ -6,11 +6,9 @@ excludes, so its answer is that of the whole menu. A row is sorted once. Each la
 remainders of its entries of at least one unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -139,7 +137,10 @@ def _cheapest(row: SortedRow, limit: float, index: int, menu: CodecMenu) -> Foun
     if TOP_K in menu.kinds:
         best = _least_top_k(row, limit, menu.widths, best) or best
     if best is None:
-        _refuse_unattainable(index, limit)
+        raise DomainError(
+            f"bias_tolerance must be one that the menu can meet; got {limit:g} at row {index} of the batch, and "
+            "nothing on the menu does; allow more bits (widths), or larger sizes and resolutions"
+        )
     return best
 
 
@@ -208,10 +209,3 @@ def _first_size(row: SortedRow, limit: float) -> int:
         fits = 2.0 * (float(row.flat_rest(np.asarray(middle))) - row.slack) <= limit
         low, high = (low, middle) if fits else (middle + 1, high)
     return low
-
-
-def _refuse_unattainable(index: int, limit: float) -> NoReturn:
-    raise DomainError(
-        f"bias_tolerance must be one that the menu can meet; got {limit:g} at row {index} of the batch, and nothing on "
-        "the menu does; allow more bits (widths), or larger sizes and resolutions"
-    )

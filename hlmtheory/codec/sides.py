@@ -1,7 +1,5 @@
 """Sides of the theorems on messages as bytes, and what their arguments must be."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Mapping

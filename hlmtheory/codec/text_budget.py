@@ -8,8 +8,6 @@ the smallest bits + λ · bias, a corner of its lower convex hull. The sum of th
 bound on the bits of every plan (weak duality).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise

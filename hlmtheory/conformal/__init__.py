@@ -21,8 +21,6 @@ The threshold winds up: while the rows are peaked, d_n stays below ε and τ ris
 position.
 """
 
-from __future__ import annotations
-
 from hlmtheory.conformal.controller import MassBudgetController, ThresholdController, regret_bound, threshold_support
 
 __all__ = ["MassBudgetController", "ThresholdController", "regret_bound", "threshold_support"]

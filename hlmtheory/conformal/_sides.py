@@ -1,7 +1,5 @@
 """The sides of the claims of :mod:`hlmtheory.conformal`, in its notation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The two controllers of a support and the guarantee of each, in the notation of :mod:`hlmtheory.conformal`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

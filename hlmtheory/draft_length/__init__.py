@@ -4,8 +4,6 @@ Papers: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6
 may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum of them.
 """
 
-from __future__ import annotations
-
 from hlmtheory.draft_length.censored import acceptance_by_depth, tokens_by_length
 from hlmtheory.draft_length.delay import critical_delays
 from hlmtheory.draft_length.online import online_regret_bound, optimistic_draft_length

@@ -4,8 +4,6 @@ Depth d was examined by the r_d rounds with k ≥ d and i ≥ d - 1; a_d of them
 independent of what would be accepted; ``method="anytime"`` holds for a k chosen from past outcomes.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Sides of the theorems on counts of accepted drafts: what follows from them, and what does not."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import NUMPY, Array

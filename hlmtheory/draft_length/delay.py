@@ -3,8 +3,6 @@
 With x = (F + delay)/M, lengths K and K + 1 tie at x = c_K = E(K)/S(K + 1) - K. Only the mean of a delay matters.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

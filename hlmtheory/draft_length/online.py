@@ -4,8 +4,6 @@ After sun2026delay (UCB-SpecStop), with estimates Ŝ(d) of N_d rounds that all l
 an interval of radius r(n) = √(ln(2 m n (n + 1)/δ)/(2 n)); W(N) = Σ_{n<N} min(1, 2 r(n)).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, running

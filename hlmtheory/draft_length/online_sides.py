@@ -1,7 +1,5 @@
 """Sides of the theorems on learning the number of drafts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Draft length with the highest throughput, and the baselines."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -205,7 +203,7 @@ def least_kept(acceptance: Array, believed: Array, max_draft_length: Array) -> A
     j = xp.arange(1, most, dtype=xp.int64, device=gamma.device)
     own, other = (_ties(xp, rate, j, k_max) for rate in (gamma, belief))
     k_other = xp.astype(j, xp.float64) + xp.zeros_like(other)
-    end, believed_end = (_length_on_a_slow_link(xp, rate, k_max) for rate in (gamma, belief))
+    end, believed_end = (xp.where(rate > 0, k_max, xp.ones_like(k_max))[..., None] for rate in (gamma, belief))
     values = [
         _ratio(xp, gamma, other, k_other, _length_at(xp, own, other)),
         _ratio(xp, gamma, other, k_other + 1.0, _length_at(xp, own, other)),
@@ -228,10 +226,6 @@ def _ties(xp: Any, rate: Array, j: Array, k_max: Array) -> Array:
 def _length_at(xp: Any, ties: Array, at: Array) -> Array:
     """Return the best length at F/M = ``at``, which is one more than the number of ties below it."""
     return 1.0 + xp.sum(xp.astype(ties[..., None, :] < at[..., None], xp.float64), axis=-1)
-
-
-def _length_on_a_slow_link(xp: Any, rate: Array, k_max: Array) -> Array:
-    return xp.where(rate > 0, k_max, xp.ones_like(k_max))[..., None]
 
 
 def _ratio(xp: Any, gamma: Array, at: Array, chosen: Array, best: Array) -> Array:

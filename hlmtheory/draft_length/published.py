@@ -4,8 +4,6 @@ Counters by position and a histogram hold the same H(d), the share of rounds wit
 at other tokens; :func:`split_tokens` allows for that.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating, in_kind, upward

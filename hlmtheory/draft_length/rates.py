@@ -1,7 +1,5 @@
 """Tokens per second, and cost per token, as functions of the draft length."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

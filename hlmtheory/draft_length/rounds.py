@@ -3,8 +3,6 @@
 Paper: flexspec (li2025flexspec) (7)-(10), Table I and Fig. 6. Part of the module ``draft_length``.
 """
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import broadcast, finite_answer
 from hlmtheory._quantities import not_negative, positive

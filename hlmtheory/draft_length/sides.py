@@ -1,7 +1,5 @@
 """Sides of the theorems on the best number of drafts."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

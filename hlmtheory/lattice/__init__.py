@@ -23,8 +23,6 @@ index are kept, and rounded up.
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
-from __future__ import annotations
-
 from hlmtheory.lattice.payload import allocate, payload_bits
 from hlmtheory.lattice.quantization import quantize, top_support
 

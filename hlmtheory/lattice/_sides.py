@@ -5,8 +5,6 @@ refuse it. The rows of a tree over all sequences of T tokens are listed level by
 node n and token v is at n·V + v + 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Supports, counts and allocations: the arithmetic behind :mod:`hlmtheory.lattice`, with that module's notation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Bits of quantised rows, and the best use of a budget: the functions of :mod:`hlmtheory.lattice` about payload."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Supports, counts and the cost of rounding: the functions of :mod:`hlmtheory.lattice` about distance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind

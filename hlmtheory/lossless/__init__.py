@@ -21,8 +21,6 @@ A wealth of 1/δ shows that the law is not kept (law_wealth), and gives a lower 
 known probability (distance_ceiling).
 """
 
-from __future__ import annotations
-
 from hlmtheory.lossless.ceiling import distance_ceiling
 from hlmtheory.lossless.evidence import LawTest
 from hlmtheory.lossless.power import draws_to_find, text_distance

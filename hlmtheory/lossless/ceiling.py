@@ -6,8 +6,6 @@ is returned: the distance of the frequencies plus their spread; a bound from two
 better one for many cells; and where nearly all of the target's law is in one cell, that of the draws outside of it.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -8,8 +8,6 @@ With λ_i = min(λ, 0.9/P_i f_i), the wealth is W_t = Π_{i ≤ t} (1 + λ_i D_i
 wealth of 1/δ shows that the law is not kept: whenever one looks, this is wrong with probability at most δ.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

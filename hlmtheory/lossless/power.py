@@ -1,7 +1,5 @@
 """How much a number of draws can show: the smallest distance that is found, and how many draws a distance needs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What draws show about a sampler's law, on every outcome of a short run whose law may depend on the past."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

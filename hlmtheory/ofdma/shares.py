@@ -1,7 +1,5 @@
 """Bandwidth shares, the finish times of users, and the distance of shares from the optimum."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

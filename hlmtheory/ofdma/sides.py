@@ -1,7 +1,5 @@
 """Sides of the theorems on shares of a band."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ A round keeps its first draft unverified (u-hlm), or sends K drafts (flexspec) w
 users share a band (edge-sd) and a server. The risk of a decision bounds what it adds to the TV of a token's law.
 """
 
-from __future__ import annotations
-
 from hlmtheory.policy.band import BandUser, plan_users
 from hlmtheory.policy.capacity import SharedServer, throughput_shares
 from hlmtheory.policy.codec_hulls import codec_hulls

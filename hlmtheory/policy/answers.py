@@ -3,8 +3,6 @@
 The policy and the count tell what follows the count. p takes V float32 numbers, which moves a law by 2^-24 at most.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array

@@ -4,8 +4,6 @@ At z = s/w seconds a bit the best rate X*(z) is convex, so chords bound it. For 
 Σ_u ω_u U(X_u) ≤ g(ν) = ν + Σ_u max_w [ω_u U(X*_u(s_u/w)) - ν w]. Few users have a second bound, by a grid of shares.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace

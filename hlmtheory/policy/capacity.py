@@ -4,8 +4,6 @@ A pass over at most B rounds takes s + s' seconds a token, K + 1 tokens a round.
 σ = s/B + (K + 1) s' of the server, a token d = σ/E, and Σ X d ≤ 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any
 

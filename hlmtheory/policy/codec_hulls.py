@@ -3,8 +3,6 @@
 Each entry is rounded exactly, by the arithmetic of :mod:`hlmtheory.codec.rounding`; its bits are the same for all rows.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

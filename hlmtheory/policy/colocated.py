@@ -3,8 +3,6 @@
 A round of K drafts takes the server K t_s + V(K) seconds and no message; a device needs K t_d + R + b/C + V(K).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sides of the theorems on a server with a draft model of its own."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -4,8 +4,6 @@ At prices θ and μ no mixture, of any lengths, has a rate above θ + max_K V_K�
 shortest rounds of K drafts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -110,8 +108,9 @@ def _same(one: Column, other: Column) -> bool:
 
 
 def _over(columns: Sequence[Column], limit: float) -> Numbers:
-    """By how much columns break the limit; 0 without one."""
-    return np.asarray([over_limit(column.totals, limit) if limit < math.inf else 0.0 for column in columns])
+    """By how much columns break the limit on risk, in the mean; 0 without one."""
+    risk, tokens = (np.asarray([getattr(column.totals, name) for column in columns]) for name in ("risk", "tokens"))
+    return np.asarray(risk - limit * tokens if limit < math.inf else np.zeros(len(columns)))
 
 
 def _master(columns: Sequence[Column], limit: float) -> tuple[Prices, Numbers]:
@@ -144,11 +143,6 @@ def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float, Numbers]:
     with np.errstate(over="ignore"):
         price = float(((rates[beyond] - best) / over[beyond]).max())
     return best, min(max(price, 0.0), DEAREST), share
-
-
-def over_limit(totals: Totals, limit: float) -> float:
-    """By how much a round breaks the limit on risk, in the mean."""
-    return totals.risk - limit * totals.tokens if limit < math.inf else -math.inf
 
 
 def keeps(totals: Totals, limit: float) -> bool:

@@ -1,7 +1,5 @@
 """The text of ``policy.json``: the fields of :class:`hlmtheory.wire.DevicePolicy`, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What a device's policy consists of: how it estimates a rejection, what it sends, and what is promised."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, TypeAlias

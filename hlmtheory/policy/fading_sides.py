@@ -4,8 +4,6 @@ cu-hlm (oh2025cuhlm) (5) sends over one fading block, and the mean of its time i
 A plan that skips if a message of D bits takes longer than μ β̂/θ never waits for such a block.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

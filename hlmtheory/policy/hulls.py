@@ -1,7 +1,5 @@
 """Lower convex hulls of candidate messages: of each position, what a price of bits against risk can choose."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

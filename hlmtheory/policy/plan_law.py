@@ -3,8 +3,6 @@
 The other side of the claims on a plan's own numbers; it shares nothing with their accounting.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A user is away for Z seconds, then its round waits in the order of arrival. A fr
 rounds, once ``company`` rounds are there or the first has waited for ``patience_s``.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A round is charged β̂ if its first draft is skipped, Δ of its message at the 
 the probability of getting there (``skipping.bill_joint``). A message depends on the row's hull and place alone.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import NamedTuple
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -89,7 +90,10 @@ def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str
     for _ in range(_TANGENTS if utility == "log" else 1):
         slope, level = tangent(anchor, weights, utility)
         found, above, at, mixed = _search(given, server, slope, tried)
-        best = max([best, *(_served(one.users, one.shares, server, weights, utility) for one in found)], key=_value_of)
+        best = max(
+            [best, *(_served(one.users, one.shares, server, weights, utility) for one in found)],
+            key=attrgetter("value"),
+        )
         if level + above < bound:
             bound, price = level + above, at
         if utility == "linear":
@@ -122,10 +126,6 @@ class Served(NamedTuple):
         return ServedPlan(*self[:5], server_price=price, value=self.value, upper_bound=bound, utility=utility)
 
 
-def _value_of(one: Served) -> float:
-    return one.value
-
-
 def _served(
     users: tuple[UserPlan, ...], shares: Numbers, server: SharedServer, weights: Numbers, utility: str
 ) -> Served:
@@ -153,11 +153,6 @@ def tangent(rates: Numbers, weights: Numbers, utility: str) -> tuple[Numbers, fl
     if utility == "linear":
         return weights, 0.0
     return weights / rates, float(weights @ (np.log(rates) - 1.0))
-
-
-def toll_of(price: float, weight: float, server: SharedServer) -> Toll:
-    """Tokens that a round pays at a price of the server's time, and each of its drafts besides."""
-    return price / weight * server.load_s(0), price / weight * server.token_s
 
 
 def _mixture(corners: Numbers, weights: Numbers) -> Numbers:
@@ -240,7 +235,8 @@ def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserP
 
 
 def _at_price(users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, price: float) -> _Try:
-    tolls = [toll_of(price, weight, server) for weight in weights.tolist()]
+    worth = [price / weight for weight in weights.tolist()]  # tokens for a second of the server
+    tolls = [(each * server.load_s(0), each * server.token_s) for each in worth]  # of a round, and of each draft
     curves = curves_of(users, tolls)
     shares, above = priced_shares(curves, weights, "linear")
     shares = improved_shares(curves, weights, shares, "linear")

@@ -1,7 +1,5 @@
 """Sides of the theorems on several users of one band and one server."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

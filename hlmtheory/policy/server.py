@@ -1,7 +1,5 @@
 """The server's side of a device's policy: the bytes of a round and the target's distributions in, a token out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

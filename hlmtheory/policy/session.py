@@ -3,8 +3,6 @@
 The two sides share a policy, a session's name, perhaps a key, and a seed if the policy drafts by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableSet, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A draft's message is the number of starts so far and one token; an answer the dr
 and at a mismatch the server's token. Messages of an earlier start are dropped. The link must deliver in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableSet
 
 from hlmtheory._array import Array, brief

@@ -1,7 +1,5 @@
 """Sides of the theorems on the decisions of one user."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Paper: edge-sd (zhu2025edgesd) (7)-(23). A stage (prefill, base, slope) takes th
 (n - 1) at step n ≥ 2. The goodput of one server under load is of liu2024goodput and kong2026latency.
 """
 
-from __future__ import annotations
-
 from hlmtheory.serving.costs import peak_memory, stage_times
 from hlmtheory.serving.goodput import crossover_batch, fit_device
 from hlmtheory.serving.pipeline import inference_latency

@@ -1,7 +1,5 @@
 """Operations and memory of a forward pass, and the times of the draft and verify stages."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array

@@ -4,8 +4,6 @@ A pass over B sequences with W new and C cached tokens each takes a + b·BW + c�
 drafts F_K + B·S_K for B·E tokens.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sides of the theorems on the goodput of speculation under load."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

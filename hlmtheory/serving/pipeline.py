@@ -1,7 +1,5 @@
 """Latency of a two-stage pipeline, in which one batch drafts while another batch is verified."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Sides of the theorems on memory, random steps and schedules without a barrier."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array

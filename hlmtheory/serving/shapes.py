@@ -1,7 +1,5 @@
 """Models, devices and tasks, and the service that they form."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Sides of the theorems on the cost of a server's pass."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array
 from hlmtheory._domains import numbers
 from hlmtheory.serving.shapes import POSITIVE_COUNT

@@ -42,8 +42,6 @@ seed            position   token   E_v in hexadecimal
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
-from __future__ import annotations
-
 from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
 from hlmtheory.shared_seed.stream import race_list, race_winner, stream_key
 from hlmtheory.shared_seed.streamed import streamed_rate

@@ -1,7 +1,5 @@
 """Lists of candidates: how often the server's token is among the L first of the device's race."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How often the two sides of a shared seed draw the same token, and what rules without a distribution accept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +59,7 @@ def match_probability(target: Array, draft: Array) -> Array:
     0.7
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
-    return in_kind(xp, xp.clip(xp.sum(match_by_token(xp, p, q), axis=-1), max=1.0), kind)
-
-
-def match_by_token(xp: Any, p: Array, q: Array) -> Array:
-    """Return P(a = b = v) in ascending order of p_v/q_v, shape (..., V)."""
-    return sorted_matches(xp, p, q)[0]
+    return in_kind(xp, xp.clip(xp.sum(sorted_matches(xp, p, q)[0], axis=-1), max=1.0), kind)
 
 
 @remembered

@@ -4,8 +4,6 @@ Where a side is a public function, the other one is another computation: the law
 fractions, a text, or a simulation of events.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

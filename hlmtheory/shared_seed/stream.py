@@ -10,8 +10,6 @@ Step by step, all integers unsigned and of 32 bits unless said otherwise:
 4. Token v's time is E_v / p_v in float64, infinite where p_v ≤ 2^-1000 E_v. Of equal times the lowest token wins.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind

@@ -1,7 +1,5 @@
 """Tokens per second of a device that never stops drafting, while the server verifies what has arrived."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hlmtheory._array import Array, in_kind, widest

@@ -24,8 +24,6 @@ along texts bounds the TV of whole texts. The papers' R replaces β by a u + b a
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
-from __future__ import annotations
-
 from hlmtheory.skipping.audit import SkipAudit, audit_bound
 from hlmtheory.skipping.calibration import calibrate
 from hlmtheory.skipping.confident import confident_threshold

@@ -9,8 +9,6 @@ A wealth of 1/δ certifies that the mean of μ_1, ..., μ_t is below ε: over a 
 whenever one looks, this is wrong at most once with probability δ.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an audit of skipping certifies, on every outcome of a short run whose risks may depend on the past."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array

@@ -5,8 +5,6 @@ q̂⁽ᵈ⁾ is ``decoded``, Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾) ``deviation``, T 
 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, upward, widest

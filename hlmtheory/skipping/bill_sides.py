@@ -1,7 +1,5 @@
 """Sides of the theorems on the bill: of a position, of a round, and of whole texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array
@@ -15,18 +13,13 @@ from hlmtheory.verification import total_variation
 # w_d = q_d (1 - s_d) β_d and S = Σ w_d.
 
 
-def _tokens_law(xp: Any, p: Array, q: Array, s: Array, known: Array) -> Array:
-    """Return the law of the token, draft by draft: each is kept, or replaced by its own r̂."""
-    accepted = xp.minimum(p, q)  # q_v min(1, p_v/q_v)
-    law = s * q + (1.0 - s) * accepted
-    rejected = (1.0 - s) * (q - accepted)
-    return law + xp.sum(rejected[..., None] * replacements(xp, p + 0.0 * q, q + 0.0 * p, known), axis=-2)
-
-
 def distance_side(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return TV(law, p)."""
+    """Return TV(law, p) from the law of the token, draft by draft: each is kept, or replaced by its own r̂."""
     xp, _, p, q, s, known = position_arrays(target, draft, skip, decoded)
-    return 0.5 * xp.sum(xp.abs(_tokens_law(xp, p, q, s, known) - p), axis=-1)
+    accepted = xp.minimum(p, q)  # q_v min(1, p_v/q_v)
+    rejected = (1.0 - s) * (q - accepted)
+    replaced = xp.sum(rejected[..., None] * replacements(xp, p + 0.0 * q, q + 0.0 * p, known), axis=-2)
+    return 0.5 * xp.sum(xp.abs(s * q + (1.0 - s) * accepted + replaced - p), axis=-1)
 
 
 def deviations(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:

@@ -4,8 +4,6 @@ The rule takes the largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε
 Prompts must be exchangeable; tokens of a prompt may depend on each other, and its texts count once, by their mean.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The effect of skipping on the distribution of whole texts, for short Markov chains whose texts are enumerated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array

@@ -4,8 +4,6 @@ The evidence at a threshold is the wealth Π (1 + λ(ε - L_i)) of :func:`audit_
 bets: it does not depend on the order of the prompts, and uses that most losses are far below 1.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The papers' rejection risk R (an integral of the regression line) and Hölder's bounds on R."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The cost of skipping verification: exact for one token, a bound for whole responses, and the gap to the papers' R."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, widest

@@ -4,8 +4,6 @@ A round has ``DRAFTS`` drafts, each skipped or verified; the first rejected one 
 are kept comes a bonus token from p. Texts begin after token 0 and have ``LENGTH`` tokens; the last round is cut off.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays

@@ -1,7 +1,5 @@
 """Sides of the theorems on skipping."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays
 from hlmtheory.verification import rejection_probability
 

@@ -1,7 +1,5 @@
 """Risk of the next prompt: its bound from the losses, in [0, 1], of n calibration prompts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -21,8 +21,6 @@ is distorted. If TV(q̂, p) ≤ 2^-44 but something is rejected, r̂ is 0/0: it 
 is taken at its worst, 1 up to rounding. Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
-from __future__ import annotations
-
 from hlmtheory.truncation.message import decoded_output_distribution
 from hlmtheory.truncation.partial import partial_bias, partial_distance
 from hlmtheory.truncation.reconstruction import resampling_bias, tail_deviation, truncate, tvd_bound

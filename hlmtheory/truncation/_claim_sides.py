@@ -1,7 +1,5 @@
 """Sides and condition numbers that claims of several files of :mod:`hlmtheory.truncation` share."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, quotient

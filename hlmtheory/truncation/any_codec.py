@@ -5,8 +5,6 @@ min(1, p_d/q_d). A rejected d is replaced from r̂^(d) = (p - q̂^(d))⁺, norma
 shape (..., V, V), one for each draft. :func:`hlmtheory.codec.cheapest_codec` uses this certificate.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array
@@ -21,19 +19,14 @@ def _stack(target: Array, draft: Array, decoded: Array) -> tuple[Any, Array, Arr
     return xp, p, q[..., None, :], rows
 
 
-def _law_bias(xp: Any, p: Array, rows: Array, drawn: Array, accepted: Array) -> Array:
-    """Return Σ_v |law_v - p_v| if draft d is drawn with probability ``drawn`` and kept with that of ``accepted``."""
-    kept = drawn * accepted
-    replaced = (drawn - kept)[..., None] * normalised(xp, excess(xp, p, rows))[0]
-    law = kept + xp.sum(replaced, axis=-2)
-    return xp.sum(xp.abs(law - p[..., 0, :]), axis=-1)
-
-
 def bias(target: Array, draft: Array, decoded: Array) -> Array:
     """Return what ``truncation.any_codec, truncation.any_codec_mean`` takes."""
     xp, p, q, rows = _stack(target, draft, decoded)
     accepted = 1.0 - rejection_by_token(xp, p[..., 0, :], q[..., 0, :])
-    return _law_bias(xp, p, rows, q[..., 0, :], accepted)
+    kept = q[..., 0, :] * accepted
+    replaced = (q[..., 0, :] - kept)[..., None] * normalised(xp, excess(xp, p, rows))[0]
+    law = kept + xp.sum(replaced, axis=-2)
+    return xp.sum(xp.abs(law - p[..., 0, :]), axis=-1)
 
 
 def distances(draft: Array, decoded: Array) -> tuple[Any, Array, Array]:

@@ -4,8 +4,6 @@ An entry p_v is in [l_v, h_v] and q_v in [l'_v, h'_v]; both rows sum to 1. Quant
 and so do lists of the k most probable tokens: there one column stands for all tokens that no list has.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, Interval, arrays, epsilon, every, in_kind, interval, widest

@@ -4,8 +4,6 @@ Symbols are those of :mod:`hlmtheory.truncation.message`. Rows are on the host, 
 (:func:`hlmtheory._simplex.canonical`). E_k is the mass that the rounding of the k largest entries loses.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -8,8 +8,6 @@ sent; if all were sent, over those that were rounded. Symbols are those of :mod:
 decoded distribution, rounding included, and Δ_k its distance from q; q̂^(d) is q̂ with the exact q_d.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -76,7 +74,9 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
     The rows have shape (..., V); one that is no distribution raises a ValueError.
     """
     xp, kind, p, q, decoded = distributions(target=target, draft=draft, decoded=decoded)
-    return in_kind(xp, _decoded_law(xp, p, q, decoded), kind)
+    beta = rejection_by_token(xp, p, decoded)
+    distorted = normalised(xp, excess(xp, p, decoded))[0]
+    return in_kind(xp, q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted, kind)
 
 
 def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> NDArray[np.int64]:
@@ -94,12 +94,6 @@ def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> ND
             f"since {bits} bits can do no better there; give more bits_per_probability"
         )
     return np.asarray(np.argmax(good, axis=-1))
-
-
-def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
-    beta = rejection_by_token(xp, p, decoded)
-    distorted = normalised(xp, excess(xp, p, decoded))[0]
-    return q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted
 
 
 def _width(bits: Any) -> int:

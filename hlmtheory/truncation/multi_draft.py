@@ -6,8 +6,6 @@ After m rejections the token is drawn from p_{m+1}. A node with m children in a 
 if its children are drawn independently, with replacement.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind

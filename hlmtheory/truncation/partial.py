@@ -5,8 +5,6 @@ and the smallest listed one, and their sum is 1 minus the sum of the listed ones
 attained by two distributions that agree with the lists.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

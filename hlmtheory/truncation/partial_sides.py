@@ -1,7 +1,5 @@
 """Sides of the theorems on top-k lists and boxes: bounds of TV(q, p), Δ_k and the Bias, and rows that attain them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, take

@@ -3,8 +3,6 @@
 The functions of :mod:`hlmtheory.truncation` for one given k, with that module's notation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take, upward

@@ -4,8 +4,6 @@ Paper: cu-hlm (oh2025cuhlm), end of Section IV, names the first two and refers t
 :mod:`hlmtheory.truncation`. The rules do not compute Δ_k. But each rule bounds Δ_k, and so bounds the Bias.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, spread

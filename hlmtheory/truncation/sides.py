@@ -1,7 +1,5 @@
 """Sides of the theorems on the reconstruction of a truncated draft."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays, distinct, every
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection_by_token

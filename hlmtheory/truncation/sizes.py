@@ -11,8 +11,6 @@ is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, w
 *falls* as β_d rises: :func:`online_certified_size`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

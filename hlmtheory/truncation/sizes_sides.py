@@ -1,7 +1,5 @@
 """Sides of the theorems on how many entries to send."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays

@@ -15,8 +15,6 @@ D          (1 - q_d) ℓ(-1) + q_d ℓ(-β_d), the bound's denominator          
 ========== ================================================================= =========
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sides of the theorems on the softplus and the online bound."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, quotient

@@ -3,8 +3,6 @@
 Symbols are those of :mod:`hlmtheory.truncation`; δ is ``distance``, TV(q, p).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays

@@ -20,8 +20,6 @@ M tokens are drawn, each at its own temperature θ ~ U[0, θmax]; u is the share
 means the limit, uniform over the largest logits. A logit of -inf is a masked entry, of probability 0 at every θ.
 """
 
-from __future__ import annotations
-
 from hlmtheory.uncertainty.perturbation import expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.regression import fit_linear
 

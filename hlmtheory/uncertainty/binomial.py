@@ -1,7 +1,5 @@
 """The skip decision u ≤ u_th from M samples, where M u is Binomial(M, E[u])."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

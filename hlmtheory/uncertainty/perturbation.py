@@ -1,7 +1,5 @@
 """Temperature perturbation: the uncertainty of a draft, sampled, and its expected value by quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, softmax, widest

@@ -4,8 +4,6 @@ With h_v = (max z - z_v)/θmax and φ = θ/θmax the integrand is e^{-h_d/φ} / 
 are on x with φ = x³: bends at small φ, which have little weight, get few nodes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Least-squares fit of the rejection probability on the uncertainty, by token or on the papers' 21 points."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

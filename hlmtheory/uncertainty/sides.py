@@ -1,7 +1,5 @@
 """Sides of the theorems on the uncertainty of a draft."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -23,8 +23,6 @@ rejected, so r does not exist and its entries are all 0.
 Results are float64 if an argument is, else float32; plain numbers take the library and type of the arrays in the call.
 """
 
-from __future__ import annotations
-
 from hlmtheory.verification.block import block_weights
 from hlmtheory.verification.intervals import acceptance_interval
 from hlmtheory.verification.lossy import lossy_price

@@ -14,8 +14,6 @@ Each block passes with h_i by a random number of its own, and the longest that p
 drawn from (w_i p - q)⁺, normalised; after all K drafts from p. The server needs q of every draft, also of dropped ones.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, take

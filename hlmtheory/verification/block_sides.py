@@ -1,7 +1,5 @@
 """Sides of the theorems on block verification, and the law of its texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays

@@ -1,7 +1,5 @@
 """How often the intervals of the acceptance rate ever miss, exactly, against rates that may depend on the past."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, Interval, arrays, in_kind

@@ -5,8 +5,6 @@ also decides whether it is examined at all. So A_i - α_i are martingale differe
 intervals hold for S accepted of n examined drafts with any rule of stopping.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 Then it emits a token of p, or of the residual. Its own count is of all its K drafts, shown in the text or not.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ Rules that accept at least what lossless verification accepts, with its residual
 cascades (narasimhan2025cascades; yin2024theory, Theorem 5; sharma2026accepted: bodies not at hand).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind

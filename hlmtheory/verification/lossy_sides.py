@@ -1,7 +1,5 @@
 """Sides of the theorems on lossy acceptance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays

@@ -3,8 +3,6 @@
 Examples are a sampler with another temperature or top-p, or a draft model that was updated on one side only.
 """
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, in_kind
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
 

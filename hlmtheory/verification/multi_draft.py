@@ -4,8 +4,6 @@ A rule sees the set A of drafts and emits Y with the law p; a draft is accepted 
 probable tokens of q that have q_v > 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, order_descending, running, tail_sums, take

@@ -1,7 +1,5 @@
 """Sides of the theorems on several drafts of one position."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Acceptance, rejection and resampling: probabilities of a draft, and the distribution of the emitted token."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._array import softmax as _softmax
 from hlmtheory._domains import check_logits

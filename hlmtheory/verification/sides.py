@@ -1,7 +1,5 @@
 """Sides of the theorems on one verification."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
 from hlmtheory.verification.rule import rejection_probability, residual_distribution

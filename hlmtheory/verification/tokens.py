@@ -1,7 +1,5 @@
 """Expected number of tokens per round."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, leading_dimensions
 

@@ -4,8 +4,6 @@ Child x_i of m is drawn from q_i = q without x_1 … x_{i-1} and accepted with m
 q_i)⁺, normalised, from which the token is drawn if all are rejected. π_v = P(v is among the children).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

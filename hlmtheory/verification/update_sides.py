@@ -1,7 +1,5 @@
 """Sides of the theorems on the acceptance after an update of the target model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, Interval, arrays

@@ -4,8 +4,6 @@ A draft model q stays, the target model changes from version 0 with p_0 to versi
 TV = TV(p_0, p_v) and KL is the divergence of the two, in either order, in nats: what fine-tuning reports.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -18,8 +18,6 @@ Both rows are over the vocabulary of the target model. A token that only the dra
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
-from __future__ import annotations
-
 from hlmtheory.vocabulary.intersection import common_acceptance
 
 __all__ = ["common_acceptance"]

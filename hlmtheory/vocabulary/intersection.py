@@ -1,7 +1,5 @@
 """The draft's distribution on a part of the vocabulary, and how often its drafts are accepted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind

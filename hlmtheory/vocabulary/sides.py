@@ -1,7 +1,5 @@
 """Sides of the theorems on two tokenizers."""
 
-from __future__ import annotations
-
 from hlmtheory._array import Array
 from hlmtheory._simplex import distributions
 from hlmtheory.verification import output_distribution

@@ -10,8 +10,6 @@ if one fails that passes on the unchanged code within the same limits. ``--survi
 others. Mutants exist in forked processes alone. The same command continues an interrupted run. See README.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """Planning of batches, against every partition and order of small cases, and against the paper's printed values."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

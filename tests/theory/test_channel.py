@@ -1,7 +1,5 @@
 """The link: closed forms against high precision, scipy and simulation, and the infinite mean latency."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

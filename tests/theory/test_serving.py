@@ -1,7 +1,5 @@
 """The two-stage pipeline, against operations counted one by one, schedules simulated one by one, and known results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The rules for k, against every k computed separately, and at the limits of every argument."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The elements of a page, its text, and what its scripts and styles hold."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from typing import Any
 

@@ -1,17 +1,13 @@
 """Say what must be known before a number is read: identities, what is impossible, mixtures, and too little data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from validation.acceptance.record import AcceptanceRecord
-    from validation.acceptance.summary import Summary
+from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.summary import Summary
 
 LEAST_EXPECTED, RARE, PERMUTATIONS = 5.0, 1e-3, 4999
 """Smallest expected count of a group in a test of homogeneity; probability below which chance is excluded; permutations

@@ -4,8 +4,6 @@ An iteration's ``specDecodingStats`` are those of all its requests, one step eac
 dictionary, behind a prefix or alone on a line.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

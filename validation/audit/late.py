@@ -1,7 +1,5 @@
 """The law of a sampler that applies a rejection one round late: the variants, and the drafts that no text shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -73,13 +73,6 @@ NONE = ("", "")
 """The key of the target's own law."""
 
 
-def tempered(rows: Array, exponent: float) -> Array:
-    """Return the rows to a power, normalised."""
-    found: Array = rows**exponent
-    total: Array = found.sum(axis=-1, keepdims=True)
-    return np.asarray(found / total)
-
-
 def certain(rows: Array) -> Array:
     """Return distributions that have all mass at the likeliest token."""
     found = np.zeros_like(rows)
@@ -183,7 +176,8 @@ def _variants(
                 yield name, f"{label} {second_way}", parts, right
                 yield name, f"{label} {second_way}, bonus too", parts, top
     for temperature in TEMPERATURES:
-        drawn = tempered(q, 1.0 / temperature)
+        powers = q ** (1.0 / temperature)
+        drawn = powers / powers.sum(axis=-1, keepdims=True)
         yield "draft_temperature", f"× {temperature:g}", _Parts("draft_temperature", p, drawn, q, x), right
     for name, rows in other_q.items():
         yield name, "run", _Parts(name, p, q, rows, x), right

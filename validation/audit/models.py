@@ -1,18 +1,14 @@
 """The law of a transformers model: rows after the engine's processors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.audit.laws import Processors
+from validation.collection.prompts import Prompt
 from validation.errors import UserError
-
-if TYPE_CHECKING:
-    from validation.collection.prompts import Prompt
 
 Array = NDArray[Any]
 FLOAT32 = 1e-5

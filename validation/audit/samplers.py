@@ -1,26 +1,22 @@
 """Samplers to audit: a user's function, a call of transformers' generate, one of our methods, or a file of draws."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from hlmtheory._array import brief
 from validation.audit.driver import Batch, padded
 from validation.audit.laws import Law
+from validation.collection.prompts import Prompt
+from validation.decoding.methods.base import Method
 from validation.decoding.methods.rows import Absent
 from validation.errors import UserError
-
-if TYPE_CHECKING:
-    from validation.collection.prompts import Prompt
-    from validation.decoding.methods.base import Method
-    from validation.models.pair import Pair
+from validation.models.pair import Pair
 
 Array = NDArray[Any]
 Sampler = Callable[..., Any]

@@ -211,13 +211,10 @@ def _tvd_sharp(found: Shared) -> Sides:
 
 def _monotone(found: Shared) -> Sides:
     one = found.known
-    inside = (one.k < _most_sent(one)) & (one.k < one.total)
+    most = one.total if one.lists is None else one.lists.draft_tokens.shape[1]
+    inside = (one.k < most) & (one.k < one.total)
     after = found.deviation("after", np.minimum(one.k + 1, one.total))
     return after, found.deviation("k", one.k), inside
-
-
-def _most_sent(one: Known) -> int:
-    return one.total if one.lists is None else one.lists.draft_tokens.shape[1]
 
 
 def _mean_rejection(found: Shared) -> Sides:

@@ -43,16 +43,11 @@ class Order:
     @classmethod
     def of(cls, work: Work, claims: tuple[str, ...]) -> Self:
         """Return the order of a work; the path of its trace becomes absolute."""
-        path = _address(work.trace)
+        where: Any = work.trace.path
+        path = where if isinstance(where, str) else str(where.resolve())
         some = None if set(claims) == set(hlmtheory.all_claims()) else claims
         settings = (work.seed, work.stored_rows, work.batches, work.rows)
         return cls(path, some, *settings, code_digest(), trace_mark(path))
-
-
-def work_of(order: Order) -> Work:
-    """Return the work of an order, built once in a process."""
-    with _ONE:  # a worker may have several threads
-        return _made(order)
 
 
 _ONE = Lock()
@@ -74,11 +69,6 @@ def _made(order: Order) -> Work:
         batches=order.batches,
         rows=order.rows,
     )
-
-
-def _address(trace: Trace) -> str:
-    where: Any = trace.path
-    return where if isinstance(where, str) else str(where.resolve())
 
 
 def opened(address: str) -> Trace:
@@ -115,4 +105,6 @@ def _parts(processes: Processes, work: Work, claims: tuple[str, ...], first: int
 
 
 def compute_part(order: Order, number: int) -> Part:
-    return work_of(order).job(number)()
+    with _ONE:  # a worker may have several threads; the work is built once in a process
+        work = _made(order)
+    return work.job(number)()

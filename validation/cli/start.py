@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from validation.cli.exits import INTERRUPTED, REFUSED, VIOLATED, Verdict, missing_extra
 from validation.installed import COMMANDS, extras_of, pip_line
@@ -49,7 +49,8 @@ def _core_help() -> str:
 def start(commands: Callable[..., Any]) -> None:
     """Run a command line, then end this process. This is the one place that decides the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        _write_anything(stream)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # what an encoding lacks does not stop the command
     code = _run(commands)
     if code == INTERRUPTED and threading.active_count() > 1:
         for stream in (sys.stdout, sys.stderr):
@@ -91,9 +92,3 @@ def _sentence(error: BaseException) -> str:
         f"{type(error).__name__}{place}: {what or 'no reason given'}. Check the files and values that the command was "
         f"given; if they are right, this is a defect of hlm, and {TRACEBACK}=1 shows where."
     )
-
-
-def _write_anything(stream: TextIO) -> None:
-    """Escape characters that a stream's encoding lacks, so that they do not stop the command."""
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="backslashreplace")

@@ -95,7 +95,8 @@ def open_store(path: Path) -> Store:
         raise UserError(f"{path} is not a store of llama-perplexity: it does not begin with {MAGIC.decode()!r}.")
     size = path.stat().st_size
     for order in ("=", "swapped"):
-        context, vocabulary, chunks = (int(value) for value in np.frombuffer(head, np.int32, 3, 8).view(_int32(order)))
+        kind = np.dtype(np.int32) if order == "=" else np.dtype(np.int32).newbyteorder("S")
+        context, vocabulary, chunks = (int(value) for value in np.frombuffer(head, kind, 3, 8))
         rows = chunks * (context - 1 - context // 2)
         needed = HEADER + 4 * chunks * context + 2 * _width(vocabulary) * rows
         if min(context, vocabulary, chunks, rows) > 0 and needed == size:
@@ -109,8 +110,3 @@ def open_store(path: Path) -> Store:
     if order == "swapped":
         raise UserError(f"{path} is from a machine with another byte order; make it again on this one.")
     return Store(path, context, vocabulary, chunks)
-
-
-def _int32(order: str) -> np.dtype[np.int32]:
-    native = np.dtype(np.int32)
-    return native if order == "=" else native.newbyteorder("S")

@@ -3,15 +3,13 @@
 Texts and figures of a run use this fit. Its fingerprint stands beside every number that was published.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +19,9 @@ from validation.collection.fingerprint import weights_mark
 from validation.decoding.methods.registry import Fitted
 from validation.decoding.trace_drafts import Tokens, offline_k, paper_line, tokens_of
 from validation.errors import UserError
+from validation.models.pair import Pair
 from validation.trace.reader import Trace
 from validation.trace.sealed import read_sealed, write_sealed
-
-if TYPE_CHECKING:
-    from validation.models.pair import Pair
 
 FIT_FILE = Path("decoded") / "fitted.json"
 MODEL_KEYS = {"small_name": "the draft model", "large_name": "the target model", "vocabulary": "a vocabulary of"}

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,10 +67,7 @@ class Study:
 THRESHOLDS = tuple(i / 10 for i in range(11))
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 4096)
 HLM_FAMILIES = (Family.ONE_MODEL, Family.HLM, Family.RAND_HLM, Family.U_HLM, Family.CU_HLM)
-
-
-def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
-    return default_methods(fitted, families=HLM_FAMILIES, study="hlm", delay_s=delay_s)
+HLM_METHODS = partial(default_methods, families=HLM_FAMILIES, study="hlm")
 
 
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
@@ -93,7 +90,7 @@ REFERENCE = Study("reference", "the texts of `hlm device`: lossless methods, wit
 STUDIES = {
     study.name: study
     for study in (
-        Study("hlm", "cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I", _hlm),
+        Study("hlm", "cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I", HLM_METHODS),
         Study("design", "cu-hlm Fig. 9, u-hlm Fig. 4: thresholds and sizes", _design),
         Study("greedy", "flexspec Table III, its length rule: all methods at temperature 0", default_methods, 0.0),
         Study("nucleus", "flexspec Table IV, its length rule: temperature 1, top-p 0.9", default_methods, 1.0, 0.9),

@@ -5,15 +5,13 @@ again; the server's answer is the same one. With ``--alone`` it goes on while it
 the draft's law, and the record says which they are.
 """
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +30,7 @@ from validation.link.loops import OneText, Pace, require_room, session_of
 from validation.link.received import OwnModel, Streamed, Written
 from validation.link.remote import RefusedError, Remote, ServerAwayError
 from validation.link.wire import LinkError, Opening, answer_of, require_temperature, round_body
-
-if TYPE_CHECKING:
-    from validation.models.pair import Pair
+from validation.models.pair import Pair
 
 Array = NDArray[Any]
 
@@ -147,7 +143,7 @@ class Device:
         ends, context = tuple(greeting.end_tokens), min(pair.context, greeting.context)
         self.pair = replace(pair, end_tokens=ends, context=context)
 
-    def beside(self) -> Device:
+    def beside(self) -> Self:
         """Return a device for a text at the same time: the same draft model, and a connection of its own."""
         other = copy(self)
         other.remote = self.remote.beside()

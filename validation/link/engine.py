@@ -1,11 +1,9 @@
 """The server's model: the texts that it reads, their caches, and passes that several texts share."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +18,7 @@ from validation.decoding.verification import verify
 from validation.link.formats import Terms
 from validation.link.loops import OneText, Pace, session_of
 from validation.link.wire import Opening, answer_body, round_of
-
-if TYPE_CHECKING:
-    from validation.models.pair import Pair
+from validation.models.pair import Pair
 
 Array = NDArray[Any]
 ONE = np.zeros(1, dtype=np.int64)
@@ -70,7 +66,7 @@ class ServedText:
         ends = self.session.pair.end_tokens
         return self.left <= 0 or (self.kept > self.first and int(self.tokens[self.kept - 1]) in ends)
 
-    def take_cache(self, other: ServedText) -> None:
+    def take_cache(self, other: Self) -> None:
         """Take over the cache of an earlier connection, as far as its tokens are this text's."""
         if len(other.tokens) == len(self.tokens):
             known = min(other.cached, self.kept)

@@ -1,24 +1,20 @@
 """The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.loop import _Loop
+from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Draft, Message, Session
 from validation.decoding.verification import VerifiedDrafts
 from validation.errors import UserError
-
-if TYPE_CHECKING:
-    from validation.decoding.methods.base import Method
-    from validation.models.pair import Pair
+from validation.models.pair import Pair
 
 Array = NDArray[Any]
 

@@ -5,32 +5,26 @@ are f + k t_d + 8 (h + k b)/C: C is the rate by pings, f the median of what else
 is not taken; of the rest, the fastest at its estimate, moved a tenth to its upper end (figures/studies/adapting).
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.draft_length import tokens_by_length
-from hlmtheory.wire import SeededTokens
+from hlmtheory.wire import DevicePolicy, SeededTokens
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
+from validation.decoding.records import Round
 from validation.decoding.seconds import Times, seconds
 from validation.errors import UserError
+from validation.link.device_records import Exchange
 from validation.link.recording import HEADERS, LARGE, SMALL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hlmtheory.wire import DevicePolicy
-    from validation.decoding.records import Round
-    from validation.link.device_records import Exchange
-    from validation.link.remote import Remote
+from validation.link.remote import Remote
 
 Array = NDArray[Any]
 KEPT = 64
@@ -159,7 +153,7 @@ class Following:
         self.choice = MessageChoice(dict.fromkeys(self.policies, tuple(range(1, most + 1))))
         self.remote: Remote | None = None
 
-    def method(self) -> FollowingText:
+    def method(self) -> "FollowingText":
         return FollowingText(self)
 
     def next(self) -> Chosen:

@@ -1,22 +1,18 @@
 """Write what a device does into a record: :mod:`validation.planning.run_record` has the format."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from validation.decoding.methods.base import Method
 from validation.decoding.methods.planned import Audited
+from validation.decoding.records import GenerationRecord, Round
+from validation.link.device import Device
+from validation.link.device_records import Exchange
 from validation.link.formats import SERVER_WRITES, Terms
+from validation.link.remote import Remote
 from validation.planning.run_record import Recorder
-
-if TYPE_CHECKING:
-    from validation.decoding.methods.base import Method
-    from validation.decoding.records import GenerationRecord, Round
-    from validation.link.device import Device
-    from validation.link.device_records import Exchange
-    from validation.link.remote import Remote
 
 SMALL, LARGE = 4, 125
 """Bytes of a ping."""
@@ -35,12 +31,13 @@ class Recording:
         self, path: Path, device: Device, method: Method | None, settings: dict[str, Any], *, adapts: bool = False
     ) -> None:
         terms = SERVER_WRITES if method is None else Terms.of(method)
+        lossy = method is not None and (method.truncates or method.cuts_answer)
         greeting, self.remote = device.remote.greeting(), device.remote
         run: dict[str, Any] = {
             "method": "server" if method is None else method.name,
             "messages": terms.format,
             "shared_seed": terms.shared_seed,
-            "lossless": not (terms.by_argmax or terms.samples_target or _loses(method)),
+            "lossless": not (terms.by_argmax or terms.samples_target or lossy),
             "streamed": terms.streamed,
             "adapts": adapts,
             "audit": method.probability if isinstance(method, Audited) else 0.0,
@@ -89,7 +86,3 @@ def probes(remote: Remote) -> list[dict[str, Any]]:
 def _ping(remote: Remote, frames: int, size: int) -> dict[str, Any]:
     up, down = (size + header for header in HEADERS)
     return {"frames": frames, "up_bytes": up, "down_bytes": down, "seconds": remote.probe(frames, size)}
-
-
-def _loses(method: Method | None) -> bool:
-    return method is not None and (method.truncates or method.cuts_answer)

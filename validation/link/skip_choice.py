@@ -5,22 +5,16 @@ S + 1 ≤ ε n for n texts begun, with S an upper bound on the sum of the risks 
 probability 1 - δ (``skipping.audit``). So the promise holds for any models, links and rule that chose the threshold.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import SkipAudit
+from hlmtheory.wire import DevicePolicy
 from validation.decoding.methods.planned import Audited
+from validation.decoding.records import Round
+from validation.decoding.session import Session
 from validation.errors import UserError
-
-if TYPE_CHECKING:
-    from hlmtheory.wire import DevicePolicy
-    from validation.decoding.records import Round
-    from validation.decoding.session import Session
-    from validation.link.device_records import Exchange
+from validation.link.device_records import Exchange
 
 LEVELS = np.arange(1, 21) / 20
 """Thresholds of β̂ among which the device chooses; none is below them."""

@@ -1,7 +1,5 @@
 """Measure the times of :mod:`validation.planning.times` with the code that a device and a server run."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import threading
@@ -10,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.records import GenerationRecord, Round
@@ -28,12 +27,9 @@ from validation.link.remote import Remote
 from validation.link.server import Server
 from validation.link.wire import ROUND, Opening, Pipe, answer_body, answer_of, round_body
 from validation.models.machine import machine
+from validation.models.pair import Pair
 from validation.planning.times import PassTiming, RoundTiming, Serialisation, Times, Timing
 from validation.provenance import now
-
-if TYPE_CHECKING:
-    from validation.decoding.methods.base import Method
-    from validation.models.pair import Pair
 
 BATCHES, WIDTHS = (1, 2, 4), (1, 2, 3, 5, 9)
 """Texts of a pass, and tokens of each: one more than its drafts."""

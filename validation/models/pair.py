@@ -181,13 +181,14 @@ def _pair_of(
     talks = chat is not None and turns.has_template(tokenizer)
     notes = [*(heads if models[0] is not models[1] else heads[1:]), *notes]
     notes.append(turns.TURNS if chat else turns.PLAIN if talks else "")
+    configs = [model.config.get_text_config() for model in models]
     return Pair(
         name=name,
         draft=models[0],
         target=models[1],
         tokenizer=tokenizer,
         vocabulary=vocabulary,
-        context=min(_context(model) for model in models),
+        context=min(getattr(own, "max_position_embeddings", None) or 2048 for own in configs),
         end_tokens=_end_tokens(models[1], tokenizer, vocabulary),
         device=where,
         dtype=str(models[1].dtype).removeprefix("torch."),
@@ -304,10 +305,6 @@ def anchor_note(draft: Any, target: Any, tokenizer: Any, *, names: tuple[str, st
     if not accept:
         raise UserError(f"{said}. Align a draft to it, or accept the slower one with --changed-anchor.")
     return f"{said}."
-
-
-def _context(model: Any) -> int:
-    return int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2048)
 
 
 def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:

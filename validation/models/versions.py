@@ -48,7 +48,8 @@ class VersionedTarget:
         for _, name in switches:
             if name not in versions:
                 raise UserError(f"There is no version {name!r}; the versions are {', '.join(versions)}.")
-        shapes = {name: _shape(model) for name, model in versions.items()}
+        configs = {name: getattr(model, "config", None) for name, model in versions.items()}
+        shapes = {name: tuple(getattr(config, size, None) for size in SHAPE) for name, config in configs.items()}
         first = next(iter(shapes))
         for name, shape in shapes.items():
             if shape != shapes[first]:
@@ -78,11 +79,6 @@ class VersionedTarget:
         if self.pin != "position":
             return None
         return next((start - position for start, _ in self.switches if start > position), None)
-
-
-def _shape(model: Any) -> tuple[Any, ...]:
-    config = getattr(model, "config", None)
-    return tuple(getattr(config, name, None) for name in SHAPE)
 
 
 def versioned_pair(

@@ -156,9 +156,6 @@ class Planner:
     def _loss(option: Option, kind: str) -> Array:
         return option.loss if kind == "text" else option.token_loss
 
-    def _mean_loss(self, option: Option, kind: str, texts: Array) -> float:
-        return float(self.split.means(self._loss(option, kind), texts).mean())
-
     def limits(self, pool: Pool) -> dict[str, Array]:
         setting = pool.setting
         if setting.risk_limit <= 0:
@@ -262,6 +259,7 @@ class Planner:
             if one.leak_bits > allowed + _TOLD or (one.family == COLOCATED and one.threshold > -np.inf):
                 continue  # a server that repeats the rounds of a device that skips follows from that device's
             train, test = (one.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
+            losses = (("text", one.loss), ("token", one.token_loss))
             found.append(
                 {
                     "policy": one.family,
@@ -271,7 +269,7 @@ class Planner:
                     "codec": one.codec,
                     "top_k": list(one.top_k),
                     "counts": {"train": (train / train[0]).tolist(), "test": (test / test[0]).tolist()},
-                    "loss": {kind: self._mean_loss(one, kind, self.split.test) for kind in ("text", "token")},
+                    "loss": {kind: float(self.split.means(loss, self.split.test).mean()) for kind, loss in losses},
                     "lossless": one.lossless,
                     "allowed": {kind: self.least_limit(one, kind) for kind in ("text", "token")},
                     "paper_threshold": id(one) in usual,

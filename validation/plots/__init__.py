@@ -1,15 +1,14 @@
 """Find and draw the reproduced figures and tables of the papers, each with a sidecar file of its numbers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hlmtheory
 from validation.decoding.fitting import fit_mark, stored_fit
+from validation.decoding.studies import Decoded
 from validation.errors import UserError, naming
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
 from validation.plots.common.stored import origin
@@ -18,9 +17,6 @@ from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
 from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, fingerprint
-
-if TYPE_CHECKING:
-    from validation.decoding.studies import Decoded
 
 __all__ = [
     "EXHIBITS",

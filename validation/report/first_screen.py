@@ -1,17 +1,13 @@
 """Return what the first screen of the report says: the outcome of each statement, what to send, what is false."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hlmtheory.claims import FALSE, Claim, Status
+from validation.claims.check import Results
 from validation.report.citations import cite
-
-if TYPE_CHECKING:
-    from validation.claims.check import Results
 
 NOT_RUN, NOT_CONFIRMED = "not checked", "not confirmed"
 CLAIM_OUTCOMES = ("holds", "violated", "inconclusive", "out of scope", NOT_RUN)

@@ -47,12 +47,10 @@ def heading(one: Exhibit) -> str:
 
 def site_pages(root: Path) -> dict[str, str]:
     """Return the pages of results that the site alone has, by their path in its source."""
-    return {f"results/{paper}.md": paper_page(root / "figures", paper) for paper in INTRODUCTIONS}
-
-
-def paper_page(figures: Path, paper: str) -> str:
-    title, about = INTRODUCTIONS[paper]
-    return f"# {title}\n\n{about} {READING}\n\n{_exhibits(figures, paper)}\n"
+    return {
+        f"results/{paper}.md": f"# {title}\n\n{about} {READING}\n\n{_exhibits(root / 'figures', paper)}\n"
+        for paper, (title, about) in INTRODUCTIONS.items()
+    }
 
 
 def sections() -> dict[str, str]:

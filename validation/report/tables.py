@@ -1,21 +1,17 @@
 """Format the results of a run claim by claim, and update the generated parts of a page."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hlmtheory._array import to_numpy
 from hlmtheory.claims import FALSE, Claim, Instance, Relation
+from validation.claims.check import Tally
 from validation.errors import UserError
 from validation.report.citations import cite
-
-if TYPE_CHECKING:
-    from validation.claims.check import Tally
 
 STANDINGS = ("true", *FALSE.values())
 """Standings in the order of the tables: true statements, then each kind of false statement."""

@@ -1,21 +1,16 @@
 """A page for each topic of the theory, generated from the claim records, and one with their sources."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import hlmtheory
 from hlmtheory.claims import Claim, Origin, Relation
+from validation.claims.results import Results, Tally
 from validation.report.citations import bibliography, cite, relation_to_source
 from validation.report.html import topic_title
 from validation.report.tables import UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
 from validation.site.pages import REPOSITORY, escaped, formula, sentence
-
-if TYPE_CHECKING:
-    from validation.claims.results import Results, Tally
 
 GROUPS = (
     ("Printed, and true", "Results of the literature that hold as they are printed.", {Origin.PUBLISHED}),

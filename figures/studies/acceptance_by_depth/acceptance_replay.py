@@ -1,7 +1,5 @@
 """Acceptance by depth of real drafts, and what a single rate makes of it: writes ``acceptance_replay.json``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

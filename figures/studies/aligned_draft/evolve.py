@@ -1,7 +1,5 @@
 """Train the versions of the target, and for each the draft that is trained anew."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

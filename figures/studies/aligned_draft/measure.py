@@ -1,7 +1,5 @@
 """Measure the acceptance of each draft against each version, and the version's drift from version 0."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

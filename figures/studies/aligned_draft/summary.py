@@ -1,7 +1,5 @@
 """Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Audit packages of others by the adapters of ``examples/audits``; store each verdict, and write the README's table."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Measure the tokens of a round by block and token by token, on the same prefixes and drafts of the built-in pair."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from typing import Any
 

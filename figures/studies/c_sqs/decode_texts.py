@@ -1,7 +1,5 @@
 """Decode the texts of c-sqs's figures, and store their counts: ``decode_texts.py WORK``."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import time

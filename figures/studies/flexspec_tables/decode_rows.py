@@ -1,7 +1,5 @@
 """Decode the prompt sets of flexspec by every method, and store the counts of each text: rounds, passes, bytes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

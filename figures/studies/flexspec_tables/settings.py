@@ -1,7 +1,5 @@
 """The models, methods and prompt sets of the study."""
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from pathlib import Path

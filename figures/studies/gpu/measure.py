@@ -1,7 +1,5 @@
 """What a device of torch does with this project: doctor, its tests, verdicts, large tensors, decoding, pass times."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,12 +1,10 @@
 """Replay every draft-length rule on real drafts, and compare each with the best fixed length in hindsight."""
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +28,6 @@ from hlmtheory.draft_length.published import single_rate
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE
-
-if TYPE_CHECKING:
-    pass
 
 MAX_LENGTH = 15
 FIXED_SHOWN = range(1, 9)

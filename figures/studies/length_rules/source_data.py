@@ -1,7 +1,5 @@
 """Read the acceptance data of SpecDecode-Bench/simulator, and give the times of a round that it publishes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import dataclass

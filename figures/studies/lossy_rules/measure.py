@@ -1,7 +1,5 @@
 """Measure the tokens of a round and the distance of a token for lossy rules, on the same prefixes and drafts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

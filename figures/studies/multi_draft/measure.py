@@ -1,7 +1,5 @@
 """Measure how often one of n drafts of a position is accepted, for the rules of the field and the best rule."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The decoding methods that play the options of a plan."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

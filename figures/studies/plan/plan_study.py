@@ -1,7 +1,5 @@
 """Plan over many links, decode held-out prompts by what was planned, and compare: tokens per second, regret, risk."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The plan of users of one band beside all plans of one part, on small instances: upper bound ≥ best."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """The plan of users of one band and one server beside all plans, on small instances: upper bound ≥ best ≥ plan."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Predict speeds by the plan, run the same policies over a socket, and compare tokens per second."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

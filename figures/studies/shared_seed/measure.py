@@ -1,7 +1,5 @@
 """How often a draft by a shared seed matches, and what a message could add; run by hand on a trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measure acceptance, k and rounds of a trace at other temperatures and on longer texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How many of P drafts a target can accept, by its own surprisal, beside what a pair's chain of P drafts gets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from figures.studies.kit import given, laws, mean_interval, store

@@ -1,7 +1,5 @@
 """Run vLLM over a pair: what it counts, what the pair's rows predict, which K is fastest, whether the law is kept."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Give vLLM 0.32.0 on a CPU the temperature and top-p of drafted tokens, which it leaves as uninitialised memory."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -3,8 +3,6 @@
 Short ones lie in ``samples``: ``later.log.txt`` is llama-server 0.5.0's of the built-in pair.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

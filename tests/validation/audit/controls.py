@@ -4,8 +4,6 @@ Both models are tables over five tokens. The samplers are the project's own loop
 defect built in, or with a lossless method as it is.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Two greedy texts of a prompt: the place where they part, and the rounding that explains it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

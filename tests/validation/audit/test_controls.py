@@ -1,7 +1,5 @@
 """The audit's controls: each defect is found, exact samplers are not accused, and the names are right."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.validation.audit import controls

@@ -1,7 +1,5 @@
 """The page about the audit: its examples run as they stand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

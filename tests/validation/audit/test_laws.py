@@ -1,7 +1,5 @@
 """The target's law: processors against those of transformers, tables, models, and the cells of a partition."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 ``tests/validation/decoding/test_defects.py`` compares the laws with those of the loop.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os

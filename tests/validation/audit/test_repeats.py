@@ -1,7 +1,5 @@
 """Draws that repeat earlier ones are found, whatever each of them alone is; independent draws are not accused."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A user's sampler runs in a process of its own: however it fails, the audit names it and gives no verdict."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

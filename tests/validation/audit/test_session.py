@@ -1,7 +1,5 @@
 """The audit of toy laws: it acquits the law itself, finds another one, and stops early."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

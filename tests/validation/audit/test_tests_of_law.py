@@ -1,7 +1,5 @@
 """Every test function is fixed before the draw, and its expected value is exact: by enumeration of the next draw."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 

@@ -1,7 +1,5 @@
 """Defects built into the verification of trees on purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The record of a run: what survives a kill, what is refused, and what a plan takes from it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

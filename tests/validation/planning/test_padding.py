@@ -1,7 +1,5 @@
 """Plans with a limit on what sizes tell: classes hold every message, and the padding is charged."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The page of a plan, as a file: what it holds and what it cannot do. test_page_browser.py opens it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

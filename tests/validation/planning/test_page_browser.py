@@ -1,7 +1,5 @@
 """The page of a plan in a real browser: its numbers are the command's, it sends nothing, and people can use it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The page's script makes the command's choice, also of a device that drafts on, whose passes follow the times."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

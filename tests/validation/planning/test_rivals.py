@@ -1,7 +1,5 @@
 """What the plan is compared with: servers without a device, and c-sqs without drafts that it never sends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A plan's expected counts are the loop's means over every text that it can write, wherever both are exact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

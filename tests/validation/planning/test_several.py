@@ -1,7 +1,5 @@
 """Trees in a plan: acceptance along texts against rules of the theory, rounds against decoded texts, and the rows."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

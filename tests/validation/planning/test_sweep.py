@@ -7,8 +7,6 @@ setting all prompts are in all parts of the split, so that the plan must be the 
 is chosen on other prompts than those whose numbers are printed, and the plan must be the best of all printed rows.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Measured times: the line of a pass, the file, and a plan that takes them."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Traces of random or given logits, and a small one that the figures share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path

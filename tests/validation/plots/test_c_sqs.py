@@ -1,7 +1,5 @@
 """The figures of c-sqs: intervals, crossings, and the bounds on the stored texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

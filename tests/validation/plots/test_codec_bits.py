@@ -1,7 +1,5 @@
 """Figure 7 and Table V of ours: each rule's bits and bias are those of the theory's functions at the same positions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every published figure, painted anew from its stored numbers: few series, told apart in grey, inside the frame."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import combinations

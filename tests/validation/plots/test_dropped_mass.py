@@ -1,7 +1,5 @@
 """Figure 9 of ours: its controllers are those of the library, and its numbers those of their paths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The figures of edge-sd: their numbers mean what they say, for few users and few runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names at the ends of curves, and pictures on a dark page."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One contract for every exhibit: it is drawn from a small trace, and its sidecar holds what is drawn."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """flexspec's tables from counted rounds: the replay against the loop, times by hand, and the stored counts."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

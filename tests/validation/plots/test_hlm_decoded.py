@@ -1,7 +1,5 @@
 """Figures and tables of decoded texts: their numbers equal those of the records, timed on each link one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

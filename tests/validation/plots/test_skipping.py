@@ -1,7 +1,5 @@
 """Figures of uncertainty and skipping: their numbers equal the library's, and undefined values are named."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

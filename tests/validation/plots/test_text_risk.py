@@ -1,7 +1,5 @@
 """The risk of whole texts: the losses are the library's, and so are the thresholds of every split."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

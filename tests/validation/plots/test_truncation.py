@@ -1,7 +1,5 @@
 """Truncation: the numbers equal the theory's functions at each position; limiting cases are drawn and named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

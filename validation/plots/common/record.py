@@ -1,23 +1,19 @@
 """Define the records of figures and tables: how their numbers are measured, painted and described."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from string import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.studies import Decoded
 from validation.estimates import BRACKETS, Estimate, rounded
 from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
-
-if TYPE_CHECKING:
-    from validation.decoding.studies import Decoded
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
 

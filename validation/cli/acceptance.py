@@ -14,7 +14,7 @@ from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.acceptance.settings import ENGINES, LONGER, flags
 from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
-from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, GroupedCommand, json_option, option
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
@@ -46,9 +46,9 @@ of_output = partial(option, group="Output")
 @of_counts("--only", "Read only records whose engine or category contains this word, such as eagle.")
 @of_counts(
     "--drafts",
-    "How the engine chose its drafts: the most probable token, a draw from q (vLLM's probabilistic), or a copy of the "
-    "text (n-grams). With --reconcile it is of both engines; give it twice for two ways.",
-    click.Choice(DRAFTS),
+    "How the engine chose its drafts: the most probable token, a draw from q (vLLM's word probabilistic is read too), "
+    "or a copy of the text (n-grams). With --reconcile it is of both engines; give it twice for two ways.",
+    DraftsType(DRAFTS),
     multiple=True,
 )
 @of_counts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import click
 
 import hlmtheory
 from hlmtheory import all_claims
+from hlmtheory.arguments import ARGUMENTS
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import tally_of
@@ -102,12 +104,16 @@ SYMBOLS = {
 """Symbols of a module's claims that are in no table of its docstring."""
 
 
-def _symbols(module: str) -> str:
-    """Return the notation of a module: the table of its docstring, and further symbols."""
+def _symbols(claim: Claim, own: Trial | None) -> str:
+    """Return the notation of a module or of a user's file: the table of its docstring, and further symbols."""
+    module = claim.id.partition(".")[0]
     text = (import_module(f"hlmtheory.{module}").__doc__ or "") if module in hlmtheory.MODULES else ""
-    parts = re.split(r"^=+(?: +=+)+\n", text, flags=re.MULTILINE)  # before, heads, rows, after
+    text = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) or "" if own else text
+    parts = re.split(r"^=+(?: +=+)+\n", f"{text}\n", flags=re.MULTILINE)  # before, heads, rows, after
     rows = [re.split(" {2,}", line)[:2] for line in "".join(parts[2:3]).splitlines()]
     told = "; ".join(": ".join(row) for row in rows).replace("``", "")
+    if own and not told:
+        told = "; ".join(f"{ARGUMENTS[name].symbol}: {name}" for name in claim.takes)
     return (told or "q: the draft model's distribution; p: the target model's") + SYMBOLS.get(module, "")
 
 
@@ -121,7 +127,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
     plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}"
-    plain["symbols"] = _symbols(claim.id.partition(".")[0])
+    plain["symbols"] = _symbols(claim, own)
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim).rstrip()

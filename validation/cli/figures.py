@@ -72,9 +72,10 @@ class Drawing:
 
 
 def show_numbers(console: Console, sidecar: Path) -> None:
-    """Print the caption of a figure or table, the numbers that its paper prints, its method and its tables."""
+    """Print the caption of a figure or table, its paper's numbers, its method, the claims behind it, its tables."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     say(console, about["caption"], *filter(None, [printed_words(about)]), f"Method: {about['method']}")
+    say(console, *([f"Claims (hlm claims ID): {', '.join(about['claims'])}"] if about.get("claims") else ()))
     for each in about.get("tables", []):
         print_table(console, each["title"], each["heads"], each["rows"], left=each["heads"][:1])
 

@@ -33,6 +33,13 @@ class SizeType(click.ParamType[Any]):
         return size
 
 
+class DraftsType(click.Choice):  # type: ignore[type-arg]
+    """How an engine chose its drafts; vLLM's word for ``sampled`` is taken too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert("sampled" if value == "probabilistic" else value, param, ctx)
+
+
 OTHERS = "Options"
 """The group of an option that names none."""
 METAVARS = {"time": "TIME", "rtt": "TIME", "rate": "RATE", "snr": "SNR", "factor": "RATIO", "power": "POWER"}

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
-from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, GroupedCommand, json_option, option
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
 from validation.cli.plan_views import draw, show, show_all, show_users
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import say
@@ -40,7 +40,7 @@ of_output = partial(option, group="Output")
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
-@of_evidence("--drafts", "With --acceptance: how the engine chose its drafts.", click.Choice(DRAFTS))
+@of_evidence("--drafts", "With --acceptance: how its engine drafted; probabilistic is sampled.", DraftsType(DRAFTS))
 @of_evidence("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
 @of_evidence("--vocabulary", "With --acceptance: tokens of the vocabulary.", click.IntRange(min=2), default=32_000)
 @of_link("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
 """The column that decides, by the objective."""
+TITLES = {"cost": "Cost"}
 NONE, NAMES = "–", {OURS: "ours, in rounds"}
 CELLS = {
     "threshold": ("threshold", ".3g"),
@@ -49,21 +50,22 @@ def show(console: Console, result: Result, setting: str, models: str, split: Spl
     between = f" ({' to '.join(ends)})" if alone and ends else ""
     where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
     drafts = "" if "K = " in row.option else drafts_said(row)
-    parts = (asked.best.option.label, drafts and f"drafts: {drafts}", result.plain_drafts)
-    option = "; ".join(filter(None, parts))
-    rival = _rival(result)
+    option = "; ".join(filter(None, (asked.best.option.label, drafts and f"drafts: {drafts}")))
+    title = "Server time" if asked.name == "a full server" else TITLES.get(asked.setting.objective, "Speed")
     answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(
         console,
-        f"Use: {asked.best.family}",
-        f"Speed: {number_said(asked, asked.best)}{between}; {where}",
+        f"Use: {NAMES.get(asked.best.family, asked.best.family)}",
+        f"{title}: {number_said(asked, asked.best)}{between}; {where}",
         f"Guarantee: {result.guarantee}",
-        rival,
+        _rival(result),
         style="bold",
     )
-    say(console, *([f"With: {option}"] if option else ()), f"At: {setting}", *filter(None, [models]))
-    heads = ("policy", "tokens/s\n(m)", "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
-    decides = "decides" if asked.name not in ("one user", "a full server") else "tokens_per_s_mean"
+    say(console, *filter(None, [result.plain_drafts, option and f"With: {option}", f"At: {setting}", models]))
+    together = asked.name not in ("one user", "a full server")
+    speed = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
+    heads = ("policy", speed, "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
+    decides = "decides" if together else "tokens_per_s_mean"
     least = result.rows[0].server_s_per_token.value or 0.0
     lines = []
     listed = _listed(result)
@@ -78,23 +80,30 @@ def show(console: Console, result: Result, setting: str, models: str, split: Spl
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
-        "Users: as a multiple of the first row's, for the same tokens. Risk: bound on the mean total variation of a "
-        "text; 0 is proved, c calibrated, m measured. Bits: uplink of an exchange. Ours, in rounds (--row ours): the "
-        "best of skips, messages and fixed draft lengths; it waits for each answer. SQS may end a round by its bits, "
-        "and a streamed device does not wait, so each may be faster. --all: every column, parameters and bounds.",
         *answers,
-        *filter(None, [symbols_said("\n".join([option, *answers]))]),
+        f"m: measured; c: calibrated; no mark: proved. Users: times as many as with {result.rows[0].policy}. Risk: "
+        "the most that the law of a text moves, in mean total variation. Bits: what a device sends in an exchange.",
+        "Ours, in rounds (--row ours): our best skips, message and fixed draft length, waiting for each answer; SQS "
+        "may end a round by its bits, and a streamed device does not wait. Methods by name: docs/choose.md.",
+        "More: --all (every column, setting and bound), --objective capacity (plan for a full server).",
+        *([f"Symbols: {symbols}"] if (symbols := symbols_said("\n".join([option, *answers]))) else ()),
         *result.notes,
     )
 
 
 def _listed(result: Result) -> list[tuple[str, Row]]:
-    """Return the rows of the table with their names; below a policy its other setting that is the best for an aim."""
+    """Return the rows with their names, the best first; below a policy its other setting that is best for an aim."""
     found = []
-    for row in result.rows:
+    for row in ordered(result):
         found.append((NAMES.get(row.policy, row.policy), row))
         found += [(f"  for {aim}", other) for aim, other in result.besides.items() if other.policy == row.policy]
     return found
+
+
+def ordered(result: Result) -> list[Row]:
+    """Return the rows, the best for the aim first; behind them those that break a limit."""
+    values = {id(row): own.value for row, own in zip(result.rows, result.asked.rows, strict=True)}
+    return sorted(result.rows, key=lambda row: (bool(row.breaks), -values[id(row)]))
 
 
 def _rival(result: Result) -> str:
@@ -108,17 +117,15 @@ def _rival(result: Result) -> str:
     title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
     if rival is None:
         return f"{title}: none keeps the limits"
-    if has_device(rival):
-        needs = "a device that drafts"
-    elif "own draft" in rival.family:
-        needs = "no device; the draft model on the server"
-    else:
-        needs = "the server alone"
     end = "" if rival.option.lossless else "; not lossless"
+    if not has_device(rival):
+        end += f"; it needs no device{', but the draft model on the server' * ('own draft' in rival.family)}"
+    elif not strongest:
+        end += "; it needs a device that drafts"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if has_device(rival) and plain is not None and plain.value > rival.value:
-        end += f"; worse than {plain.family}: {number_said(asked, plain)}"
-    return f"{title}: {rival.family}: {number_said(asked, rival)}; it needs {needs}{end}"
+        end += f"; less than {plain.family}, without drafts: {number_said(asked, plain)}"
+    return f"{title}: {NAMES.get(rival.family, rival.family)}: {number_said(asked, rival)}{end}"
 
 
 def show_all(console: Console, result: Result, link: str, split: Split) -> None:
@@ -147,9 +154,9 @@ def show_all(console: Console, result: Result, link: str, split: Split) -> None:
         console,
         f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
-        "token. gain: speed over that of the first row, the strongest that is not ours, with its 95% interval over "
-        "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
-        "nothing is sent. k mean, 95%: probabilities in a message.",
+        "token. gain: speed over the strongest row that is not ours, with its 95% interval over prompts. bits: uplink "
+        "of an exchange. text risk: bound on the mean total variation of a text. –: none, or nothing is sent. k mean, "
+        "95%: probabilities in a message.",
     )
     options = [f"  {name}: {row.option}" for name, row in _listed(result) if row.option]
     say(console, *options, symbols_said("\n".join(options)))
@@ -209,7 +216,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
     drafts = f" (drafts: {length})" if length else ""
     title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. {setting}."
     with house_style():
-        rows = sorted(result.rows, key=lambda row: bool(row.breaks))
+        rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))
         for place, row in enumerate(rows):
             speed = row.tokens_per_s_median

@@ -119,7 +119,7 @@ def _plain_drafts(planner: Planner, asked: Aim) -> str:
         return ""
     option = pool.options[place]
     own = Listed(COLOCATED, option, (), float(asked.setting.value(pool.test[place])), 0.0)
-    return f"with plain drafts (num_speculative_tokens = {option.draft_length:g}): {number_said(asked, own)}"
+    return f"In an engine: num_speculative_tokens = {option.draft_length:g} gives {number_said(asked, own)}"
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:

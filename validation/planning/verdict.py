@@ -23,13 +23,14 @@ SYMBOLS = {
     "B": "bits after which a round ends",
     "u": "uncertainty up to which a first draft is kept without verification",
     "ε": "largest distance of a token's law from the target model's",
+    "q_d up, p down": "a draft's probability is sent, and the target's distribution after a rejection",
 }
 """What the symbols in the names of options mean."""
 
 
 def symbols_said(text: str) -> str:
     """Return what the symbols mean that a text gives a value to; "" if it has none."""
-    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol} [=≤]", text)]
+    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol}{' [=≤]' * (len(symbol) == 1)}", text)]
     return "; ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in there)
 
 
@@ -66,8 +67,11 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
         ("each token of it", token_s, basis("--verify-token-time")),
         ("server's draft", request.server_draft_s or request.draft_s, own_draft),
     )
-    said = [f"{what} {1e3 * seconds:.3g} ms ({why})" for what, seconds, why in times if seconds or what == "round trip"]
-    return ", ".join([f"{link} ({basis('--rate' if request.recorded is None else '--link-csv')})", *said])
+    by_basis = {basis("--rate" if request.recorded is None else "--link-csv"): [link]}
+    for what, seconds, why in times:
+        if seconds or what == "round trip":
+            by_basis.setdefault(why, []).append(f"{what} {1e3 * seconds:.3g} ms")
+    return "; ".join(f"{', '.join(parts)} ({why})" for why, parts in by_basis.items())
 
 
 def three_digits(number: float) -> str:
@@ -101,13 +105,13 @@ def asked_of(aim: Aim) -> str:
 def answer_of(aim: Aim, shown: Sequence[Listed] = ()) -> str:
     """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without.
 
-    ``shown`` are the rows beside the sentence, so that it says where it means another setting of the same policy.
+    ``shown`` are the rows beside the sentence: it names a policy alone where it means the setting of its row.
     """
 
     def named(listed: Listed) -> str:
-        others = [one for one in shown if one.family == listed.family and one.name != listed.name]
-        where = f", the row for {aim.name}" if listed is aim.best else " than the row's"
-        return f"{listed.name} (another setting{where})" if others else listed.name
+        if not any(one.family == listed.family and one.name != listed.name for one in shown):
+            return listed.family if shown else listed.name
+        return f"{listed.name} ({f'row for {aim.name}' if listed is aim.best else 'another setting than its row'})"
 
     said = f"{asked_of(aim)}{named(aim.best)}: {number_said(aim, aim.best)}"
     own = has_device(aim.best)

@@ -18,20 +18,7 @@ from validation.plots.exhibits import EXHIBITS, FIGURES
 from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, fingerprint
 
-__all__ = [
-    "EXHIBITS",
-    "FIGURES",
-    "FORMATS",
-    "Decoding",
-    "Exhibit",
-    "Figure",
-    "Printed",
-    "Simulation",
-    "Tag",
-    "draw",
-    "find_exhibits",
-    "repaint",
-]
+__all__ = ["EXHIBITS", "FIGURES", "FORMATS", "Decoding", "Exhibit", "Figure", "Printed", "Simulation", "Tag"]
 
 FORMATS = (*PICTURES, "csv")
 """Formats of a figure's files."""
@@ -106,8 +93,13 @@ def picture_of(exhibit: Exhibit, numbers: Mapping[str, Any]) -> Canvas:
     return headed(exhibit.paint(dict(numbers)), exhibit.sentence(numbers))
 
 
-def repaint(sidecar: Path) -> Path | None:
-    """Paint the picture of a stored figure anew from the numbers of its sidecar, without measuring."""
+def restate(sidecar: Path) -> Path | None:
+    """Write the words and the picture of a stored figure anew from the numbers of its sidecar, without measuring.
+
+    The sidecar keeps the version and the commit that measured, and names the version that described.
+    """
+    if new := new_words(sidecar):
+        sidecar.write_text(json.dumps(new, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     paper, number = about["figure"].split(" ")
     exhibit = EXHIBITS[paper, number]
@@ -119,6 +111,14 @@ def repaint(sidecar: Path) -> Path | None:
     return picture
 
 
+def new_words(sidecar: Path) -> dict[str, Any]:
+    """Return what a sidecar would hold with its exhibit's words of today; empty if it has them."""
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    paper, number = about["figure"].split(" ")
+    words = _about(EXHIBITS[paper, number], about, about["basis"])
+    return {} if about | words == about else about | words | {"described_by": hlmtheory.__version__}
+
+
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
     return {
         "figure": f"{exhibit.paper} {exhibit.number}",
@@ -127,11 +127,11 @@ def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str
         "kind": str(exhibit.tag),
         "source": {"key": exhibit.source, "place": ("ours, " if exhibit.paper == "ours" else "") + exhibit.place},
         "printed": [asdict(printed) for printed in exhibit.printed],
+        "claims": list(exhibit.claims),
     }
 
 
 def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any], name: str | None) -> dict[str, Any]:
-    """Describe the models and positions of a figure, with the fingerprints of the trace and of the fit."""
     pair = name or trace.manifest.get("pair", {}).get("name")
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
@@ -146,7 +146,6 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any], na
 
 
 def _decoded_basis(figure: Decoding, study: Decoded, name: str | None) -> dict[str, Any]:
-    """Describe the models and prompts of a figure of decoded texts, with the fingerprints of the trace and the fit."""
     pair, about = name or study.about["pair"]["name"], study.about
     sets = ", ".join(f"{sum(p['source'] == name for p in about['prompts'])} of {name}" for name in study.sources)
     return {

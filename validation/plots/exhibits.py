@@ -48,7 +48,8 @@ def _about(key: str) -> dict[str, Any]:
     paper, number = key.split(" ")
     text = {"source": SOURCES.get(paper)} | _TEXTS[key]
     printed = tuple(NUMBERS[name] for name in text.pop("printed", ()))
-    return text | {"paper": paper, "number": number, "printed": printed, "tag": Tag[text["tag"].upper()]}
+    about = {"paper": paper, "number": number, "printed": printed, "claims": tuple(text.pop("claims", ()))}
+    return text | about | {"tag": Tag[text["tag"].upper()]}
 
 
 def _traced(key: str, measure: Callable[..., Any], paint: Any = None, sample: str = "") -> Figure:

@@ -18,7 +18,7 @@ from validation.claims.certificate import PLACE, certificate, certificate_text
 from validation.claims.check import Results, load_results
 from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
-from validation.plots import repaint
+from validation.plots import EXHIBITS, new_words, restate
 from validation.provenance import commit_of_code, versions
 from validation.report import results as results_pages
 from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, update_between_markers
@@ -71,7 +71,7 @@ def publish(
     if whole:  # later code may have drawn and described it otherwise than the code that measured it
         for figure in made:
             if figure.suffix == ".json":
-                repaint(shelf / figure.name)
+                restate(shelf / figure.name)
     return [*written, regenerate(root)]
 
 
@@ -116,7 +116,6 @@ def _marks(run: Path) -> dict[str, Any]:
 
 
 def _same(made: Path, published: Path) -> bool:
-    """Return whether two sidecars or records are equal except for their stamps."""
     if not published.exists():
         return False
     one, other = (_unstamped(json.loads(path.read_text(encoding="utf-8"))) for path in (made, published))
@@ -130,7 +129,9 @@ def _unstamped(value: Any) -> Any:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite the generated parts of the page, ``figures/claims.csv`` and the certificate; return the page."""
+    """Rewrite what is generated: stale words of sidecars, parts of the page, the list of claims, the certificate."""
+    for sidecar in filter(new_words, _sidecars(root)):
+        restate(sidecar)
     text = (root / PAGE).read_text(encoding="utf-8")
     for marker, part in tables(root).items():
         text = update_between_markers(text, marker, part)
@@ -145,6 +146,7 @@ def stale_tables(root: Path) -> list[str]:
     page = (root / PAGE).read_text(encoding="utf-8")
     old = [f"{PAGE}: {name}" for name, part in tables(root).items() if update_between_markers(page, name, part) != page]
     old += [f"{PAGE}: {name}" for name in results_pages.other_verdicts(page, published(root))]
+    old += [sidecar.name for sidecar in filter(new_words, _sidecars(root))]
     for path, content in _files(root).items():
         there = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
         if _published_lines(there) != _published_lines(content):
@@ -152,12 +154,17 @@ def stale_tables(root: Path) -> list[str]:
     return old
 
 
+def _sidecars(root: Path) -> list[Path]:
+    places = [root / "figures", *(record.parent for record in sorted(root.glob("figures/*/claims.json")))]
+    found = [place / f"{one.stem}.json" for place in places for one in EXHIBITS.values()]
+    return [path for path in found if path.exists()]
+
+
 def _published_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith(UNPUBLISHED)]
 
 
 def _files(root: Path) -> dict[Path, str]:
-    """Return the content of the generated files, by their path relative to the root."""
     record = _read_records(root)[0]
     former = (root / PLACE).read_text(encoding="utf-8") if (root / PLACE).exists() else ""
     return {

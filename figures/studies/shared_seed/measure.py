@@ -11,7 +11,8 @@ from hlmtheory import lattice, shared_seed, truncation
 from hlmtheory.shared_seed.lists import list_match_bound
 from hlmtheory.shared_seed.match import match_floor, match_rules
 from hlmtheory.shared_seed.stream import exponentials
-from validation.plots.common.style import COLUMN, DARK, MIDDLE
+from validation.plots.common.ends import label_ends
+from validation.plots.common.style import AMBER, COLUMN, DARK, GREY, MIDDLE
 from validation.trace.reader import Trace, fingerprint, open_trace
 
 Array = NDArray[Any]
@@ -115,9 +116,31 @@ def of_texts() -> dict[str, Any]:
     }
 
 
+def draw_rates(stored: Path) -> None:
+    """Draw tokens per second against the link's rate, a panel for each round trip."""
+    speeds = read(stored)["speeds"]["no header"]
+    lines = {  # method: colour, marker, line
+        "server with its own draft": (GREY, "P", "-"),
+        "server alone, streaming": (GREY, "", ":"),
+        "shared seed, streamed": (DARK, "o", "-"),
+        "SQS": (MIDDLE, "s", "-"),
+        "FlexSpec": (AMBER, "^", "--"),
+    }
+    with picture(stored, (2.15 * COLUMN[0], 2.6), len(speeds)) as (_, panels):
+        for axes, (trip, by_rate) in zip(panels, speeds.items(), strict=True):
+            for name, (color, marker, line) in lines.items():
+                y = [found[name]["tokens_per_s"][0] for found in by_rate.values()]
+                axes.plot([*map(float, by_rate)], y, color=color, marker=marker, ls=line, markersize=3, label=name)
+            axes.set(xscale="log", ylim=(0, 60), xlabel="rate (bit/s)", title=f"round trip {trip}")
+        panels[0].set_ylabel("tokens/s of one user")
+        label_ends(panels[-1])
+
+
 def draw(stored: Path) -> None:
     """Draw acceptance against the bits of a draft."""
     found = read(stored)
+    if "speeds" in found:
+        return draw_rates(stored)
     acceptance, token = found["acceptance"], (found["vocabulary"] - 1).bit_length()
     certified = acceptance["certified_size"][0] * (16 + token)
     lattices = [(size, f"lattice_{size:g}") for size in BUDGETS]

@@ -12,7 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
-from validation.plots import EXHIBITS, picture_of, repaint
+import hlmtheory
+from validation.plots import EXHIBITS, picture_of, restate
 from validation.plots.common.style import DARK, MOST, PICTURES, SMALLEST, Axes, Canvas, canvas, house_style, save
 
 SHELF = Path(__file__).resolve().parents[3] / "figures"
@@ -135,12 +136,13 @@ def test_a_figure_is_saved_in_each_format_and_stays_small(suffix: str, tmp_path:
         assert 10_000 < (tmp_path / f"{name}.{suffix}").stat().st_size < 600_000
 
 
-def test_a_stored_figure_is_painted_anew_without_its_models(tmp_path: Path):
+def test_a_stored_figure_is_described_and_painted_anew_without_its_models(tmp_path: Path):
     for name, picture in (("ours-fig4", True), ("ours-tableI", False)):
-        sidecar = tmp_path / f"{name}.json"
-        sidecar.write_bytes((SHELF / sidecar.name).read_bytes())
-        assert (repaint(sidecar) is not None) is picture
+        sidecar, about = tmp_path / f"{name}.json", json.loads((SHELF / f"{name}.json").read_text(encoding="utf-8"))
+        sidecar.write_text(json.dumps(about | {"caption": "Old."}), encoding="utf-8")
+        assert (restate(sidecar) is not None) is picture
         assert sidecar.with_suffix(".svg").exists() is picture
+        assert json.loads(sidecar.read_text(encoding="utf-8")) == about | {"described_by": hlmtheory.__version__}
 
 
 def drawing() -> tuple[Canvas, Axes]:

@@ -85,6 +85,7 @@ def check(one: Exhibit, paths: Sequence[Path]) -> dict[str, Any]:
     assert about["method"].endswith(about["basis"])
     assert about["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     assert about["printed"] == [asdict(number) for number in one.printed]
+    assert about["claims"] == [name for name in one.claims if name in hlmtheory.all_claims()]
     tables = about.get("tables", [])
     assert len(tables) <= 1
     assert bool(one.paint) or len(tables) == 1

@@ -148,7 +148,6 @@ def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) ->
 
 
 def _adaptation(found: Texts) -> list[dict[str, Any]]:
-    """Return the effect of the adaptation at the highest temperature for each τ_1, with its interval."""
     top = found.temperatures[-1]
     return [
         {"threshold": t} | {metric: listed(_gap(found, metric, (ADAPTIVE[t], FIXED[t]), top)) for metric in METRICS}

@@ -66,7 +66,7 @@ def paint(numbers: Numbers) -> Canvas:
         for axes in alike:
             axes.set_ylim(0, highest)
     for axes in panels:
-        label_ends(axes)
+        label_ends(axes, wrap=20)
     return figure
 
 

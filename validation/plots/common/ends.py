@@ -1,5 +1,6 @@
 """Write the name of each curve or point at the right edge of its panel, so that a panel needs no legend."""
 
+import re
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
@@ -24,7 +25,8 @@ def label_ends(
     for place, (label, line) in enumerate(_curves(axes)):
         name = (names or {}).get(label, label)
         if name:
-            ends.append((list(order).index(label) if label in order else place, fill(name, wrap), line))
+            text = fill(re.sub(r"\(.*?\)", lambda part: part[0].replace(" ", "\xa0"), name), wrap)
+            ends.append((list(order).index(label) if label in order else place, text, line))
     _write_all(axes, ends, tied=bool(order))
 
 
@@ -101,7 +103,6 @@ def apart(heights: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height: float, gap: float) -> None:
-    """Write a name beside the panel, with a line to the curve's end if it was moved."""
     moved = abs(end - middle) > _MOVED
     arrow: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "color": color, "shrinkA": 0, "shrinkB": 0}
     axes.annotate(

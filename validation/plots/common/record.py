@@ -59,6 +59,7 @@ class Exhibit:
     tag: Tag
     message: str
     method: str = ""
+    claims: tuple[str, ...] = ()
     printed: tuple[Printed, ...] = ()
     paint: Callable[[Numbers], Canvas] | None = None
 

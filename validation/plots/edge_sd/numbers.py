@@ -156,12 +156,10 @@ def simulate_sweep(
 
 
 def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
-    """Return the saving in percent of the baseline's total latency, shape (runs,)."""
     return np.asarray(100.0 * (1.0 - totals[ours] / totals[baseline]))
 
 
 def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...]) -> dict[str, Any]:
-    """Return the table of savings in waves, of Algorithm 1 and of ours, against each drawn baseline."""
     rows = []
     for one, name in (("proposed", "Algorithm 1"), ("free", "ours")):
         for baseline in shown:

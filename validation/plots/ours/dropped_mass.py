@@ -105,7 +105,6 @@ def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
 
 
 def _over(paths: list[Path], value: Callable[[Path], Values]) -> Estimate:
-    """Return the mean over all positions, with an interval over texts."""
     values = [value(path) for path in paths]
     return interval([(np.array([one.sum() for one in values]), np.array([float(len(one)) for one in values]))])
 

@@ -31,7 +31,6 @@ def _law(k_factor_db: float | None) -> tuple[str, Rician]:
 
 
 def _sizes() -> NDArray[np.int64]:
-    """Return sample sizes from 100 to SAMPLES, including every power of 10."""
     count = POINTS_PER_DECADE * (round(math.log10(SAMPLES)) - 2) + 1
     return np.unique(np.round(np.geomspace(100, SAMPLES, count)).astype(np.int64))
 

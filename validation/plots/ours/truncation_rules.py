@@ -6,22 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.plots.common import style
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, table
-from validation.plots.common.style import (
-    AMBER,
-    DARK,
-    GREY,
-    LIGHT,
-    MIDDLE,
-    PAGE,
-    PRINTED,
-    Canvas,
-    canvas,
-    legend_below,
-    name_axes,
-    name_panels,
-)
+from validation.plots.common.style import Canvas
 from validation.plots.common.truncation import looks
 from validation.plots.common.truncation.looks import average, axis, curve, defined, full_bits, say
 from validation.plots.common.truncation.sample import (
@@ -117,28 +105,28 @@ MARKS = "oDv^s"
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    figure, (left, right) = canvas((PAGE[0], 3.2), panels=2)
-    name_panels((left, right), numbers["axes"])
+    figure, (left, right) = style.canvas((style.PAGE[0], 3.2), panels=2)
+    style.name_panels((left, right), numbers["axes"])
     known = [one for name in RULES for one in numbers["series"] if one["name"] == name]
     for one, mark in zip(known, MARKS, strict=False):
         curve(
             left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **looks.LOOKS[one["name"]]
         )
-    left.set_xlim(looks.decades([one["x"] for one in known], 1e-4)[::-1])
+    left.set_xlim(looks.decades([one["x"] for one in known], 1e-4))
     left.set_ylim(looks.decades([one["y"] for one in known], 0.5))
-    left.legend(loc="lower right")
+    left.legend(loc="lower left")
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
     for place, one in enumerate(drawn):
         low, middle, high = one["spread"]
         names = ("10–90% of positions", "median", "mean") if place == 0 else ("",) * 3
-        right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt", label=names[0])
-        right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
-        right.plot([one["mean"]], [place], "o", color=DARK, markersize=4, label=names[2])
+        right.plot([low, high], [place, place], color=style.LIGHT, linewidth=5, solid_capstyle="butt", label=names[0])
+        right.plot([middle], [place], "|", color=style.DARK, markersize=9, markeredgewidth=1.5, label=names[1])
+        right.plot([one["mean"]], [place], "o", color=style.DARK, markersize=4, label=names[2])
         if (printed := PRINTED_MEANS.get(one["name"].partition(" ")[0])) is not None:
-            right.plot([printed], [place], label="printed mean" if one["name"] == "offline" else "", **PRINTED)
+            right.plot([printed], [place], label="printed mean" if one["name"] == "offline" else "", **style.PRINTED)
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
-    legend_below(right, columns=2)
+    style.legend_below(right, columns=2)
     return figure
 
 
@@ -188,15 +176,15 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_failures(numbers: Numbers) -> Canvas:
-    figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
+    figure, panels = style.canvas((style.PAGE[0], 4.9), panels=2, rows=2)
     kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
     styles: tuple[dict[str, Any], ...] = (
-        {"color": MIDDLE, "marker": "o"},
-        {"color": AMBER, "marker": "s", "linestyle": (0, (4, 2))},
-        {"color": GREY, "marker": "^", "linestyle": (0, (1, 1.5))},
+        {"color": style.MIDDLE, "marker": "o"},
+        {"color": style.AMBER, "marker": "s", "linestyle": (0, (4, 2))},
+        {"color": style.GREY, "marker": "^", "linestyle": (0, (1, 1.5))},
     )
     for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
-        name_axes(axes, numbers["axes"][place // 2])
+        style.name_axes(axes, numbers["axes"][place // 2])
         for one, look in zip(numbers["series"], styles, strict=True):
             name = "Ū with " + one["name"].replace("β_d", r"$\beta_d$")
             curve(axes, one["x"], one[key], label=name, markersize=3, **look)
@@ -250,7 +238,7 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_direction(numbers: Numbers) -> Canvas:
-    figure, panels = canvas((PAGE[0], 3.4), panels=2)
+    figure, panels = style.canvas((style.PAGE[0], 3.4), panels=2)
     styles = {
         f"online, η = {SHOWN[0]:g}": looks.LOOKS["online 1"],
         f"online, η = {SHOWN[1]:g}": looks.LOOKS["online 5"],
@@ -260,7 +248,7 @@ def paint_direction(numbers: Numbers) -> Canvas:
         "Δ_k ≤ θ q_d β": {"color": "0.6"},
     }
     for axes, names, lines in zip(panels, numbers["axes"], (numbers["series"], numbers["swept"]), strict=True):
-        name_axes(axes, names)
+        style.name_axes(axes, names)
         for one in lines:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("q_d", "$q_d$")
             mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}

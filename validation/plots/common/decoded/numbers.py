@@ -119,14 +119,12 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def _by(decoded: Decoded, kind: type, name: str, other: tuple[type, ...] = ()) -> dict[Any, list[GenerationRecord]]:
-    """Return the texts of the methods of a kind, by the parameter with that name."""
     rows = in_order(decoded)
     made = [one for one in decoded.methods if isinstance(one, kind) and not isinstance(one, other)]
     return {getattr(one, name): rows[one.name] for one in made if one.name in rows}
 
 
 def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
-    """Return one curve for each metric of ``METRICS`` that was computed."""
     x = list(by_x)
     return [
         curve(titled(name), x, [mean_score(decoded, rows, name, seed) for rows in by_x.values()], kind=name)

@@ -6,26 +6,13 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
+from validation.plots.common import style
 from validation.plots.common.decoded.numbers import METRICS
 from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.pictures import dots, mark_printed, mark_thresholds, name_rows
-from validation.plots.common.style import (
-    DARK,
-    GREY,
-    PAGE,
-    PALE,
-    PRINTED,
-    SMALLEST,
-    Axes,
-    Canvas,
-    axis,
-    canvas,
-    draw_band,
-    name_axes,
-    values,
-)
+from validation.plots.common.style import Axes, Canvas
 
 SPEED_PANELS = ("median", "total")
 """Averages of the two panels."""
@@ -37,28 +24,21 @@ def _look(method: str) -> dict[str, Any]:
 
 
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
-    at = [values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
+    at = [style.values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
     errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
-    size = 9 if look["marker"] == "*" else 5
-    axes.errorbar(
-        [at[0][0]],
-        [at[1][0]],
-        xerr=errors[0],
-        yerr=errors[1],
-        color=look["color"],
-        marker=look["marker"],
-        markersize=size,
-        elinewidth=0.8,
-        linestyle="none",
-    )
+    shown = {"color": look["color"], "marker": look["marker"], "markersize": 9 if look["marker"] == "*" else 5}
+    places = [[one[0]] for one in at]
+    axes.errorbar(*places, xerr=errors[0], yerr=errors[1], elinewidth=0.8, linestyle="none", **shown)
 
 
 def paint_both(numbers: Numbers) -> Canvas:
     shown, told = _drawn(numbers, SHOWN), dict(zip(numbers["statistics"]["accuracies"], numbers["axes"], strict=False))
     for name in [name for name in told if not any(one["accuracy"][name]["value"] for one in numbers["series"])]:
         del told[name]  # nothing is right, which shows nothing
-    told = told or {None: {"x": numbers["axes"][0]["x"], "y": axis("perplexity under the target model", scale="log")}}
-    figure, panels = canvas((PAGE[0], 3.4), panels=len(told))
+    told = told or {
+        None: {"x": numbers["axes"][0]["x"], "y": style.axis("perplexity under the target model", scale="log")}
+    }
+    figure, panels = style.canvas((style.PAGE[0], 3.4), panels=len(told))
     for axes, (name, both) in zip(panels, told.items(), strict=True):
         points = []
         for one in (one for one in numbers["series"] if one["name"] in shown):
@@ -66,7 +46,7 @@ def paint_both(numbers: Numbers) -> Canvas:
             _cross(axes, x, y, _look(one["name"]))
             if None not in (x["value"], y["value"]):
                 points.append((x["value"], y["value"], shown[one["name"]]))
-        name_axes(axes, both)
+        style.name_axes(axes, both)
         if name is not None:
             axes.set_title(METRICS[name])
         axes.margins(0.12)
@@ -74,17 +54,17 @@ def paint_both(numbers: Numbers) -> Canvas:
     return figure
 
 
-_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": SMALLEST}
+_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": style.SMALLEST}
 """Legend position that covers no curve."""
 _RATES: dict[str, dict[str, Any]] = {
-    "transmission": {"color": DARK},
-    "accepted_if_skipped": {"color": PALE, "linestyle": (0, (4, 2))},
-    "skipped_if_accepted": {"color": GREY, "linestyle": (0, (1, 1.5))},
-    "similarity_reference": {"color": DARK},
-    "similarity_large": {"color": PALE, "linestyle": (0, (4, 2))},
-    "right": {"color": GREY, "linestyle": (0, (1, 1.5))},
-    "formula": {"color": DARK},
-    "encoded": {"color": PALE, "linestyle": (0, (4, 2))},
+    "transmission": {"color": style.DARK},
+    "accepted_if_skipped": {"color": style.PALE, "linestyle": (0, (4, 2))},
+    "skipped_if_accepted": {"color": style.GREY, "linestyle": (0, (1, 1.5))},
+    "similarity_reference": {"color": style.DARK},
+    "similarity_large": {"color": style.PALE, "linestyle": (0, (4, 2))},
+    "right": {"color": style.GREY, "linestyle": (0, (1, 1.5))},
+    "formula": {"color": style.DARK},
+    "encoded": {"color": style.PALE, "linestyle": (0, (4, 2))},
 }
 
 
@@ -106,11 +86,11 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
         there = [one for one in numbers["series"] if one["kind"] in kinds and any(one["mean"])]
         if there or kinds != tuple(METRICS):
             drawn.append((there, both))
-    figure, panels = canvas((PAGE[0] if len(drawn) > 1 else 4.6, 3.2), panels=len(drawn))
+    figure, panels = style.canvas((style.PAGE[0] if len(drawn) > 1 else 4.6, 3.2), panels=len(drawn))
     for axes, (there, both) in zip(panels, drawn, strict=True):
         for one in there:
-            draw_band(axes, one, marker=".", **_RATES[one["kind"]])
-        name_axes(axes, both)
+            style.draw_band(axes, one, marker=".", **_RATES[one["kind"]])
+        style.name_axes(axes, both)
         if all(mean is None for one in there for mean in one["mean"]):  # a logarithm needs data
             axes.set(xscale="linear", yscale="linear")
     return figure, panels
@@ -134,7 +114,9 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
 def paint_sizes(numbers: Numbers) -> Canvas:
     figure, panels = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
     for axes in panels:
-        offline = axes.axvline(numbers["statistics"]["offline_k"], color=GREY, linewidth=0.9, label="k* of this pair")
+        offline = axes.axvline(
+            numbers["statistics"]["offline_k"], color=style.GREY, linewidth=0.9, label="k* of this pair"
+        )
         printed = axes.axvline(value(CU, "offline_k"), color="black", linestyle=(0, (1, 1.5)), label="k* printed")
         axes.legend(handles=[offline, printed], **_ABOVE)
         label_ends(axes, _ENDS)
@@ -145,12 +127,12 @@ def _curves(axes: Axes, numbers: Numbers, word: str, names: Sequence[str]) -> No
     """Draw the curves of a panel; each marks different points, so that curves that coincide are all visible."""
     shown = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
     for number, one in enumerate(shown):
-        draw_band(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
+        style.draw_band(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
 
 
 def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> None:
     """Give panels one height that holds all curves; intervals of a slow link that reach 0 are cut."""
-    means = [values(one["mean"]) for one in numbers["series"] if one["word"] in words]
+    means = [style.values(one["mean"]) for one in numbers["series"] if one["word"] in words]
     drawn = np.concatenate(means) if means else np.ones(1)
     drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
     if drawn.size:
@@ -188,14 +170,14 @@ _ALONE = ("small only", "large only")
 
 def paint_speeds(numbers: Numbers) -> Canvas:
     names = _drawn(numbers, SHOWN)
-    figure, panels = canvas((PAGE[0], 3.2), panels=len(SPEED_PANELS))
+    figure, panels = style.canvas((style.PAGE[0], 3.2), panels=len(SPEED_PANELS))
     for axes, word, both in zip(panels, SPEED_PANELS, numbers["axes"], strict=False):
         curves = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
         for one in curves:
             if info_of(one["name"]).name in _ALONE:
-                axes.axhline(one["mean"][0], color=GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
+                axes.axhline(one["mean"][0], color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
         _curves(axes, numbers, word, [name for name in names if info_of(name).name not in _ALONE])
-        name_axes(axes, both)
+        style.name_axes(axes, both)
         axes.set_title(_WORDS[word])
         axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
     panels[1].set_ylabel("")
@@ -218,15 +200,19 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
     for one in hlm:
         at = int(np.argmin(np.abs(np.array(one["x"]) - snr_db)))
         speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
-        (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **PRINTED)
+        (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **style.PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
         axes.legend([marks], ["HLM × printed gain"], loc="lower right")
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
+    figure, (left, right) = style.canvas((style.PAGE[0], 3.6), panels=2)
     bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
-    looks = ({"color": DARK, "marker": "o"}, {"color": PALE, "marker": "^"}, {"color": GREY, "marker": "s"})
+    looks = (
+        {"color": style.DARK, "marker": "o"},
+        {"color": style.PALE, "marker": "^"},
+        {"color": style.GREY, "marker": "s"},
+    )
     for (key, name), shift, look in zip(_SKIPS.items(), (-0.2, 0.0, 0.2), looks, strict=True):
         dots(left, bars, key, shift, label=name, **look)
     sent = 1 - value(U, "skipped")
@@ -235,9 +221,9 @@ def paint_methods(numbers: Numbers) -> Canvas:
     left.set_xlabel(numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)
     _curves(right, numbers, "median", list(names))
-    name_axes(right, numbers["axes"][1])
+    style.name_axes(right, numbers["axes"][1])
     _hold([right], numbers, ("median",))
-    right.axvline(numbers["statistics"]["link_snr_db"], color=GREY, linewidth=0.9)
+    right.axvline(numbers["statistics"]["link_snr_db"], color=style.GREY, linewidth=0.9)
     _mark_gains(right, numbers, "median", numbers["statistics"]["link_snr_db"], ["u_gain"], U)
     right.set_title("line: the paper's link")
     label_ends(right, names, order=list(names))

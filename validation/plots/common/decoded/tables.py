@@ -126,7 +126,6 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, Estimate]:
-    """Return seconds per token of link and models, and tokens per second."""
     link, still_link = (timed_texts.sum_by(texts, timed_texts.link_seconds(texts, one, SNR_DB)) for one in fadings)
     settings: dict[str, Any] = {"resamples": timed_texts.RESAMPLES, "seed": seed}
     tokens = texts.tokens

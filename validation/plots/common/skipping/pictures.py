@@ -5,26 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from validation.plots.common import style
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import (
-    COLUMN,
-    DARK,
-    GREY,
-    LIGHT,
-    MIDDLE,
-    PAGE,
-    PALE,
-    PRINTED,
-    Axes,
-    Canvas,
-    canvas,
-    draw_band,
-    legend_below,
-    name_axes,
-    name_panels,
-    values,
-)
+from validation.plots.common.style import Axes, Canvas
 
 RATES = {
     "transmission": "transmission rate",
@@ -32,21 +16,32 @@ RATES = {
     "accepted_if_skipped": "P(accepted | skipped)",
 }
 _DASHED, _DOTTED = {"linestyle": (0, (4, 2))}, {"linestyle": (0, (1, 1.5))}
-_LOOKS: tuple[dict[str, Any], ...] = ({"color": DARK}, {"color": PALE, **_DASHED}, {"color": GREY, **_DOTTED})
-_MEASURES: tuple[dict[str, Any], ...] = ({"color": MIDDLE}, {"color": GREY, **_DASHED}, {"color": GREY, **_DOTTED})
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": style.DARK},
+    {"color": style.PALE, **_DASHED},
+    {"color": style.GREY, **_DOTTED},
+)
+_MEASURES: tuple[dict[str, Any], ...] = (
+    {"color": style.MIDDLE},
+    {"color": style.GREY, **_DASHED},
+    {"color": style.GREY, **_DOTTED},
+)
 """Of the uncertainty: the papers' measure and its two baselines."""
 
 
 def _inside(series: dict[str, Any]) -> dict[str, Any]:
     """Return a curve of rates with its interval cut to [0, 1]; a symmetric interval can leave it."""
-    cut = {side: np.clip(values(series[side]), 0.0, 1.0) for side in ("low", "high") if side in series}
+    cut = {side: np.clip(style.values(series[side]), 0.0, 1.0) for side in ("low", "high") if side in series}
     return series | cut
 
 
 def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
     """Mark our thresholds and the paper's; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
-    for name, places, color, line in (("ours", ours or [], DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
+    for name, places, color, line in (
+        ("ours", ours or [], style.DARK, (0, (4, 2))),
+        (paper, theirs, style.MIDDLE, (0, (1, 1.5))),
+    ):
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
             others = "" if len(inside) == len(places) else " (one is outside)"
@@ -57,9 +52,9 @@ def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> Non
 def mark_printed(axes: Axes, paper: str) -> None:
     """Mark the share sent that a paper prints, and of cu-hlm the accepted share of what is skipped."""
     sent, place = 1 - value(paper, "skipped"), value(paper, "chosen" if paper == CU else "prone")
-    axes.plot([place], [sent], label="printed: sent" if paper == CU else "printed", **PRINTED)
+    axes.plot([place], [sent], label="printed: sent" if paper == CU else "printed", **style.PRINTED)
     if paper == CU:
-        axes.plot([place], [value(CU, "true_skips")], label="printed: accepted", **PRINTED | {"marker": "s"})
+        axes.plot([place], [value(CU, "true_skips")], label="printed: accepted", **style.PRINTED | {"marker": "s"})
 
 
 CORRELATIONS = {"temperature perturbation": "correlation", "MC dropout": "dropout"}
@@ -67,15 +62,15 @@ CORRELATIONS["prompt perturbation"] = "paraphrases"
 
 
 def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
-    figure, (axes,) = canvas((COLUMN[0], 3.2))
+    figure, (axes,) = style.canvas((style.COLUMN[0], 3.2))
     known = numbers["statistics"]["pearson_r"]
     for series, look in zip(numbers["series"], _MEASURES, strict=False):
         name, r = series["name"], known[series["name"]]
         said = "undefined" if r is None else f"{r:.2f}"
         told = f"{name}: r = {said}"
         told += f", printed {value(CU, CORRELATIONS[name]):.2f}" if paper == CU else ""
-        draw_band(axes, series | {"name": told}, marker=".", markersize=3, **look)
-    name_axes(axes, numbers["axes"][0])
+        style.draw_band(axes, series | {"name": told}, marker=".", markersize=3, **look)
+    style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
     figure.legend(loc="outside lower center")
     return figure
@@ -83,69 +78,71 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
     means, *lines = series
-    draw_band(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
-    looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": DARK})
+    style.draw_band(
+        axes, means | {"name": "means, 95% band"}, color=style.DARK, linestyle="none", marker=".", markersize=4
+    )
+    looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": style.DARK})
     for line, look in zip(lines, looks, strict=False):
-        draw_band(axes, line, **look)
+        style.draw_band(axes, line, **look)
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
-    axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
+    axes.plot([0, 1], [intercept, slope + intercept], color=style.MIDDLE, label=f"line that {paper} prints")
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
-    legend_below(axes, columns=2)
+    style.legend_below(axes, columns=2)
 
 
 def paint_line(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas((COLUMN[0], 3.4))
-    name_axes(axes, numbers["axes"][0])
+    figure, (axes,) = style.canvas((style.COLUMN[0], 3.4))
+    style.name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
     return figure
 
 
 def _bars(axes: Axes, series: dict[str, Any]) -> None:
-    axes.bar(series["x"], series["mean"], width=0.035, color=LIGHT, edgecolor=DARK, label=series["name"])
+    axes.bar(series["x"], series["mean"], width=0.035, color=style.LIGHT, edgecolor=style.DARK, label=series["name"])
 
 
 def paint_density(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas((COLUMN[0], 3.3))
+    figure, (axes,) = style.canvas((style.COLUMN[0], 3.3))
     share, density = numbers["series"]
-    name_axes(axes, numbers["axes"][0])
+    style.name_axes(axes, numbers["axes"][0])
     bars = share | {"mean": [20 * one for one in share["mean"]], "name": "share at each u, by the step 0.05"}
     _bars(axes, bars)
-    draw_band(axes, density, color=DARK)
+    style.draw_band(axes, density, color=style.DARK)
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
-    legend_below(axes)
+    style.legend_below(axes)
     return figure
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    figure, (left, right) = canvas((PAGE[0], 3.5), panels=2)
+    figure, (left, right) = style.canvas((style.PAGE[0], 3.5), panels=2)
     share, *relation = numbers["series"]
-    name_panels((left, right), numbers["axes"])
+    style.name_panels((left, right), numbers["axes"])
     _bars(left, share)
     mark_thresholds(left, numbers["statistics"]["bins"]["thresholds"], U)
-    legend_below(left)
+    style.legend_below(left)
     _relation(right, numbers, relation, U)
     return figure
 
 
 def paint_rates(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas((COLUMN[0], 3.5))
+    figure, (axes,) = style.canvas((style.COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
-        draw_band(axes, _inside(series), **look)
+        style.draw_band(axes, _inside(series), **look)
     mark_printed(axes, CU)
-    name_axes(axes, numbers["axes"][0])
+    style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
 def paint_transmission(numbers: Numbers) -> Canvas:
-    figure, (axes,) = canvas(COLUMN)
+    figure, (axes,) = style.canvas(style.COLUMN)
     (series,) = numbers["series"]
-    draw_band(axes, _inside(series), color=DARK)
-    axes.plot([value(U, "prone")], [1 - value(U, "skipped")], label="printed", **PRINTED)
-    name_axes(axes, numbers["axes"][0])
+    style.draw_band(axes, _inside(series), color=style.DARK)
+    axes.plot([value(U, "prone")], [1 - value(U, "skipped")], label="printed", **style.PRINTED)
+    style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.legend(loc="lower left")
     return figure
@@ -153,7 +150,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
 
 def dots(axes: Axes, rows: Sequence[dict[str, dict[str, float | None]]], key: str, shift: float, **look: Any) -> None:
     """Draw a rate of each row as a point with its interval, one row below the other."""
-    middle, low, high = (values([row[key][end] for row in rows]) for end in ("value", "low", "high"))
+    middle, low, high = (style.values([row[key][end] for row in rows]) for end in ("value", "low", "high"))
     places = np.arange(len(rows)) + shift
     ends = (np.nan_to_num(middle - low), np.nan_to_num(high - middle))
     axes.errorbar(middle, places, xerr=ends, linestyle="none", markersize=5, elinewidth=1.0, **look)
@@ -165,11 +162,11 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    figure, (left, right) = canvas((PAGE[0], 2.8), panels=2)
+    figure, (left, right) = style.canvas((style.PAGE[0], 2.8), panels=2)
     series = numbers["series"]
     names = iter(RATES.items())
     key, name = next(names)
-    dots(left, series, key, 0.0, color=DARK, marker="o")
+    dots(left, series, key, 0.0, color=style.DARK, marker="o")
     left.set_xlabel(name)
     sent = 1 - value(U, "skipped")
     left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="printed, U-HLM")
@@ -185,5 +182,5 @@ def paint_methods(numbers: Numbers) -> Canvas:
     return figure
 
 
-_FULL: dict[str, Any] = {"color": PALE, "marker": "D"}
-_OPEN: dict[str, Any] = {"color": DARK, "marker": "s", "markerfacecolor": "white"}
+_FULL: dict[str, Any] = {"color": style.PALE, "marker": "D"}
+_OPEN: dict[str, Any] = {"color": style.DARK, "marker": "s", "markerfacecolor": "white"}

@@ -9,23 +9,23 @@ from numpy.typing import ArrayLike
 from hlmtheory.channel import vocabulary_payload_bits
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import plain
-from validation.plots.common.style import DARK, MIDDLE, Axes
+from validation.plots.common.style import AMBER, DARK, MIDDLE, Axes
 
 BITS = 8  # b_prob of cu-hlm V-A
 FULL = 32_000  # |V| of cu-hlm V-A
 OFFLINE = value(CU, "k_offline")
 LOOKS: dict[str, dict[str, Any]] = {
-    "exact": {"color": DARK, "linestyle": "-"},
+    "exact": {"color": "black", "linestyle": "-"},
     "certified": {"color": DARK, "linestyle": (0, (4, 2))},
     "offline": {"color": MIDDLE, "linestyle": (0, (5, 1, 1, 1))},
-    "online 1": {"color": MIDDLE, "linestyle": (0, (1, 1.2))},
-    "online 5": {"color": MIDDLE, "linestyle": (0, (4, 2))},
-    "online 20": {"color": MIDDLE, "linestyle": "-"},
+    "online 1": {"color": "#8a6414", "linestyle": (0, (1, 1.2))},
+    "online 5": {"color": AMBER, "linestyle": (0, (4, 2))},
+    "online 20": {"color": "#e3bd6b", "linestyle": "-"},
     "top-p": {"color": "0.6", "linestyle": (0, (4, 2))},
     "min-p": {"color": "0.6", "linestyle": (0, (1, 1.2))},
     "top-nσ": {"color": "0.75", "linestyle": "-"},
 }
-"""Line styles: ours dark, the published rules warm, samplers grey."""
+"""Line styles: the bound black, ours dark, the published rules warm, samplers grey."""
 
 
 def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:

@@ -32,6 +32,8 @@ from hlmtheory.skipping.chains import HORIZON, from_target, law_of_chain, text_d
 from hlmtheory.skipping.holder import holder_bound, line, rejection_risk, skip_thresholds
 from hlmtheory.skipping.risk import non_acceptance, one_step_risk
 from hlmtheory.skipping.sides import mean_rejection_side
+from hlmtheory.truncation import sides as truncation_sides
+from hlmtheory.truncation import sizes_sides, softplus_sides
 from hlmtheory.truncation._claim_sides import inverse_distance, loss_at_draft, rebuilt_deviation
 from hlmtheory.truncation.reconstruction import (
     NOISE,
@@ -44,31 +46,8 @@ from hlmtheory.truncation.reconstruction import (
     tvd_bound,
     tvd_bound_sharp,
 )
-from hlmtheory.truncation.sides import (
-    after,
-    bias_by_draft,
-    certificate_side,
-    draft_and_top_k,
-    has_next,
-    rebuilt_share,
-    residual_exists,
-)
 from hlmtheory.truncation.sizes import certified_size, exact_size, online_size
-from hlmtheory.truncation.sizes_sides import (
-    TARGETED,
-    aimed,
-    all_differ,
-    largest_inverse,
-    many_side,
-    offline_k,
-    offline_sends,
-    sends_something,
-    theta_side,
-)
-from hlmtheory.truncation.sizes_sides import TIGHT as SIZES_TIGHT
 from hlmtheory.truncation.softplus import LN2, SHARPNESS, rejection_at, softplus_distance
-from hlmtheory.truncation.softplus_sides import TIGHT as SOFTPLUS_TIGHT
-from hlmtheory.truncation.softplus_sides import approximate, flatness, is_rejected, online_side, safe, true_online
 from hlmtheory.truncation.worst_case import (
     attacked,
     deviation_side,
@@ -87,12 +66,12 @@ CUHLM = "oh2025cuhlm"
 PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
 SKIPPED = THIRDS | {"skip": [1.0, 0.0, 0.0]}
-NEXT = Assumption("k < V", has_next)
-EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", residual_exists)
+NEXT = Assumption("k < V", truncation_sides.has_next)
+EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", truncation_sides.residual_exists)
 TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
 EXACT = Source("oh2025cuhlm", "(19)")
 PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
-DIFFER = Assumption("target ≠ draft for every token", all_differ)
+DIFFER = Assumption("target ≠ draft for every token", sizes_sides.all_differ)
 OFFLINE = Source("oh2025cuhlm", "(21)")
 
 
@@ -399,7 +378,7 @@ def monotone(draft, k):
     μ is gone, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺ = Δ_k, as t_1 adds
     nothing. The ratio comes near 1 for a tail of m ones and m zeros, m large.
     """
-    return le(rebuilt_deviation(draft, after(draft, k)), rebuilt_deviation(draft, k))
+    return le(rebuilt_deviation(draft, truncation_sides.after(draft, k)), rebuilt_deviation(draft, k))
 
 
 @theorem(
@@ -408,7 +387,7 @@ def monotone(draft, k):
     NEW,
     assuming=(EXISTS,),
     tight=TIGHT,
-    condition=rebuilt_share,
+    condition=truncation_sides.rebuilt_share,
 )
 def bias_identity(target, draft, k):
     """Bias = 2 TV(q, p) TV(r, r̂): an identity, where the paper reports a correlation of 0.9763.
@@ -433,7 +412,7 @@ def certificate(target, draft, k):
 
     Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
     """
-    return le(resampling_bias(target, draft, k), certificate_side(draft, k))
+    return le(resampling_bias(target, draft, k), truncation_sides.certificate_side(draft, k))
 
 
 @theorem(
@@ -451,8 +430,8 @@ def certificate_by_draft(target, draft, top_k):
     r̂_{k(v)} is 0/0, TV(r, r̂) is taken at its largest possible value, Δ_{k(v)} / max(T, T̂) ≤ Δ_{k(v)}/T. With q̂ =
     p, T = Δ_{k(v)} and the value is 1: so it is in the tight case, where r̂ is 0/0 for the only draft rejected.
     """
-    left = bias_by_draft(target, draft, top_k)
-    xp, q, top_k = draft_and_top_k(draft, top_k)
+    left = truncation_sides.bias_by_draft(target, draft, top_k)
+    xp, q, top_k = truncation_sides.draft_and_top_k(draft, top_k)
     return le(left, 2.0 * xp.max(take(xp, tail_deviation(q), top_k), axis=-1))
 
 
@@ -492,11 +471,17 @@ def monotone_distortion(target, draft, k):
     False: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21, 13, 5)/39 and p = (22, 13,
     4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1.
     """
-    return le(resampling_distortion(target, draft, after(draft, k)), resampling_distortion(target, draft, k))
+    return le(
+        resampling_distortion(target, draft, truncation_sides.after(draft, k)), resampling_distortion(target, draft, k)
+    )
 
 
 @theorem(
-    "truncation.exact", EXACT, PUBLISHED, tight={**SIZES_TIGHT, "distortion_tolerance": 0.5}, condition=inverse_distance
+    "truncation.exact",
+    EXACT,
+    PUBLISHED,
+    tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.5},
+    condition=inverse_distance,
 )
 def exact(target, draft, distortion_tolerance):
     """TV(r, r̂_k) ≤ θ at the k* of (19).
@@ -510,7 +495,7 @@ def exact(target, draft, distortion_tolerance):
     """
     return le(
         resampling_distortion(target, draft, exact_size(target, draft, distortion_tolerance)),
-        theta_side(distortion_tolerance),
+        sizes_sides.theta_side(distortion_tolerance),
     )
 
 
@@ -518,8 +503,8 @@ def exact(target, draft, distortion_tolerance):
     "truncation.exact_least",
     EXACT,
     PUBLISHED,
-    assuming=(Assumption("k* of (19) > 0", sends_something),),
-    tight={**SIZES_TIGHT, "distortion_tolerance": 0.4999},
+    assuming=(Assumption("k* of (19) > 0", sizes_sides.sends_something),),
+    tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.4999},
     ratio=0.9998,
     condition=inverse_distance,
 )
@@ -528,7 +513,7 @@ def exact_least(distortion_tolerance, target, draft):
 
     By truncation.exact every k < k* was tested, or skipped, and fails (19).
     """
-    left = theta_side(distortion_tolerance)
+    left = sizes_sides.theta_side(distortion_tolerance)
     xp, p, q = arrays(target=target, draft=draft)
     k = exact_size(p, q, distortion_tolerance)
     sizes = xp.arange(q.shape[-1] + 1, device=q.device)
@@ -592,37 +577,45 @@ def worst_case(target, draft, k):
     OFFLINE,
     PUBLISHED,
     assuming=(DIFFER,),
-    tight={"targets": [SIZES_TIGHT["target"]], "drafts": [SIZES_TIGHT["draft"]], "distortion_tolerance": 1.0},
+    tight={
+        "targets": [sizes_sides.TIGHT["target"]],
+        "drafts": [sizes_sides.TIGHT["draft"]],
+        "distortion_tolerance": 1.0,
+    },
     ratio=0.5,
-    condition=largest_inverse,
+    condition=sizes_sides.largest_inverse,
 )
 def offline(targets, drafts, distortion_tolerance):
     """mean_t TV(r, r̂_k) ≤ θ at the k* of (21): by half, always.
 
     TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean distortion is at most half of mean U ≤ θ.
     """
-    xp, p, q = many_side(targets, drafts)
-    k = offline_k(p, q, distortion_tolerance)
-    return le(xp.mean(resampling_distortion(p, q, k[..., None]), axis=-1), theta_side(distortion_tolerance))
+    xp, p, q = sizes_sides.many_side(targets, drafts)
+    k = sizes_sides.offline_k(p, q, distortion_tolerance)
+    return le(xp.mean(resampling_distortion(p, q, k[..., None]), axis=-1), sizes_sides.theta_side(distortion_tolerance))
 
 
 @theorem(
     "truncation.offline_least",
     OFFLINE,
     PUBLISHED,
-    assuming=(DIFFER, Assumption("k* of (21) > 0", offline_sends)),
-    tight={"targets": [SIZES_TIGHT["target"]], "drafts": [SIZES_TIGHT["draft"]], "distortion_tolerance": 0.999},
+    assuming=(DIFFER, Assumption("k* of (21) > 0", sizes_sides.offline_sends)),
+    tight={
+        "targets": [sizes_sides.TIGHT["target"]],
+        "drafts": [sizes_sides.TIGHT["draft"]],
+        "distortion_tolerance": 0.999,
+    },
     ratio=0.999,
-    condition=largest_inverse,
+    condition=sizes_sides.largest_inverse,
 )
 def offline_least(distortion_tolerance, targets, drafts):
     """θ ≤ mean_t U(k* − 1, t): no fewer entries meet (21).
 
     Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
     """
-    left = theta_side(distortion_tolerance)
-    xp, p, q = many_side(targets, drafts)
-    k = offline_k(p, q, distortion_tolerance)
+    left = sizes_sides.theta_side(distortion_tolerance)
+    xp, p, q = sizes_sides.many_side(targets, drafts)
+    k = sizes_sides.offline_k(p, q, distortion_tolerance)
     return le(left, xp.mean(tvd_bound(p, q, xp.where(k > 0, k - 1, 0)[..., None]), axis=-1))
 
 
@@ -648,7 +641,7 @@ def softplus(target, draft, sharpness):
     Source("oh2025cuhlm", "(22) and below"),
     PUBLISHED,
     tight={"target": [0.25, 0.25, 0.5], "draft": [0.5, 0.25, 0.25], "sharpness": 2.0},
-    condition=flatness,
+    condition=softplus_sides.flatness,
 )
 def softplus_value(target, draft, sharpness):
     """the distance by softplus is Σ_i q_i ln(1 + exp(ηz_i))/η, z_i = p_i/q_i − 1, for every z and η.
@@ -678,7 +671,7 @@ def online_bound():
     ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence Σ q ℓ ≥ D. The
     ratio tends to 1 with p = q as η → 0 or q_d → 1.
     """
-    return le(approximate, true_online)
+    return le(softplus_sides.approximate, softplus_sides.true_online)
 
 
 # A draft that is rejected (β_d = 1/80), and ln 2/η = 0.035: the residual is one token, and its distortion is 1.
@@ -703,15 +696,15 @@ def online_gap(target, draft, k, token, sharpness):
     False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. cu-hlm asks for a moderate η
     and has sent tokens in mind; there it fails seldom.
     """
-    return le(resampling_distortion(target, draft, k), true_online(target, draft, token, k, sharpness))
+    return le(resampling_distortion(target, draft, k), softplus_sides.true_online(target, draft, token, k, sharpness))
 
 
 @theorem(
     "truncation.online_safe",
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     CORRECTED,
-    assuming=(Assumption("D ≤ 2 max(Δ_k, q_d β_d)", safe),),
-    tight={**SOFTPLUS_TIGHT, "sharpness": 1.6278145318315138},  # η*(0.625, 0.2), rounded up
+    assuming=(Assumption("D ≤ 2 max(Δ_k, q_d β_d)", softplus_sides.safe),),
+    tight={**softplus_sides.TIGHT, "sharpness": 1.6278145318315138},  # η*(0.625, 0.2), rounded up
     ceiling=1.0,
     condition=inverse_distance,
 )
@@ -722,15 +715,15 @@ def online_safe(target, draft, k, token, sharpness):
     Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. Below η* the target of worst_case with the loss q_d β_d taken from d alone has
     TV(r, r̂) = Δ_k/(q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is sent.
     """
-    return le(resampling_distortion(target, draft, k), true_online(target, draft, token, k, sharpness))
+    return le(resampling_distortion(target, draft, k), softplus_sides.true_online(target, draft, token, k, sharpness))
 
 
 @theorem(
     "truncation.online_certified",
     Source("oh2025cuhlm", "Prop. 2, (23)"),
     CORRECTED,
-    assuming=(Assumption("q_d β_d > 0", is_rejected),),
-    tight=SOFTPLUS_TIGHT,
+    assuming=(Assumption("q_d β_d > 0", softplus_sides.is_rejected),),
+    tight=softplus_sides.TIGHT,
     ceiling=1.0,
     condition=inverse_distance,
 )
@@ -766,8 +759,8 @@ def online(target, draft, token, sharpness):
     """
     xp, p, q, token = arrays(target=target, draft=draft, token=token)
     token = token_of(q.shape[-1]).check(xp, "token", token)
-    k = online_size(q, token, rejection_at(p, q, token), TARGETED, sharpness=sharpness)
-    return le(resampling_distortion(p, q, k), aimed(draft))
+    k = online_size(q, token, rejection_at(p, q, token), sizes_sides.TARGETED, sharpness=sharpness)
+    return le(resampling_distortion(p, q, k), sizes_sides.aimed(draft))
 
 
 @theorem(
@@ -783,7 +776,7 @@ def size_certified(target, draft):
 
     It is truncation.certificate at the chosen k.
     """
-    return le(resampling_bias(target, draft, certified_size(draft, TARGETED)), aimed(draft))
+    return le(resampling_bias(target, draft, certified_size(draft, sizes_sides.TARGETED)), sizes_sides.aimed(draft))
 
 
 @theorem(
@@ -798,7 +791,10 @@ def online_direction(target, draft, token, k, sharpness):
     ℓ rises, so ℓ(-β_d) and D fall as β_d rises, and Ū rises. The distortion that it should bound falls: the largest
     distortion for a given β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.
     """
-    return le(online_side(target, draft, token, k, sharpness, 0.5), true_online(target, draft, token, k, sharpness))
+    return le(
+        softplus_sides.online_side(target, draft, token, k, sharpness, 0.5),
+        softplus_sides.true_online(target, draft, token, k, sharpness),
+    )
 
 
 @theorem(

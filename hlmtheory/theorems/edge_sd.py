@@ -7,42 +7,15 @@ import numpy as np
 from hlmtheory._array import arrays, to_numpy
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, numbers
 from hlmtheory._sides import host_side
-from hlmtheory.batching import search
-from hlmtheory.batching.claim_sides import (
-    are_runs,
-    as_given,
-    costs_side,
-    packed_side,
-    printed_runs,
-    printed_value,
-    worth,
-)
+from hlmtheory.batching import claim_sides, search, wave_sides
 from hlmtheory.batching.planner import lower_bound, plan
 from hlmtheory.batching.sides import against, fits_each, planned, side
-from hlmtheory.batching.wave_sides import (
-    by_facilities,
-    cached_at_once,
-    fit_alone,
-    fit_together,
-    johnson_side,
-    memory_side,
-)
 from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
 from hlmtheory.ofdma.shares import PER_USER, SIZES, sum_latency
 from hlmtheory.ofdma.sides import certified, first_share, latency_as_printed, latency_of_radio, least, times_side
+from hlmtheory.serving import schedule_sides
 from hlmtheory.serving.costs import memory_bytes, operations
 from hlmtheory.serving.pipeline import partition_bound, recurrence, stage_pair
-from hlmtheory.serving.schedule_sides import (
-    appended,
-    counted_peak,
-    free_in_turn,
-    peak,
-    printed_peak,
-    printed_steps_side,
-    schedule_side,
-    slowest_side,
-    with_barrier,
-)
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS
 from hlmtheory.serving.sides import model_side, product_side
 from hlmtheory.verification.sides import LONGEST_SUM, few_enough, terms
@@ -59,7 +32,7 @@ DOMAINS = {
 random = partial(host_side, DOMAINS | {"draft_length": COUNT}, {"output_tokens": 1})
 PEAK = {"model": [1, 1, 1], "input_tokens": 1, "output_tokens": 1, "batch_size": 1, "draft_length": 10}
 memory = partial(host_side, DOMAINS, {"model": 1})
-TOGETHER = Assumption("the competitor's batches are within the memory together", against(fit_together, bool))
+TOGETHER = Assumption("the competitor's batches are within the memory together", against(wave_sides.fit_together, bool))
 UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
 TWO = {**UNIT, "input_tokens": [1, 1], "output_tokens": [20, 20], "devices": [[0.0, 1.0], [0.0, 1.0]], "labels": [0, 1]}
 FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
@@ -71,7 +44,9 @@ UNEVEN = {
     "draft_length": 2,
     "devices": [[0.5, 1.0], [0.5, 2.0]],
 }
-ALONE = Assumption("every batch of the competitor, with its drafts, is within the memory", against(fit_alone, bool))
+ALONE = Assumption(
+    "every batch of the competitor, with its drafts, is within the memory", against(wave_sides.fit_alone, bool)
+)
 SHORT = {**TWO, "output_tokens": [4, 4]}
 PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
 TIMES = ("draft_times", "verify_times", "steps")
@@ -91,7 +66,7 @@ LEAVING = {
     "labels": [0, 1, 0],
 }
 TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
-RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", are_runs)
+RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", claim_sides.are_runs)
 BATCHING_TWO = {
     **BATCHING_UNIT,
     "input_tokens": [1, 1],
@@ -156,7 +131,7 @@ def printed_steps():
 
     No proof: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
     """
-    return eq(random(printed_steps_side, *BATCH), random(slowest_side, *BATCH))
+    return eq(random(schedule_sides.printed_steps_side, *BATCH), random(schedule_sides.slowest_side, *BATCH))
 
 
 @theorem(
@@ -190,7 +165,7 @@ def memory_peak():
     g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
     of one token each reach g = O - 1.
     """
-    return eq(memory(counted_peak, *COUNTS[:5]), memory(peak, *COUNTS[:5]))
+    return eq(memory(schedule_sides.counted_peak, *COUNTS[:5]), memory(schedule_sides.peak, *COUNTS[:5]))
 
 
 @theorem(
@@ -205,7 +180,7 @@ def memory_together():
 
     The bytes cached at one time are at most the sum of the batches' largest caches.
     """
-    return le(against(cached_at_once), against(memory_side))
+    return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))
 
 
 @theorem(
@@ -220,7 +195,7 @@ def memory_peak_printed():
     No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
     drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
     """
-    return le(memory(counted_peak, *COUNTS[:5]), memory(printed_peak, *COUNTS[:4]))
+    return le(memory(schedule_sides.counted_peak, *COUNTS[:5]), memory(schedule_sides.printed_peak, *COUNTS[:4]))
 
 
 @theorem(
@@ -261,7 +236,7 @@ def batching_lower_bound():
     piece ends are removed, batches only get shorter. If all O are set to their minimum, runs suffice: in the order
     of the longest prompts, runs of the same sizes have no longer prompts.
     """
-    return le(side(partial(lower_bound, memory_rule="each")), against(worth))
+    return le(side(partial(lower_bound, memory_rule="each")), against(claim_sides.worth))
 
 
 @theorem(
@@ -285,7 +260,7 @@ def facility_bound():
     within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice. Tasks
     rounded down are no slower in any plan, and need no more memory.
     """
-    return le(side(partial(by_facilities, "barrier")), against(johnson_side))
+    return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 
 
 @theorem("serving.pipeline", Source("zhu2025edgesd", "(20), (21)"), NEW, tight=PAIR)
@@ -313,7 +288,7 @@ def free():
     By induction over the operations: each begins when its machine and its batch are free, and with the barrier it
     waits for these two and for all other batches.
     """
-    return le(scheduled(free_in_turn, *TIMES), scheduled(with_barrier, *TIMES))
+    return le(scheduled(schedule_sides.free_in_turn, *TIMES), scheduled(schedule_sides.with_barrier, *TIMES))
 
 
 @theorem(
@@ -328,7 +303,10 @@ def free_schedule():
     The draft stage works Σ D_m, and its last batch is still to be verified; the verify stage begins after one first
     draft; a batch does its own operations one after another.
     """
-    return le(scheduled(lambda one: partition_bound(*schedule_side(one)), *TIMES), scheduled(appended, *TIMES, "turns"))
+    return le(
+        scheduled(lambda one: partition_bound(*schedule_sides.schedule_side(one)), *TIMES),
+        scheduled(schedule_sides.appended, *TIMES, "turns"),
+    )
 
 
 @theorem(
@@ -418,7 +396,7 @@ def exact():
 
     All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
     """
-    return le(planned("exact"), against(worth))
+    return le(planned("exact"), against(claim_sides.worth))
 
 
 @theorem("batching.dp", TABLE, CORRECTED, tight=UNEVEN)
@@ -431,7 +409,7 @@ def dp():
     may be better for a later batch.
     """
     return eq(
-        side(lambda tasks, service, length: search.dynamic_program(costs_side(tasks, service, length))[1]),
+        side(lambda tasks, service, length: search.dynamic_program(claim_sides.costs_side(tasks, service, length))[1]),
         planned("dp"),
     )
 
@@ -443,7 +421,7 @@ def dp_printed_value():
     False: (29) adds T^d to the finish time of the verify stage. By (31) and (32) it belongs to that of the draft
     stage. Instead: batching.dp.
     """
-    return eq(side(printed_value), side(printed_runs))
+    return eq(side(claim_sides.printed_value), side(claim_sides.printed_runs))
 
 
 @theorem(
@@ -458,7 +436,7 @@ def dp_printed_objective():
 
     False: see batching.dp_printed_value. Instead: batching.dp.
     """
-    return le(planned("dp-printed-objective"), against(as_given))
+    return le(planned("dp-printed-objective"), against(claim_sides.as_given))
 
 
 @theorem(
@@ -475,7 +453,9 @@ def dp_printed_choice():
     return le(
         side(lambda tasks, service, length: 1.0),
         side(
-            lambda tasks, service, length: float(search.printed_program(costs_side(tasks, service, length)).choice[-1])
+            lambda tasks, service, length: float(
+                search.printed_program(claim_sides.costs_side(tasks, service, length)).choice[-1]
+            )
         ),
     )
 
@@ -487,7 +467,7 @@ def dp_printed_memory():
     False: if j = 1 is skipped because of its memory, Υ[i,0,0] keeps its initial 0, and no later j has a smaller
     value. Instead: batching.dp.
     """
-    return le(side(partial(lower_bound, memory_rule="each")), side(printed_value))
+    return le(side(partial(lower_bound, memory_rule="each")), side(claim_sides.printed_value))
 
 
 @theorem(
@@ -502,7 +482,7 @@ def dp_printed_packing():
     False: lines 24-26 pack from S[i] to i for every i, not only for the ends of batches, so tasks are packed more
     than once. Instead: batching.dp.
     """
-    return eq(side(packed_side), side(lambda tasks, service, length: float(len(tasks))))
+    return eq(side(claim_sides.packed_side), side(lambda tasks, service, length: float(len(tasks))))
 
 
 @theorem(
@@ -518,7 +498,7 @@ def dp_gap():
     False: the counterexample. The table keeps one state for each prefix, and another may be better for a later batch
     (batching.dp). Instead: batching.pareto.
     """
-    return le(planned("dp"), against(as_given))
+    return le(planned("dp"), against(claim_sides.as_given))
 
 
 @theorem("batching.pareto", TABLE, NEW, assuming=(FITS, RUNS), tight={**LATE_DRAFTS, "labels": [0, 0, 1]})
@@ -528,7 +508,7 @@ def pareto():
     C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
     entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
     """
-    return le(planned("pareto"), against(as_given))
+    return le(planned("pareto"), against(claim_sides.as_given))
 
 
 @theorem(
@@ -562,4 +542,4 @@ def memory_each():
     later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there
     at once; two that fill the memory each need it twice.
     """
-    return le(against(cached_at_once), against(memory_side))
+    return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))

@@ -16,33 +16,14 @@ from hlmtheory.channel.leak_sides import rounds_entropy
 from hlmtheory.channel.links import GilbertElliott
 from hlmtheory.channel.split import by_mean, rows_side, split, whole_rows
 from hlmtheory.claims import CORRECTED, IMPLIED, PUBLISHED, Assumption, Source, eq, le, theorem
-from hlmtheory.draft_length.censored_sides import (
-    POOLED,
-    estimate_side,
-    joint_is_examined,
-    joint_side,
-    joint_truth,
-    pooled_estimate,
-    pooled_is_examined,
-    pooled_truth,
-)
+from hlmtheory.draft_length import censored_sides, online_sides
 from hlmtheory.draft_length.delay import below_critical
-from hlmtheory.draft_length.online_sides import bound_side, played
-from hlmtheory.draft_length.online_sides import side as draft_length_side
 from hlmtheory.draft_length.rates import LENGTH, etgr
 from hlmtheory.lattice import _sides as sides
 from hlmtheory.policy.colocated_sides import device_rate, no_slower, server_plan
 from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
+from hlmtheory.serving import goodput_sides
 from hlmtheory.serving.goodput import LOAD
-from hlmtheory.serving.goodput_sides import ROUND as SERVED_ROUND
-from hlmtheory.serving.goodput_sides import (
-    as_many_tokens_alone_s,
-    digits_near_the_crossing,
-    drafting_s,
-    held_at,
-    pays_for_one,
-    upper,
-)
 from hlmtheory.serving.shapes import LENGTH as CONTEXT_LENGTH
 from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 from hlmtheory.shared_seed import sides as shared_seed_sides
@@ -50,24 +31,12 @@ from hlmtheory.shared_seed.match import match_probability, message_value
 from hlmtheory.skipping.audit import DOMAINS as AUDIT_DOMAINS
 from hlmtheory.skipping.audit_sides import given_error, runs
 from hlmtheory.theorems import c_sqs, cu_hlm
-from hlmtheory.verification.block_sides import (
-    HALVES,
-    block_weights,
-    law_side,
-    mean_tokens,
-    one_side,
-    rounding,
-    text_laws,
-    tokens_of_passes,
-    tree_rows,
-    with_skips,
-)
+from hlmtheory.verification import block_sides
 from hlmtheory.verification.multi_draft import multi_draft_optimum
 from hlmtheory.verification.multi_draft_sides import independent_cut
 from hlmtheory.verification.rule import acceptance_rate, total_variation
 from hlmtheory.verification.sides import mean_rejection, ones_side
-from hlmtheory.vocabulary.sides import law_side as vocabulary_law_side
-from hlmtheory.vocabulary.sides import mass_side
+from hlmtheory.vocabulary import sides as vocabulary_sides
 
 COINS = {"kept": [0.5, 0.5], "draft_length": 1}
 DEFENCE = Source("wei2024spills", "padding of packets; the cost is ours")
@@ -100,7 +69,7 @@ SEVERAL = Assumption(
     "K ≥ 2 and V ≥ 2: there are several distributions to replace",
     CHANNEL_side(lambda one: len(one["acceptances"]) >= 2 and one["vocabulary"] >= 2, *CHANNEL_ROUND[:2], test=True),
 )
-CONTEXTS = ("context_law", *POOLED, "depth")
+CONTEXTS = ("context_law", *censored_sides.POOLED, "depth")
 KM = "kaplan1958nonparametric"
 DOMAINS = {
     **dict.fromkeys(("length_law", "context_law", "context_lengths"), SIMPLEX),
@@ -148,7 +117,7 @@ SERVING_DOMAINS = {
 }
 SERVING_side = partial(host_side, SERVING_DOMAINS, {"target_pass": 1, "draft_pass": 1})
 SERVING_test = partial(SERVING_side, test=True)
-AT_ONE = Assumption("drafts pay at batch 1", SERVING_test(pays_for_one, *SERVED_ROUND))
+AT_ONE = Assumption("drafts pay at batch 1", SERVING_test(goodput_sides.pays_for_one, *goodput_sides.ROUND))
 CASE = {
     "acceptance": 0.5,
     "target_pass": [1.0, 0.125, 0.0],
@@ -181,7 +150,9 @@ LONGER = Source("sun2025block", "Theorem 2")
 SKIPPING = Source("sun2025block", "Algorithm 2, with drafts that are not verified")
 OPTIMUM = Source("hu2025multidraft", "abstract, the dual")
 ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
-DRAFTS = Assumption("q(A) > 0: there is a token to draft", lambda draft, support: mass_side(draft, support) > 0)
+DRAFTS = Assumption(
+    "q(A) > 0: there is a token to draft", lambda draft, support: vocabulary_sides.mass_side(draft, support) > 0
+)
 HALF = {"target": [0.25, 0.25, 0.5], "draft": [0.25, 0.25, 0.5], "support": [True, True, False]}
 TIMOR = "timor2025heterogeneous"
 
@@ -287,7 +258,9 @@ def split_bits():
     "draft_length.censored_before",
     Source(KM, "the product-limit estimate, were a k that is chosen before the outcome enough"),
     IMPLIED,
-    assuming=(Assumption("some round of a context examines depth d", test(pooled_is_examined, *CONTEXTS)),),
+    assuming=(
+        Assumption("some round of a context examines depth d", test(censored_sides.pooled_is_examined, *CONTEXTS)),
+    ),
     false={
         "context_law": [0.5, 0.5],
         "context_acceptances": [[0.875, 0.875], [0.125, 0.125]],
@@ -302,14 +275,17 @@ def censored_before():
     requests (α = 1/8) depends on the request only. Depth 2 is then examined for easy requests only. The estimate is
     7/8, but (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted.
     """
-    return eq(DRAFT_LENGTH_side(pooled_estimate, *CONTEXTS), DRAFT_LENGTH_side(pooled_truth, *CONTEXTS))
+    return eq(
+        DRAFT_LENGTH_side(censored_sides.pooled_estimate, *CONTEXTS),
+        DRAFT_LENGTH_side(censored_sides.pooled_truth, *CONTEXTS),
+    )
 
 
 @theorem(
     "draft_length.censored_confidence",
     Source(KM, "the product-limit estimate, were k the drafts before the first unsure one"),
     IMPLIED,
-    assuming=(Assumption("a k with depth d occurs", test(joint_is_examined, *JOINT)),),
+    assuming=(Assumption("a k with depth d occurs", test(censored_sides.joint_is_examined, *JOINT)),),
     false={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
 )
 def censored_confidence():
@@ -319,8 +295,10 @@ def censored_confidence():
     rejected. Then every drafted token is accepted.
     """
     return eq(
-        DRAFT_LENGTH_side(lambda one: estimate_side(joint_side(one)[1], one["depth"]), *JOINT),
-        DRAFT_LENGTH_side(joint_truth, *JOINT),
+        DRAFT_LENGTH_side(
+            lambda one: censored_sides.estimate_side(censored_sides.joint_side(one)[1], one["depth"]), *JOINT
+        ),
+        DRAFT_LENGTH_side(censored_sides.joint_truth, *JOINT),
     )
 
 
@@ -348,7 +326,9 @@ def delay_one(acceptance, other_length, fixed, marginal):
     "draft_length.online_estimate",
     DRAFT_LENGTH_PAPER,
     IMPLIED,
-    assuming=(Assumption("all intervals hold", draft_length_side(lambda one: played(False, one)[2], test=True)),),
+    assuming=(
+        Assumption("all intervals hold", online_sides.side(lambda one: online_sides.played(False, one)[2], test=True)),
+    ),
     false=UNLUCKY | {"luck": [[0.95]] * 9, "waits": [0.5] * 9},
 )
 def online_estimate():
@@ -358,7 +338,8 @@ def online_estimate():
     examines it.
     """
     return le(
-        draft_length_side(lambda one: played(False, one)[0]), draft_length_side(lambda one: bound_side(False, one))
+        online_sides.side(lambda one: online_sides.played(False, one)[0]),
+        online_sides.side(lambda one: online_sides.bound_side(False, one)),
     )
 
 
@@ -411,8 +392,8 @@ def goodput_everywhere():
     False: a token of the target's pass takes b. With u > 0 > v, K drafts lose from -u/v on.
     """
     return le(
-        SERVING_side(drafting_s, *SERVED_ROUND, "batch_size"),
-        SERVING_side(as_many_tokens_alone_s, *SERVED_ROUND, "batch_size"),
+        SERVING_side(goodput_sides.drafting_s, *goodput_sides.ROUND, "batch_size"),
+        SERVING_side(goodput_sides.as_many_tokens_alone_s, *goodput_sides.ROUND, "batch_size"),
     )
 
 
@@ -420,9 +401,11 @@ def goodput_everywhere():
     "serving.goodput_light_even",
     Source(LATENCY, "the batch by Little's law"),
     IMPLIED,
-    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *SERVED_ROUND)),),
+    assuming=(
+        Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(goodput_sides.upper, *goodput_sides.ROUND)),
+    ),
     false=CASE | {"mix": 1.0},
-    condition=SERVING_side(digits_near_the_crossing, *SERVED_ROUND, "mix"),
+    condition=SERVING_side(goodput_sides.digits_near_the_crossing, *goodput_sides.ROUND, "mix"),
 )
 def goodput_light_even():
     """the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way.
@@ -431,8 +414,8 @@ def goodput_light_even():
     longer for each sequence, hold more from (B* - 1)/T_0(B*) on.
     """
     return le(
-        SERVING_side(held_at(0.0, drafting=True), *SERVED_ROUND, "mix"),
-        SERVING_side(held_at(0.0, drafting=False), *SERVED_ROUND, "mix"),
+        SERVING_side(goodput_sides.held_at(0.0, drafting=True), *goodput_sides.ROUND, "mix"),
+        SERVING_side(goodput_sides.held_at(0.0, drafting=False), *goodput_sides.ROUND, "mix"),
     )
 
 
@@ -579,7 +562,7 @@ def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
     return le(ever(xp, probability, crossed & (xp.cumulative_sum(mu - wanted, axis=-1) >= 0)), given_error(error))
 
 
-@theorem("verification.block_exact", EXACT, PUBLISHED, tight=HALVES, condition=rounding)
+@theorem("verification.block_exact", EXACT, PUBLISHED, tight=block_sides.HALVES, condition=block_sides.rounding)
 def block_exact(targets, drafts):
     """the texts have the law p if the longest block that passes is kept, and (w_i p − q)⁺ follows it.
 
@@ -591,19 +574,32 @@ def block_exact(targets, drafts):
     > i: together Q w_i p. So the text goes on with E p. The message may be q̂ ≠ q if the drafts are drawn from q̂:
     then q is q̂ here, as for a quantised distribution.
     """
-    xp, p, q = tree_rows(targets, drafts)
-    return eq(law_overlap(law_side(xp, p, q, q), text_laws(xp, p)[-1]), one_side(targets, drafts))
+    xp, p, q = block_sides.tree_rows(targets, drafts)
+    return eq(
+        law_overlap(block_sides.law_side(xp, p, q, q), block_sides.text_laws(xp, p)[-1]),
+        block_sides.one_side(targets, drafts),
+    )
 
 
-@theorem("verification.block_never_loses", LONGER, PUBLISHED, tight=HALVES, ratio=1.0, condition=rounding)
+@theorem(
+    "verification.block_never_loses",
+    LONGER,
+    PUBLISHED,
+    tight=block_sides.HALVES,
+    ratio=1.0,
+    condition=block_sides.rounding,
+)
 def block_never_loses(targets, drafts):
     """E[tokens] token by token ≤ E[tokens] by block, for all drafts.
 
     Token by token, P(τ ≥ i | x_1..x_i) = a_i = Π min(1, p/q). w_{i-1} ≤ 1 gives w_i ≥ w_{i-1} min(1, p/q), so w_i ≥
     a_i for all drafts. They are equal as long as no ratio above 1 follows one below 1.
     """
-    xp, p, q = tree_rows(targets, drafts)
-    return le(mean_tokens(xp, q, block_weights(xp, p, q, alone=True)), tokens_of_passes(targets, drafts))
+    xp, p, q = block_sides.tree_rows(targets, drafts)
+    return le(
+        block_sides.mean_tokens(xp, q, block_sides.block_weights(xp, p, q, alone=True)),
+        block_sides.tokens_of_passes(targets, drafts),
+    )
 
 
 @theorem(
@@ -622,10 +618,10 @@ def block_token_skips(targets, drafts, skips):
     False: see the counterexample. It keeps drafts with p > q alone, whose β is 0, by w_i = w_{i-1}. The rule would
     have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it.
     """
-    xp, p, q, skipped = with_skips(targets, drafts, skips, 2)
-    left = distance(xp, law_side(xp, p, q, q, skipped), text_laws(xp, p)[-1])
-    xp, p, q, skipped = with_skips(targets, drafts, skips, 2)
-    reached = xp.concat(text_laws(xp, q)[:-1], axis=-1)
+    xp, p, q, skipped = block_sides.with_skips(targets, drafts, skips, 2)
+    left = distance(xp, block_sides.law_side(xp, p, q, q, skipped), block_sides.text_laws(xp, p)[-1])
+    xp, p, q, skipped = block_sides.with_skips(targets, drafts, skips, 2)
+    reached = xp.concat(block_sides.text_laws(xp, q)[:-1], axis=-1)
     lost = xp.sum(xp.where(skipped, q * rejection_by_token(xp, p, q), 0.0), axis=-1)
     return le(left, xp.sum(reached * lost, axis=-1))
 
@@ -645,8 +641,11 @@ def block_token_residual(targets, drafts):
     False: see the counterexample. After x_1..x_i the part w_i p has to be left, of which min(q, w_i p) is there; (p
     - q)⁺ leaves min(q, p).
     """
-    xp, p, q = tree_rows(targets, drafts)
-    return eq(law_overlap(law_side(xp, p, q, q, token_residual=True), text_laws(xp, p)[-1]), one_side(targets, drafts))
+    xp, p, q = block_sides.tree_rows(targets, drafts)
+    return eq(
+        law_overlap(block_sides.law_side(xp, p, q, q, token_residual=True), block_sides.text_laws(xp, p)[-1]),
+        block_sides.one_side(targets, drafts),
+    )
 
 
 @theorem("verification.acceptance", Source("leviathan2023fast", "Theorem 3.5"), PUBLISHED, tight=cu_hlm.HALVES)
@@ -695,4 +694,4 @@ def lossless(target, draft, support):
     q_A is a distribution over the target's vocabulary, and drafts are drawn from it and verified with it. So the law
     is p as for every draft distribution (verification.unbiased). A token outside of A comes from the residual.
     """
-    return eq(law_overlap(vocabulary_law_side(target, draft, support), target), ones_side(target))
+    return eq(law_overlap(vocabulary_sides.law_side(target, draft, support), target), ones_side(target))

@@ -7,27 +7,10 @@ from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory._sides import host_side
 from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.draft_length import sides as draft_length_sides
 from hlmtheory.draft_length.optimum import kept, least_kept, surrogate_draft_length
 from hlmtheory.draft_length.rates import COST, FACTOR, LENGTH, etgr, etgr_profile
 from hlmtheory.draft_length.rounds import PAPER, misfit, size_one
-from hlmtheory.draft_length.sides import (
-    best_rate,
-    cost_of_a_draft,
-    digits_lost,
-    first_descent,
-    gain_of_a_draft,
-    interior,
-    lengths_in_range,
-    rate_of_shorter,
-    rate_of_slow,
-    shrinks,
-    small_header,
-    surrogate_peak,
-    surrogate_rate,
-    surrogate_side,
-    surrogate_when_dearer,
-    two_links,
-)
 from hlmtheory.draft_length.tracking import LENGTH as DRAFT_COUNT
 from hlmtheory.draft_length.tracking import law_side, linear_in_use, mean_share
 from hlmtheory.verification import expected_tokens
@@ -49,7 +32,7 @@ side = partial(
 )
 CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
 LINK = tuple(CASE)
-IN_RANGE = Assumption("1 ≤ K ≤ K_max", lengths_in_range)
+IN_RANGE = Assumption("1 ≤ K ≤ K_max", draft_length_sides.lengths_in_range)
 HEADER = {
     "acceptance": 0.8,
     "rate_bps": 1e6,
@@ -115,7 +98,7 @@ def unimodal():
     """
     return eq(
         side(lambda one: float(etgr_profile(*(one[name] for name in PROFILE)).max()), *PROFILE),
-        side(first_descent, *PROFILE),
+        side(draft_length_sides.first_descent, *PROFILE),
     )
 
 
@@ -123,16 +106,16 @@ def unimodal():
     "draft_length.stationary",
     Source(DRAFT_LENGTH_PAPER, "(11)"),
     NEW,
-    assuming=(Assumption("0 < γ < 1 and F > M > 0", side(interior, *LINK, test=True)),),
+    assuming=(Assumption("0 < γ < 1 and F > M > 0", side(draft_length_sides.interior, *LINK, test=True)),),
     tight=CASE,
-    condition=side(digits_lost, *LINK),
+    condition=side(draft_length_sides.digits_lost, *LINK),
 )
 def stationary():
     """certificate: at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
 
     At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
     """
-    return eq(side(gain_of_a_draft, *LINK), side(cost_of_a_draft, *LINK))
+    return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
 
 @theorem(
@@ -149,7 +132,7 @@ def optimal():
     in u and equals ad = c at u = 0. If c ≤ 0, it is negative for u > 0 (slope a - a e^{au} < 0), so K = 1. If c > 0,
     it has one zero, at e^v - 1 - v = c with v = au. E/T is unimodal, so the best integer is next to the zero.
     """
-    return le(etgr, best_rate)
+    return le(etgr, draft_length_sides.best_rate)
 
 
 @theorem(
@@ -161,14 +144,17 @@ def slower_shortens():
     F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when O/b >
     F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20. Instead: draft_length.slower_shortens_if.
     """
-    return le(side(lambda one: float(two_links(one)[0]), *LINKS), side(lambda one: float(two_links(one)[1]), *LINKS))
+    return le(
+        side(lambda one: float(draft_length_sides.two_links(one)[0]), *LINKS),
+        side(lambda one: float(draft_length_sides.two_links(one)[1]), *LINKS),
+    )
 
 
 @theorem(
     "draft_length.slower_shortens_if",
     Source(DRAFT_LENGTH_PAPER, "below (11), from (8)"),
     CORRECTED,
-    assuming=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", small_header),),
+    assuming=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", draft_length_sides.small_header),),
     tight={**HEADER, "header_bits": 16.0},
 )
 def slower_shortens_if():
@@ -176,14 +162,14 @@ def slower_shortens_if():
 
     Proved with draft_length.slower_shortens.
     """
-    return le(side(rate_of_slow, *LINKS), side(rate_of_shorter, *LINKS))
+    return le(side(draft_length_sides.rate_of_slow, *LINKS), side(draft_length_sides.rate_of_shorter, *LINKS))
 
 
 @theorem(
     "draft_length.linear_adapts",
     Source(DRAFT_LENGTH_PAPER, "below (11), with E ≈ γK"),
     PUBLISHED,
-    assuming=(Assumption("the best draft gets shorter", shrinks),),
+    assuming=(Assumption("the best draft gets shorter", draft_length_sides.shrinks),),
     false={**CASE, "rise": 4.0, "max_draft_length": 16},
 )
 def linear_adapts():
@@ -193,7 +179,10 @@ def linear_adapts():
     the argmax on the dearer link plus 1 ("smaller" is strict), K_max + 1, and the right side K_max. Instead:
     draft_length.optimal, for the exact E, and draft_length.linear_bonus.
     """
-    return le(side(surrogate_when_dearer, *LINK, "rise", "max_draft_length"), surrogate_side)
+    return le(
+        side(draft_length_sides.surrogate_when_dearer, *LINK, "rise", "max_draft_length"),
+        draft_length_sides.surrogate_side,
+    )
 
 
 @theorem(
@@ -208,7 +197,7 @@ def linear_bonus():
 
     (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
     """
-    return le(surrogate_rate(bonus=True), surrogate_peak(bonus=True))
+    return le(draft_length_sides.surrogate_rate(bonus=True), draft_length_sides.surrogate_peak(bonus=True))
 
 
 @theorem(
@@ -223,7 +212,7 @@ def linear_optimal(acceptance, fixed, marginal, max_draft_length):
     False: by linear_bonus Algorithm 2 drafts 1 or K_max, while the best length can lie between (``optimal``).
     """
     return le(
-        best_rate(acceptance, fixed, marginal, max_draft_length),
+        draft_length_sides.best_rate(acceptance, fixed, marginal, max_draft_length),
         etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal),
     )
 

@@ -5,23 +5,11 @@ from hlmtheory._domains import DomainError
 from hlmtheory._runs import HORIZON, NODES, along, ever, outcomes, pasts, settings
 from hlmtheory._simplex import chains, distributions
 from hlmtheory.claims import NEW, Assumption, Source, le, theorem
+from hlmtheory.lossless import sides as lossless_sides
 from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
-from hlmtheory.lossless.sides import (
-    apart_side,
-    below_distance,
-    given_error,
-    grouped_side,
-    pairs_apart,
-    promised_side,
-    reached,
-    room_for_distance,
-    second_step,
-    step_means,
-)
+from hlmtheory.skipping import audit_sides
 from hlmtheory.skipping.audit import DOMAINS as AUDIT_DOMAINS
 from hlmtheory.skipping.audit import audit_bound
-from hlmtheory.skipping.audit_sides import false_by_fixed_bet, runs
-from hlmtheory.skipping.audit_sides import given_error as skipping_given_error
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill
 from hlmtheory.skipping.bill_sides import chain_noise, deviations, device_noise, distance_side, noise, parts_side
 from hlmtheory.skipping.calibration import held_out_risk
@@ -106,7 +94,7 @@ def level(expected_by_past, error, bet):
     _, delta, share = settings(DOMAINS, error=error, bet=bet)
     event, _, chance, expected = outcomes(xp, mean)
     wealth = law_wealth(event[:, None, :], expected[..., None, :], share[..., None, None])
-    return le(ever(xp, chance, wealth >= -xp.log(delta)[..., None, None]), given_error(error))
+    return le(ever(xp, chance, wealth >= -xp.log(delta)[..., None, None]), lossless_sides.given_error(error))
 
 
 @theorem(
@@ -132,7 +120,7 @@ def lossless_bound(expected_by_past, law_by_past, error, bet):
     bound = distance_bound(event[:, None, :], expected[..., None, :], delta[..., None], share[..., None, None])
     draws = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=law.device)
     apart = xp.cumulative_sum(xp.abs(own - expected), axis=-1) / draws
-    return le(ever(xp, chance, bound > apart), given_error(error))
+    return le(ever(xp, chance, bound > apart), lossless_sides.given_error(error))
 
 
 @theorem(
@@ -148,7 +136,7 @@ def conditional():
     Σ_x Q(x) TV(Q(.|x), P(.|x)) = ½ Σ |Q(x, v) - Q(x) P(v|x)| ≤ ½ Σ |Q(x, v) - P(x, v)| + ½ Σ |P(x) - Q(x)| P(v|x),
     with P(x, v) = P(x) P(v|x).
     """
-    return le(second_step, pairs_apart(1.0, 1.0))
+    return le(lossless_sides.second_step, lossless_sides.pairs_apart(1.0, 1.0))
 
 
 @theorem(
@@ -165,7 +153,7 @@ def conditional_twice():
 
     TV of the first tokens is at most that of more tokens; insert this in conditional.
     """
-    return le(second_step, pairs_apart(2.0, 0.0))
+    return le(lossless_sides.second_step, lossless_sides.pairs_apart(2.0, 0.0))
 
 
 @theorem(
@@ -177,8 +165,8 @@ def text(target_chain, law_chain):
     |Q(x, v) - P(x, v)| ≤ Q(x) |Q(v|x) - P(v|x)| + |Q(x) - P(x)| P(v|x). Sum, halve, and use it for x again.
     """
     xp, p, q = chains(target_chain=target_chain, law_chain=law_chain)
-    left = apart_side(xp, p, q, HORIZON)
-    xp, means = step_means(target_chain, law_chain)
+    left = lossless_sides.apart_side(xp, p, q, HORIZON)
+    xp, means = lossless_sides.step_means(target_chain, law_chain)
     return le(left, xp.sum(xp.stack(means), axis=0))
 
 
@@ -186,7 +174,7 @@ def text(target_chain, law_chain):
     "lossless.power",
     Source(field.BETTING, "the capital process, for an event of known probability"),
     NEW,
-    assuming=(Assumption("a + TV < 1", room_for_distance),),
+    assuming=(Assumption("a + TV < 1", lossless_sides.room_for_distance),),
     tight={"distance": 0.25, "event": 0.5, "error": (1.0 + 1e-8) / 1.5**4, "bet": 1.0},
     ceiling=1.0,
 )
@@ -196,7 +184,7 @@ def power():
     From the needed number of successes on, the wealth of one test and one λ, over the K J of the mean, is 1/δ or
     more after n draws; the mean is at least that. Successes are binomial.
     """
-    return le(promised_side, reached)
+    return le(lossless_sides.promised_side, lossless_sides.reached)
 
 
 @theorem(
@@ -221,7 +209,7 @@ def ceiling():
     probabilities to be outside, whose mean is m, at most c are outside with a probability of at most P(Bin(n, m) ≤
     c), if c ≤ n m - 1 (Hoeffding, 1956). Which of the three share δ depends on P alone.
     """
-    return le(below_distance, given_error)
+    return le(lossless_sides.below_distance, lossless_sides.given_error)
 
 
 @theorem(
@@ -239,9 +227,9 @@ def grouped(target_law, sampler_law, groups):
     The outcomes of any other group give at most its P. So the groups of one outcome sum to at most the TV of the
     groups, and the others to at most P of them together.
     """
-    xp, p, q, member = grouped_side(target_law, sampler_law, groups)
+    xp, p, q, member = lossless_sides.grouped_side(target_law, sampler_law, groups)
     left = 0.5 * xp.sum(xp.sum(xp.where(member, xp.abs(p - q)[..., None], 0.0), axis=-1), axis=-1)
-    xp, p, q, member = grouped_side(target_law, sampler_law, groups)
+    xp, p, q, member = lossless_sides.grouped_side(target_law, sampler_law, groups)
     of_target, of_sampler = (xp.sum(xp.where(member, law[..., :, None], 0.0), axis=-2) for law in (p, q))
     several = xp.sum(xp.astype(member, xp.int64), axis=-2) > 1
     return le(
@@ -262,7 +250,7 @@ def audit_mean():
     1 + λ(ε - μ) ≤ exp(λ(ε - μ)). So M_t exp(λ Σ(μ_i - ε)) is a supermartingale for every fixed λ, and so is its mean
     over fixed λs. Where the mean of μ_1, ..., μ_t is at least ε, this supermartingale is at least M_t. Ville.
     """
-    return le(false_by_fixed_bet, skipping_given_error)
+    return le(audit_sides.false_by_fixed_bet, audit_sides.given_error)
 
 
 @theorem(
@@ -284,11 +272,11 @@ def skipping_audit_bound(risks, audit_probability, error, bet):
     supermartingale rises with Σ μ_i and equals 1/δ at the bound, so by Ville Σ μ_i exceeds the bound with
     probability at most δ.
     """
-    xp, lost, _, probability, mu = runs(risks, audit_probability)
+    xp, lost, _, probability, mu = audit_sides.runs(risks, audit_probability)
     _, pi, delta, share = settings(AUDIT_DOMAINS, audit_probability=audit_probability, error=error, bet=bet)
     bound = audit_bound(lost, pi[..., None], delta[..., None], share[..., None, None])
     tokens = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=mu.device)
-    return le(ever(xp, probability, xp.cumulative_sum(mu, axis=-1) / tokens > bound), skipping_given_error(error))
+    return le(ever(xp, probability, xp.cumulative_sum(mu, axis=-1) / tokens > bound), audit_sides.given_error(error))
 
 
 @theorem("skipping.bill", PAPER, NEW, tight=ONE_Q, ceiling=1.0, condition=noise)

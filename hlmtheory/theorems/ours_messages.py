@@ -4,25 +4,14 @@ import numpy as np
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.codec import sides as codec_sides
 from hlmtheory.codec.messages import truncated_message
 from hlmtheory.codec.selection import cheapest_codec
-from hlmtheory.codec.sides import (
-    attainable,
-    certified_side,
-    comes_back,
-    competes,
-    competitor_side,
-    mixed_distance,
-    of_text,
-    plan_side,
-    priced_bias,
-    received,
-    side_side,
-    with_one_step,
-)
 from hlmtheory.conformal import _sides as sides
 from hlmtheory.lattice import _sides as lattice_sides
 from hlmtheory.theorems import c_sqs, cu_hlm
+from hlmtheory.truncation import partial_sides
+from hlmtheory.truncation import sides as truncation_sides
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import least_distance, most_distance, outside_both
 from hlmtheory.truncation.any_codec import bias, certificate_side, distances, noise, residuals_exist
@@ -32,18 +21,8 @@ from hlmtheory.truncation.multi_draft import EXISTS as RESIDUAL_EXISTS
 from hlmtheory.truncation.multi_draft import bias as truncation_bias
 from hlmtheory.truncation.multi_draft import certificate
 from hlmtheory.truncation.multi_draft import noise as multi_draft_noise
-from hlmtheory.truncation.partial_sides import (
-    FAR,
-    acceptance,
-    deviations,
-    distance_side,
-    draft_ends_side,
-    known_side,
-    rounded_boxes,
-)
 from hlmtheory.truncation.reconstruction import resampling_bias, truncate
-from hlmtheory.truncation.sides import deviation, misdeclared_side
-from hlmtheory.truncation.sides import noise as truncation_noise
+from hlmtheory.truncation.sides import deviation
 from hlmtheory.verification import acceptance_rate, total_variation
 from hlmtheory.verification.intervals import decoded_acceptance_rate
 
@@ -79,7 +58,9 @@ def round_trip(counts, support, token):
     Each step has an inverse: mixed radix, colexicographic places, units and bars, the frame.
     """
     return eq(
-        side_side(comes_back, "counts", "support", "token")(counts=counts, support=support, token=token),
+        codec_sides.side_side(codec_sides.comes_back, "counts", "support", "token")(
+            counts=counts, support=support, token=token
+        ),
         0 * arrays(token=token)[1] + 1,
     )
 
@@ -100,8 +81,10 @@ def codec_certificate():
     one function of the level. All other rounding is below the slack in message_deviations.
     """
     return le(
-        side_side(
-            lambda draft, token, k: received(truncated_message(draft, top_k=int(k), token=int(token), bits=8), draft),
+        codec_sides.side_side(
+            lambda draft, token, k: codec_sides.received(
+                truncated_message(draft, top_k=int(k), token=int(token), bits=8), draft
+            ),
             *("draft", "token", "k"),
         ),
         message_certificate,
@@ -119,8 +102,8 @@ def cheapest_certificate():
     codec.certificate.
     """
     return le(
-        side_side(mixed_distance, "draft", "bias_tolerance", "token"),
-        side_side(certified_side, "draft", "bias_tolerance", "token"),
+        codec_sides.side_side(codec_sides.mixed_distance, "draft", "bias_tolerance", "token"),
+        codec_sides.side_side(codec_sides.certified_side, "draft", "bias_tolerance", "token"),
     )
 
 
@@ -130,7 +113,8 @@ def cheapest_certificate():
     NEW,
     assuming=(
         Assumption(
-            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", side_side(competes, *AGAINST, dtype=np.bool_)
+            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹",
+            codec_sides.side_side(codec_sides.competes, *AGAINST, dtype=np.bool_),
         ),
     ),
     tight={"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1},
@@ -148,8 +132,10 @@ def cheapest():
     choice's are nearest (lattice.nearest, with q in place of q̄), so a competitor with other counts is farther.
     """
     return le(
-        side_side(lambda draft, bias_tolerance, **others: float(cheapest_codec(draft, bias_tolerance).bits), *AGAINST),
-        side_side(competitor_side, *AGAINST),
+        codec_sides.side_side(
+            lambda draft, bias_tolerance, **others: float(cheapest_codec(draft, bias_tolerance).bits), *AGAINST
+        ),
+        codec_sides.side_side(codec_sides.competitor_side, *AGAINST),
     )
 
 
@@ -157,9 +143,12 @@ def cheapest():
     "codec.text_gap",
     Source("oh2025cuhlm", "end of IV, the dual objective, for any codec"),
     NEW,
-    condition=of_text(priced_bias),
+    condition=codec_sides.of_text(codec_sides.priced_bias),
     assuming=(
-        Assumption("some plan keeps the budget", side_side(attainable, "bits", "bias", "bias_budget", dtype=np.bool_)),
+        Assumption(
+            "some plan keeps the budget",
+            codec_sides.side_side(codec_sides.attainable, "bits", "bias", "bias_budget", dtype=np.bool_),
+        ),
     ),
     tight=ONE_STEP,
     ratio=64 / (64 + 2.0**-4),
@@ -172,7 +161,7 @@ def text_gap():
     (bias before it - E), which is positive: without the last step the budget is not kept. The plan has the bits
     before it plus those of the step, or fewer, since what is done afterwards only saves bits.
     """
-    return le(of_text(plan_side), of_text(with_one_step))
+    return le(codec_sides.of_text(codec_sides.plan_side), codec_sides.of_text(codec_sides.with_one_step))
 
 
 @theorem(
@@ -278,7 +267,7 @@ def any_codec_mean(target, draft, decoded):
     },
     ratio=1.0,
     ceiling=1.0,
-    condition=truncation_noise,
+    condition=truncation_sides.noise,
 )
 def misdeclared(target, draft, actual_draft, k):
     """if drafts are drawn from q′ and the server gets k entries of q, then TV(law, p) ≤ TV(q′, q) + Δ_k.
@@ -287,7 +276,7 @@ def misdeclared(target, draft, actual_draft, k):
     most Δ_k from p (certificate), and q′ to a law at most TV(q′, q) from that one.
     """
     return le(
-        misdeclared_side(target, draft, actual_draft, k),
+        truncation_sides.misdeclared_side(target, draft, actual_draft, k),
         total_variation(actual_draft, draft) + total_variation(draft, truncate(draft, k)),
     )
 
@@ -327,7 +316,7 @@ def multi_draft_certificate():
     return le(truncation_bias, certificate)
 
 
-@theorem("truncation.partial_most", LISTS, NEW, tight=FAR)
+@theorem("truncation.partial_most", LISTS, NEW, tight=partial_sides.FAR)
 def partial_most(target, draft, k):
     """TV(q, p) ≤ max_S [p(S ∩ A) + min(R_p, c_p y) − q(S ∩ B) − (R_q − c_q x)⁺], p listed on A, q on B.
 
@@ -338,8 +327,8 @@ def partial_most(target, draft, k):
     i and j are independent. Each maximum, a supremal convolution of functions that are concave on the integers, is
     concave in m, as is their sum. So bisection on m finds the largest.
     """
-    left = distance_side(target, draft, k)
-    xp, p, q = known_side(target, draft, k)
+    left = partial_sides.distance_side(target, draft, k)
+    xp, p, q = partial_sides.known_side(target, draft, k)
     return le(left, most_distance(xp, p, q, outside_both(xp, p, q)))
 
 
@@ -349,8 +338,8 @@ def partial_least(target, draft, k):
 
     The lists are boxes, [p_v, p_v] on A and [0, c_p] elsewhere. See partial_box_least and partial_box_attained.
     """
-    xp, p, q = known_side(target, draft, k)
-    return le(least_distance(xp, p, q, outside_both(xp, p, q)), distance_side(target, draft, k))
+    xp, p, q = partial_sides.known_side(target, draft, k)
+    return le(least_distance(xp, p, q, outside_both(xp, p, q)), partial_sides.distance_side(target, draft, k))
 
 
 @theorem("truncation.partial_deviation", LISTS, NEW, tight=TAIL, ceiling=1.0)
@@ -361,7 +350,7 @@ def partial_deviation(draft, k):
     listed tail, which is known, and over the rest, which is convex in the rest. Its maximum under the cap is at a
     corner: as many entries as possible at the cap, one with the remainder, the others 0.
     """
-    return le(rebuilt_deviation(draft, arrays(k=k)[1] // 2), deviations(draft, k)[1])
+    return le(rebuilt_deviation(draft, arrays(k=k)[1] // 2), partial_sides.deviations(draft, k)[1])
 
 
 @theorem(
@@ -380,7 +369,7 @@ def partial_bias(target, draft, k):
     q̂_v)⁺ ≤ 2 p(Gᶜ).
     """
     left = resampling_bias(target, draft, k)
-    xp, p, q = known_side(target, draft, k)
+    xp, p, q = partial_sides.known_side(target, draft, k)
     most = most_distance(xp, p, q, outside_both(xp, p, q))
     unlisted = xp.count_nonzero(~q.mask, axis=-1)
     mean = q.rest / xp.astype(xp.where(unlisted > 0, unlisted, 1), q.rest.dtype)
@@ -403,7 +392,7 @@ def partial_draft(target, draft, token, k):
     p_d and q_d are each listed, or between (R - (n - 1) c)⁺ and min(c, R), where n entries are not listed. The two
     take every pair of values there, and min(1, p_d/q_d) rises with p_d and falls with q_d.
     """
-    return le(acceptance(target, draft, token), draft_ends_side(target, draft, token, k)[1])
+    return le(partial_sides.acceptance(target, draft, token), partial_sides.draft_ends_side(target, draft, token, k)[1])
 
 
 @theorem(
@@ -423,5 +412,5 @@ def partial_box_bias(target, draft, k, error):
     2^-44 is possible, Bias may be 2 T by definition, and only Bias ≤ 2 T is used.
     """
     left = resampling_bias(target, draft, k) + 0.0 * arrays(draft=draft, error=error)[2]
-    low, high, low_q, high_q = rounded_boxes(target, draft, error)
+    low, high, low_q, high_q = partial_sides.rounded_boxes(target, draft, error)
     return le(left, box_bias(low, high, low_q, high_q, k).upper)

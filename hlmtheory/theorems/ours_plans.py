@@ -9,80 +9,17 @@ from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, numbers
 from hlmtheory._quantities import checked as policy_checked
 from hlmtheory._sides import Values, host_side
 from hlmtheory.batching import search
+from hlmtheory.channel import leak_sides
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
 from hlmtheory.channel.leak import rounds_leak
-from hlmtheory.channel.leak_sides import (
-    best_mean,
-    competes,
-    competing_mean,
-    roundings,
-    rounds_entropy,
-    text_bound,
-    text_entropy,
-)
 from hlmtheory.channel.split import by_mean, downlink_bits, noise, received_bias, received_error, rows_side
 from hlmtheory.claims import NEW, Assumption, Source, eq, le, theorem
-from hlmtheory.draft_length.censored_sides import (
-    engine_miss,
-    estimate_side,
-    expected_counts,
-    goes_on,
-    is_examined,
-    law_side,
-    mean_low,
-    position_low,
-    rounds_side,
-    split_rounds,
-    tokens_at_other,
-    true_acceptance,
-)
+from hlmtheory.draft_length import censored_sides, online_sides
 from hlmtheory.draft_length.delay import rates_side, threshold_rate
-from hlmtheory.draft_length.online_sides import bound_side, played
-from hlmtheory.draft_length.online_sides import side as draft_length_side
 from hlmtheory.draft_length.rates import COST
-from hlmtheory.policy.colocated_sides import (
-    at_length,
-    best_length,
-    best_side,
-    checked,
-    device_rate,
-    far_enough,
-    gain_side,
-    independent_side,
-    looking_rate,
-    never_idle,
-    server_plan,
-    simulated_side,
-)
-from hlmtheory.policy.fading_sides import DOMAINS as FADING_DOMAINS
-from hlmtheory.policy.fading_sides import fading_skip, quadrature_side
+from hlmtheory.policy import colocated_sides, fading_sides, user_sides
 from hlmtheory.policy.served_sides import bound, competing_rates, longest, on_the_band, response
-from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
-from hlmtheory.policy.user_sides import SOURCE as PLAN_SOURCE
-from hlmtheory.policy.user_sides import (
-    competitor_side,
-    lawful_distance,
-    lawful_plan,
-    lawful_rate,
-    rate_and_bound,
-    side_side,
-)
-from hlmtheory.serving.goodput_sides import ROUND as SERVED_ROUND
-from hlmtheory.serving.goodput_sides import (
-    alone_there,
-    as_many_tokens_alone_s,
-    cheap_sequence,
-    crosses,
-    digits_near_the_crossing,
-    digits_of_the_sum,
-    drafting_s,
-    goodput_there,
-    held,
-    held_at,
-    held_by_balance,
-    summed_side,
-    upper,
-)
+from hlmtheory.serving import goodput_sides
 from hlmtheory.serving.pipeline import recurrence, stage_pair
 from hlmtheory.shared_seed import streamed_rate
 from hlmtheory.theorems import field
@@ -100,7 +37,9 @@ LENGTHS = ("length_law", "acceptances", "depth")
 SEEN = "some rounds examine depth d"
 ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
 TWO = ("draft_length", "other_length")
-FALLS_BY_ONE = Assumption("one token later at most one draft fewer is accepted", field.test(goes_on, "accepted", *TWO))
+FALLS_BY_ONE = Assumption(
+    "one token later at most one draft fewer is accepted", field.test(censored_sides.goes_on, "accepted", *TWO)
+)
 ERRORS = ("acceptances", "errors")
 CASE = {"acceptances": [0.8] * 6, "fixed": 0.1, "marginal": 0.02}
 DELAY_side = partial(host_side, {"acceptances": UNIT_INTERVAL, "fixed": COST, "marginal": COST}, {"acceptances": 1})
@@ -112,7 +51,7 @@ DRAFT_LENGTH_CASE = {
     "expected": 0.5,
     "error": 0.5,
 }
-HELD = Assumption("all intervals hold", draft_length_side(lambda one: played(True, one)[2], test=True))
+HELD = Assumption("all intervals hold", online_sides.side(lambda one: online_sides.played(True, one)[2], test=True))
 DRAFT_LENGTH_TWO = {"luck": [[0.5], [0.5]], "waits": [0.5, 0.5]}
 QUEUE = (*field.OWN, "draft_length", "away_s", "users")
 LOADS = (*field.OWN, "acceptances", "batch")
@@ -135,7 +74,7 @@ SERVED_CLAIMS_RANK = {
     **dict.fromkeys(("tokens", "fixed_s", "plan_bits", "plan_load", "away_s"), 2),
     **dict.fromkeys(("weights", "parts", "choice", "use", "draft_lengths"), 1),
 }
-SERVED_CLAIMS_side = partial(host_side, USER_DOMAINS, SERVED_CLAIMS_RANK)
+SERVED_CLAIMS_side = partial(host_side, user_sides.DOMAINS, SERVED_CLAIMS_RANK)
 PRICED = (*TABLE, "weights", "band_price", "server_price")
 SHARED = (*TABLE, "parts", "choice", "use")
 POLICY_SOURCE = Source("zhu2025edgesd", "(26), with a server that all users share")
@@ -157,7 +96,7 @@ USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seco
 OTHER = (*USER, "draft_length", "skips", "first", "later", "mix")
 KEEPS = Assumption(
     "the competing plan keeps the limit",
-    side_side(lambda one: competitor_side(one)[1] <= one["limit"], *OTHER, "limit", test=True),
+    user_sides.side_side(lambda one: user_sides.competitor_side(one)[1] <= one["limit"], *OTHER, "limit", test=True),
 )
 ONE_ROW = {
     "bits": [[64.0]],
@@ -180,7 +119,7 @@ ONE_POSITION = {
     "limit": 0.125,
 }
 """Some rounds are a skipped draft; the others skip token 0 and send two drafts, by lattices. All charges are tight."""
-POLICY_law_side = partial(host_side, USER_DOMAINS, {"target_rows": 2, "draft_rows": 2})
+POLICY_law_side = partial(host_side, user_sides.DOMAINS, {"target_rows": 2, "draft_rows": 2})
 EQUAL = field.CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
 """E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
 
@@ -233,7 +172,7 @@ def leak_text():
     H(T) = H(R) + H(T | R) since T has its length, and each of R messages has one of m sizes, so H(T | R) ≤ E[R] log
     m. Equal where sizes are uniform and independent.
     """
-    return le(side(text_entropy, *TEXT), side(text_bound, *TEXT))
+    return le(side(leak_sides.text_entropy, *TEXT), side(leak_sides.text_bound, *TEXT))
 
 
 @theorem("channel.leak_rounds", field.DEFENCE, NEW, tight=field.COINS)
@@ -244,7 +183,7 @@ def leak_rounds():
     draft that matches half of the time.
     """
     return le(
-        side(rounds_entropy, *field.ROUND),
+        side(leak_sides.rounds_entropy, *field.ROUND),
         side(lambda one: float(rounds_leak(len(one["kept"]), one["draft_length"])), *field.ROUND),
     )
 
@@ -253,10 +192,11 @@ def leak_rounds():
     "channel.leak_classes",
     field.DEFENCE,
     NEW,
-    condition=side(roundings, *MESSAGES),
+    condition=side(leak_sides.roundings, *MESSAGES),
     assuming=(
         Assumption(
-            "the competitor has at most m sizes, the largest among them", side(competes, *MESSAGES, "tops", test=True)
+            "the competitor has at most m sizes, the largest among them",
+            side(leak_sides.competes, *MESSAGES, "tops", test=True),
         ),
     ),
     tight={**FOUR, "tops": [False, True, False, True]},
@@ -269,7 +209,7 @@ def leak_classes():
     the size below. The best last class begins somewhere, and what is before it is a smaller problem: the recursion
     tries all places.
     """
-    return le(side(best_mean, *MESSAGES), side(competing_mean, *MESSAGES, "tops"))
+    return le(side(leak_sides.best_mean, *MESSAGES), side(leak_sides.competing_mean, *MESSAGES, "tops"))
 
 
 @theorem("channel.downlink", field.SPLIT, NEW, tight={"acceptances": [0.5, 0.5]})
@@ -307,7 +247,7 @@ def downlink_truncated():
     "draft_length.censored",
     Source(field.KM, "the product-limit estimate, for draft lengths"),
     NEW,
-    assuming=(Assumption(SEEN, field.test(is_examined, *LENGTHS)),),
+    assuming=(Assumption(SEEN, field.test(censored_sides.is_examined, *LENGTHS)),),
     tight=CUT,
 )
 def censored():
@@ -317,8 +257,13 @@ def censored():
     same way the rounds with k ≥ d and i ≥ d - 1 are G(d) S(d - 1). The quotient is α_d.
     """
     return eq(
-        DRAFT_LENGTH_side(lambda one: estimate_side(expected_counts(*law_side(one)), one["depth"]), *LENGTHS),
-        DRAFT_LENGTH_side(true_acceptance, *LENGTHS),
+        DRAFT_LENGTH_side(
+            lambda one: censored_sides.estimate_side(
+                censored_sides.expected_counts(*censored_sides.law_side(one)), one["depth"]
+            ),
+            *LENGTHS,
+        ),
+        DRAFT_LENGTH_side(censored_sides.true_acceptance, *LENGTHS),
     )
 
 
@@ -326,7 +271,7 @@ def censored():
     "draft_length.position_floor",
     Source(field.KM, "accepted drafts by position and the mean draft length"),
     NEW,
-    assuming=(Assumption(SEEN, field.test(is_examined, *LENGTHS)),),
+    assuming=(Assumption(SEEN, field.test(censored_sides.is_examined, *LENGTHS)),),
     tight={"length_law": ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3},
     ceiling=1.0,
 )
@@ -338,7 +283,10 @@ def position_floor():
     others h_e (g_1 = 1). So g_d is at least the root of the first and at most the root of the second. In between κ
     takes every value, since it is continuous in the other g_e: both ends are attained.
     """
-    return le(DRAFT_LENGTH_side(position_low, *LENGTHS), DRAFT_LENGTH_side(true_acceptance, *LENGTHS))
+    return le(
+        DRAFT_LENGTH_side(censored_sides.position_low, *LENGTHS),
+        DRAFT_LENGTH_side(censored_sides.true_acceptance, *LENGTHS),
+    )
 
 
 @theorem(
@@ -354,7 +302,10 @@ def mean_floor():
     constant S. Its sum is at most min(m, K), with equality if S is 1 for as long as possible. For K > k the further
     S(d) lie between 0 and S(k) ≤ m/k.
     """
-    return le(DRAFT_LENGTH_side(mean_low, "acceptances", *TWO), DRAFT_LENGTH_side(tokens_at_other, "acceptances", *TWO))
+    return le(
+        DRAFT_LENGTH_side(censored_sides.mean_low, "acceptances", *TWO),
+        DRAFT_LENGTH_side(censored_sides.tokens_at_other, "acceptances", *TWO),
+    )
 
 
 @theorem(
@@ -372,8 +323,8 @@ def split():
     beyond the segment or advances by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
     """
     return le(
-        DRAFT_LENGTH_side(lambda one: float(len(rounds_side(one, "other_length"))), "accepted", *TWO),
-        DRAFT_LENGTH_side(split_rounds, "accepted", *TWO),
+        DRAFT_LENGTH_side(lambda one: float(len(censored_sides.rounds_side(one, "other_length"))), "accepted", *TWO),
+        DRAFT_LENGTH_side(censored_sides.split_rounds, "accepted", *TWO),
     )
 
 
@@ -395,7 +346,8 @@ def adaptive_depths():
     1/δ_d with probability at most δ_d, however many rounds examine d. Sum over d.
     """
     return le(
-        DRAFT_LENGTH_side(engine_miss, *ERRORS), DRAFT_LENGTH_side(lambda one: float(one["errors"].sum()), *ERRORS)
+        DRAFT_LENGTH_side(censored_sides.engine_miss, *ERRORS),
+        DRAFT_LENGTH_side(lambda one: float(one["errors"].sum()), *ERRORS),
     )
 
 
@@ -430,7 +382,10 @@ def online_regret():
     without rejections. U(d) - S(d) ≤ min(1, 2 r(N_d)). In the sum over the rounds, N_d passes 0, 1, .. once each, as
     only rounds with K ≥ d count there.
     """
-    return le(draft_length_side(lambda one: played(True, one)[0]), draft_length_side(lambda one: bound_side(True, one)))
+    return le(
+        online_sides.side(lambda one: online_sides.played(True, one)[0]),
+        online_sides.side(lambda one: online_sides.bound_side(True, one)),
+    )
 
 
 @theorem(
@@ -441,7 +396,7 @@ def online_regret():
         field.FAST_SERVER,
         Assumption(
             "K is independent of what would be accepted: no look at the draft model's confidence",
-            POLICY_side(independent_side, "context_law", "context_lengths", test=True),
+            POLICY_side(colocated_sides.independent_side, "context_law", "context_lengths", test=True),
         ),
     ),
     tight={
@@ -466,8 +421,8 @@ def colocated_speed():
     t_s + V), so it is at most the largest of them.
     """
     return le(
-        POLICY_side(device_rate, *field.DEVICE),
-        POLICY_side(lambda one: server_plan(one).rate, *field.POLICY_CONTEXTS[:2], *field.OWN),
+        POLICY_side(colocated_sides.device_rate, *field.DEVICE),
+        POLICY_side(lambda one: colocated_sides.server_plan(one).rate, *field.POLICY_CONTEXTS[:2], *field.OWN),
     )
 
 
@@ -485,7 +440,10 @@ def colocated_speed_looks():
     As colocated_speed: the server repeats the rounds, with the same stops, since these depend on the draft model's
     distributions and drafts, which it has too. The rule that is best for its times is no slower.
     """
-    return le(POLICY_side(device_rate, *field.DEVICE), POLICY_side(looking_rate, *field.POLICY_CONTEXTS, *field.OWN))
+    return le(
+        POLICY_side(colocated_sides.device_rate, *field.DEVICE),
+        POLICY_side(colocated_sides.looking_rate, *field.POLICY_CONTEXTS, *field.OWN),
+    )
 
 
 @theorem("policy.colocated_speed_most", field.SOURCE, NEW, tight=field.SURE_OR_NOT)
@@ -499,8 +457,8 @@ def colocated_speed_most():
     1/V(0) and f(E(K_max)). A rule that stops before each rejected draft attains it.
     """
     return le(
-        POLICY_side(looking_rate, *field.POLICY_CONTEXTS, *field.OWN),
-        POLICY_side(lambda one: server_plan(one).ceiling, *field.POLICY_CONTEXTS[:2], *field.OWN),
+        POLICY_side(colocated_sides.looking_rate, *field.POLICY_CONTEXTS, *field.OWN),
+        POLICY_side(lambda one: colocated_sides.server_plan(one).ceiling, *field.POLICY_CONTEXTS[:2], *field.OWN),
     )
 
 
@@ -511,7 +469,7 @@ def colocated_speed_most():
     assuming=(
         Assumption(
             "the server is never idle: users return within (N − 1) V(K)",
-            POLICY_side(never_idle, "draft_length", "away_s", "users", "pass_s", "token_s", test=True),
+            POLICY_side(colocated_sides.never_idle, "draft_length", "away_s", "users", "pass_s", "token_s", test=True),
         ),
     ),
     tight={"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.25, "users": 2},
@@ -524,8 +482,8 @@ def colocated_capacity():
     time in which it verifies the other users' rounds.
     """
     return eq(
-        POLICY_side(simulated_side, *QUEUE),
-        POLICY_side(lambda one: at_length(one, int(one["draft_length"])), *field.OWN, "draft_length"),
+        POLICY_side(colocated_sides.simulated_side, *QUEUE),
+        POLICY_side(lambda one: colocated_sides.at_length(one, int(one["draft_length"])), *field.OWN, "draft_length"),
     )
 
 
@@ -543,7 +501,10 @@ def colocated_gain_floor():
     least e(K'')/d(K''), since d(K') is the least d. Both are 1 + K t_s/(B σ(K)).
     """
     return le(
-        POLICY_side(lambda one: at_length(one, best_length(one, drafting=True)), *LOADS), POLICY_side(gain_side, *LOADS)
+        POLICY_side(
+            lambda one: colocated_sides.at_length(one, colocated_sides.best_length(one, drafting=True)), *LOADS
+        ),
+        POLICY_side(colocated_sides.gain_side, *LOADS),
     )
 
 
@@ -551,7 +512,7 @@ def colocated_gain_floor():
     "policy.colocated_streamed",
     Source("lyu2026distance", "abstract, on pipelining, for a device that never stops drafting"),
     NEW,
-    assuming=(Assumption("R ≥ K t", far_enough),),
+    assuming=(Assumption("R ≥ K t", colocated_sides.far_enough),),
     tight={"acceptance": 0.998046875, "draft_time": 0.25 - 2.0**-30, "verify_time": 0.375, "round_trip": 5.25},
     ratio=0.9989834116620351,
     condition=lambda acceptance: 64.0 + 0.0 * acceptance,
@@ -563,8 +524,8 @@ def colocated_streamed(acceptance, draft_time, verify_time, round_trip):
     As one more draft does not help, c ≤ t/α^{K+1}, so εD α^{K+1} ≤ t (1 - α^{K+1}), which is c ≤ t + εD. A device
     that never stops takes t + ε(R + V + W) ≥ t + ε(K t + V) = t + εD a token, if R ≥ K t.
     """
-    xp, draft, verify = checked(draft_time=draft_time, verify_time=verify_time)
-    length = best_side(acceptance, draft, verify)
+    xp, draft, verify = colocated_sides.checked(draft_time=draft_time, verify_time=verify_time)
+    length = colocated_sides.best_side(acceptance, draft, verify)
     return le(
         (xp.astype(length, xp.float64) * draft + verify) / expected_tokens(acceptance, length),
         1.0 / streamed_rate(acceptance, draft_time, round_trip, verify_time).rate,
@@ -584,7 +545,7 @@ def colocated_streamed(acceptance, draft_time, verify_time, round_trip):
         "worth_s": 0.1625,
         "cut": 1.0,
     },
-    condition=quadrature_side,
+    condition=fading_sides.quadrature_side,
 )
 def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
     """mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message costs
@@ -595,10 +556,10 @@ def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
     1. So this cut takes the smaller cost at every S, and no rule has a smaller mean. Near S = 0 nothing is sent, and
     the mean is at most μ β̂/θ.
     """
-    _, sent, seconds = fading_skip(Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
+    _, sent, seconds = fading_sides.fading_skip(Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
     left = seconds + worth_s * (1.0 - sent)
     _, m, k, payload, band, server, worth, low = policy_checked(
-        FADING_DOMAINS,
+        fading_sides.DOMAINS,
         mean_snr=mean_snr,
         k_factor=k_factor,
         bits=bits,
@@ -661,7 +622,7 @@ def server_response():
 
 @theorem(
     "policy.user_bound",
-    PLAN_SOURCE,
+    user_sides.SOURCE,
     NEW,
     assuming=(KEEPS,),
     tight=BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0},
@@ -683,14 +644,14 @@ def user_bound():
     β̂ has less value.
     """
     return le(
-        side_side(lambda one: competitor_side(one)[0], *OTHER),
-        side_side(lambda one: rate_and_bound(one, float(one["limit"]))[1], *USER, "limit"),
+        user_sides.side_side(lambda one: user_sides.competitor_side(one)[0], *OTHER),
+        user_sides.side_side(lambda one: user_sides.rate_and_bound(one, float(one["limit"]))[1], *USER, "limit"),
     )
 
 
 @theorem(
     "policy.user_optimum",
-    PLAN_SOURCE,
+    user_sides.SOURCE,
     NEW,
     tight=ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0},
 )
@@ -701,22 +662,25 @@ def user_optimum():
     0, and the bound is θ, their rate.
     """
     return le(
-        side_side(lambda one: competitor_side(one)[0], *OTHER),
-        side_side(lambda one: rate_and_bound(one, math.inf)[0], *USER),
+        user_sides.side_side(lambda one: user_sides.competitor_side(one)[0], *OTHER),
+        user_sides.side_side(lambda one: user_sides.rate_and_bound(one, math.inf)[0], *USER),
     )
 
 
-@theorem("policy.user_rate", PLAN_SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_rate", user_sides.SOURCE, NEW, tight=ONE_POSITION)
 def user_rate():
     """tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states.
 
     Each place that is reached emits a token, and the bonus one more. Place 2 is reached with 1 - β of the rows that
     are sent, place i with Π_{1<j<i} α_j times as much. If β̂ = β and α_j is the mean acceptance, this is the law.
     """
-    return eq(POLICY_law_side(lawful_rate, *LAW), POLICY_law_side(lambda one: lawful_plan(one)[0].rate, *LAW))
+    return eq(
+        POLICY_law_side(user_sides.lawful_rate, *LAW),
+        POLICY_law_side(lambda one: user_sides.lawful_plan(one)[0].rate, *LAW),
+    )
 
 
-@theorem("policy.user_risk", PLAN_SOURCE, NEW, tight=ONE_POSITION, ceiling=1.0)
+@theorem("policy.user_risk", user_sides.SOURCE, NEW, tight=ONE_POSITION, ceiling=1.0)
 def user_risk():
     """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the risk that
     the plan states, if β̂ = β.
@@ -726,24 +690,31 @@ def user_risk():
     β̂ if it is skipped. Without a row that is sent 1 - A is 0. Later places have A = 0. The places that are reached
     add up as in ``skipping.bill_round``, and a mixture is charged the mean of its parts.
     """
-    return le(POLICY_law_side(lawful_distance, *LAW), POLICY_law_side(lambda one: lawful_plan(one)[0].risk, *LAW))
+    return le(
+        POLICY_law_side(user_sides.lawful_distance, *LAW),
+        POLICY_law_side(lambda one: user_sides.lawful_plan(one)[0].risk, *LAW),
+    )
 
 
-@theorem("policy.user_limit", PLAN_SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_limit", user_sides.SOURCE, NEW, tight=ONE_POSITION)
 def user_limit():
     """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the limit, if
     β̂ = β.
 
     Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
     """
-    return le(POLICY_law_side(lawful_distance, *LAW), POLICY_law_side(lambda one: float(one["limit"]), *LAW))
+    return le(POLICY_law_side(user_sides.lawful_distance, *LAW), POLICY_law_side(lambda one: float(one["limit"]), *LAW))
 
 
 @theorem(
     "serving.goodput_crossover",
     Source(field.SMART, "from its batch time"),
     NEW,
-    assuming=(Assumption("the two goodputs meet at a positive batch", SERVING_test(crosses, *SERVED_ROUND)),),
+    assuming=(
+        Assumption(
+            "the two goodputs meet at a positive batch", SERVING_test(goodput_sides.crosses, *goodput_sides.ROUND)
+        ),
+    ),
     tight=field.CASE,
 )
 def goodput_crossover():
@@ -751,14 +722,20 @@ def goodput_crossover():
 
     G is affine, G(B) = u + v B, so it is 0 at B* = -u/v alone, where B/T_0 = B E/T_K.
     """
-    return eq(SERVING_side(goodput_there, *SERVED_ROUND), SERVING_side(alone_there, *SERVED_ROUND))
+    return eq(
+        SERVING_side(goodput_sides.goodput_there, *goodput_sides.ROUND),
+        SERVING_side(goodput_sides.alone_there, *goodput_sides.ROUND),
+    )
 
 
 @theorem(
     "serving.goodput_long",
     Source(field.SMART, "from its batch time"),
     NEW,
-    assuming=(field.AT_ONE, Assumption("S_K ≤ E S_0", SERVING_test(cheap_sequence, *SERVED_ROUND))),
+    assuming=(
+        field.AT_ONE,
+        Assumption("S_K ≤ E S_0", SERVING_test(goodput_sides.cheap_sequence, *goodput_sides.ROUND)),
+    ),
     tight=field.CASE | {"acceptance": 1.0, "draft_pass": [1.0, 0.0, 0.0], "draft_length": 1, "batch_size": 3},
 )
 def goodput_long():
@@ -768,8 +745,8 @@ def goodput_long():
     long context drafts pay at every batch if a cached token is cheap for the draft model.
     """
     return le(
-        SERVING_side(drafting_s, *SERVED_ROUND, "batch_size"),
-        SERVING_side(as_many_tokens_alone_s, *SERVED_ROUND, "batch_size"),
+        SERVING_side(goodput_sides.drafting_s, *goodput_sides.ROUND, "batch_size"),
+        SERVING_side(goodput_sides.as_many_tokens_alone_s, *goodput_sides.ROUND, "batch_size"),
     )
 
 
@@ -779,10 +756,11 @@ def goodput_long():
     NEW,
     assuming=(
         Assumption(
-            "load ≤ 0.9 E/S, few sequences: the law can be summed", SERVING_test(summed_side, *SERVED_ROUND, "load")
+            "load ≤ 0.9 E/S, few sequences: the law can be summed",
+            SERVING_test(goodput_sides.summed_side, *goodput_sides.ROUND, "load"),
         ),
     ),
-    condition=SERVING_side(digits_of_the_sum, *SERVED_ROUND, "load"),
+    condition=SERVING_side(goodput_sides.digits_of_the_sum, *goodput_sides.ROUND, "load"),
     tight=EQUAL | {"load": 1.25},
 )
 def load_poisson():
@@ -795,16 +773,21 @@ def load_poisson():
     With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 -
     p) = load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E.
     """
-    return eq(SERVING_side(held, *SERVED_ROUND, "load"), SERVING_side(held_by_balance, *SERVED_ROUND, "load"))
+    return eq(
+        SERVING_side(goodput_sides.held, *goodput_sides.ROUND, "load"),
+        SERVING_side(goodput_sides.held_by_balance, *goodput_sides.ROUND, "load"),
+    )
 
 
 @theorem(
     "serving.goodput_light",
     Source(field.LATENCY, "the batch by Little's law"),
     NEW,
-    assuming=(Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(upper, *SERVED_ROUND)),),
+    assuming=(
+        Assumption("drafts pay at batch 1 and lose above B*", SERVING_test(goodput_sides.upper, *goodput_sides.ROUND)),
+    ),
     tight=field.CASE | {"mix": 1.0},
-    condition=SERVING_side(digits_near_the_crossing, *SERVED_ROUND, "mix"),
+    condition=SERVING_side(goodput_sides.digits_near_the_crossing, *goodput_sides.ROUND, "mix"),
 )
 def goodput_light():
     """up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more sequences in
@@ -815,6 +798,6 @@ def goodput_light():
     1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.
     """
     return le(
-        SERVING_side(held_at(1.0, drafting=True), *SERVED_ROUND, "mix"),
-        SERVING_side(held_at(1.0, drafting=False), *SERVED_ROUND, "mix"),
+        SERVING_side(goodput_sides.held_at(1.0, drafting=True), *goodput_sides.ROUND, "mix"),
+        SERVING_side(goodput_sides.held_at(1.0, drafting=False), *goodput_sides.ROUND, "mix"),
     )

@@ -7,44 +7,14 @@ from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
 from hlmtheory.shared_seed import sides
 from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
 from hlmtheory.theorems import cu_hlm, field
-from hlmtheory.verification.block_sides import (
-    HALVES,
-    block_weights,
-    mean_tokens,
-    rounding,
-    text_laws,
-    tokens_of_passes,
-    tree_rows,
-)
+from hlmtheory.verification import block_sides, lossy_sides, update_sides
 from hlmtheory.verification.interval_sides import largest_miss, settings
-from hlmtheory.verification.lossy_sides import HALVES as LOSSY_HALVES
-from hlmtheory.verification.lossy_sides import (
-    cascade_line,
-    line,
-    masses,
-    mixture,
-    never_rises,
-    rate,
-    rounds_side,
-    skipping_accept,
-    split_side,
-)
-from hlmtheory.verification.lossy_sides import rounding as verification_rounding
 from hlmtheory.verification.misdeclared import bias, misdeclared_by
 from hlmtheory.verification.multi_draft import checked_rows, multi_draft_optimum, top_draft_optimum
 from hlmtheory.verification.multi_draft_sides import counted, top_cut
 from hlmtheory.verification.rule import acceptance_rate, output_distribution, rejection_probability, total_variation
 from hlmtheory.verification.tokens import expected_tokens_profile
 from hlmtheory.verification.tree import checked, flat, one_side, sibling_acceptance, tree_distribution
-from hlmtheory.verification.update_sides import (
-    HORIZON,
-    after_side,
-    divergence_side,
-    largest_side,
-    own_texts,
-    own_texts_same,
-)
-from hlmtheory.verification.update_sides import rate as verification_rate
 from hlmtheory.vocabulary.intersection import common_acceptance
 from hlmtheory.vocabulary.sides import mass_side, whole
 
@@ -213,15 +183,15 @@ def streamed_fastest():
     return le(sides.fastest_seconds, sides.simulated_seconds)
 
 
-@theorem("verification.block_tokens", field.LONGER, NEW, tight=HALVES, condition=rounding)
+@theorem("verification.block_tokens", field.LONGER, NEW, tight=block_sides.HALVES, condition=block_sides.rounding)
 def block_tokens(targets, drafts):
     """E[tokens] = 1 + Σ_{i≤K} E[w_i], the drafts drawn from q.
 
     By the first step of block_exact, P(τ ≥ i) = E w_i, and a round has τ + 1 tokens.
     """
-    left = tokens_of_passes(targets, drafts)
-    xp, p, q = tree_rows(targets, drafts)
-    return eq(left, mean_tokens(xp, q, block_weights(xp, p, q)))
+    left = block_sides.tokens_of_passes(targets, drafts)
+    xp, p, q = block_sides.tree_rows(targets, drafts)
+    return eq(left, block_sides.mean_tokens(xp, q, block_sides.block_weights(xp, p, q)))
 
 
 @theorem("verification.block_text", field.LONGER, NEW, tight=SECOND)
@@ -232,9 +202,9 @@ def block_text(targets, drafts):
     min(V_{i-1}, Q_i/P_i), V_0 = 1. By block_exact a text has the law P and, given that it begins with a kept block,
     goes on with p. So of a target's text x, the first i tokens are kept drafts with probability V_i(x).
     """
-    left = tokens_of_passes(targets, drafts)
-    xp, p, q = tree_rows(targets, drafts)
-    own, drawn = text_laws(xp, p), text_laws(xp, q)
+    left = block_sides.tokens_of_passes(targets, drafts)
+    xp, p, q = block_sides.tree_rows(targets, drafts)
+    own, drawn = block_sides.text_laws(xp, p), block_sides.text_laws(xp, q)
     least, total = xp.ones_like(own[0]), xp.ones_like(own[0][..., 0])
     for law, other in zip(own[1:], drawn[1:], strict=True):
         below = other < law
@@ -268,7 +238,7 @@ def interval_varying(error):
     "verification.lossy_frontier",
     LINE,
     NEW,
-    tight=LOSSY_HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]},
+    tight=lossy_sides.HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]},
     ceiling=1.0,
 )
 def lossy_frontier():
@@ -276,7 +246,7 @@ def lossy_frontier():
 
     e = Σ (law - p)⁺ ≥ Σ (q a - p)⁺ = A - Σ min(q a, p) ≥ A - Σ min(q, p) = A - (1 - T).
     """
-    return le(rate, line)
+    return le(lossy_sides.rate, lossy_sides.line)
 
 
 @theorem(
@@ -284,7 +254,7 @@ def lossy_frontier():
     LINE,
     NEW,
     tight={"target": [0.5, 0.5], "draft": [1.0, 0.0], "accept": [0.5, 1.0], "replacement": [0.5, 0.5]},
-    condition=verification_rounding,
+    condition=lossy_sides.rounding,
 )
 def lossy_gap(target, draft, accept, replacement):
     """1 − T + TV(law, p) − A = Σ (min(p, q) − q a)⁺ + Σ ((1 − A) r − (p − q a)⁺)⁺.
@@ -292,8 +262,8 @@ def lossy_gap(target, draft, accept, replacement):
     The two steps above lose Σ min(q, p) - min(q a, p) = Σ (min(p, q) - q a)⁺, because q a ≤ q, and Σ (law - p)⁺ - (q
     a - p)⁺ = Σ (y - (p - q a)⁺)⁺: each term is y where q a ≥ p, else what y exceeds p - q a by.
     """
-    left = line(target, draft, accept, replacement) - rate(target, draft, accept, replacement)
-    xp, p, q, kept, resampled = masses(target, draft, accept, replacement)
+    left = lossy_sides.line(target, draft, accept, replacement) - lossy_sides.rate(target, draft, accept, replacement)
+    xp, p, q, kept, resampled = lossy_sides.masses(target, draft, accept, replacement)
     return eq(left, xp.sum(excess(xp, xp.minimum(p, q), kept) + excess(xp, resampled, excess(xp, p, kept)), axis=-1))
 
 
@@ -301,8 +271,8 @@ def lossy_gap(target, draft, accept, replacement):
     "verification.lossy_attained",
     LINE,
     NEW,
-    tight=LOSSY_HALVES | {"skip": [0.5, 0.0]},
-    condition=verification_rounding,
+    tight=lossy_sides.HALVES | {"skip": [0.5, 0.0]},
+    condition=lossy_sides.rounding,
 )
 def lossy_attained(target, draft, skip):
     """A = 1 − T + TV(law, p) for any a ≥ min(1, p/q) with the lossless residual: a = 1 − (1 − s) β.
@@ -311,7 +281,7 @@ def lossy_attained(target, draft, skip):
     and y = (1 - A) r ≤ T r: the second loss is 0 as well.
     """
     xp, _, q = distributions(draft=draft)
-    left = xp.sum(q * skipping_accept(target, draft, skip), axis=-1)
+    left = xp.sum(q * lossy_sides.skipping_accept(target, draft, skip), axis=-1)
     law = output_distribution(target, draft, skip=skip)
     return eq(left, 1.0 - total_variation(target, draft) + total_variation(law, target))
 
@@ -320,8 +290,8 @@ def lossy_attained(target, draft, skip):
     "verification.lossy_cascade",
     CASCADE,
     NEW,
-    tight=LOSSY_HALVES | {"mix": 0.5},
-    condition=verification_rounding,
+    tight=lossy_sides.HALVES | {"mix": 0.5},
+    condition=lossy_sides.rounding,
 )
 def lossy_cascade(target, draft, mix):
     """1 − TV(q, π) = 1 − T + TV(π, p) for a cascade with the target π = (1 − δ) q + δ p.
@@ -329,7 +299,8 @@ def lossy_cascade(target, draft, mix):
     π = (1 - δ) q + δ p lies between q and p in every entry, so TV(q, π) + TV(π, p) = T.
     """
     return eq(
-        acceptance_rate(mixture(target, draft, mix), draft), cascade_line(target, draft, mixture(target, draft, mix))
+        acceptance_rate(lossy_sides.mixture(target, draft, mix), draft),
+        lossy_sides.cascade_line(target, draft, lossy_sides.mixture(target, draft, mix)),
     )
 
 
@@ -347,15 +318,15 @@ def lossy_round(targets, drafts, skips):
     ≤ min(Q_i, L_i), so P(at least i kept) = Σ K_i ≤ 1 - TV(Q_i, L_i) ≤ 1 - TV(Q_i, P_i) + TV(L_i, P_i). It holds for
     any rule, by block as well, and for any continuation after a rejection.
     """
-    xp, p, q, accept = rounds_side(targets, drafts, skips)
+    xp, p, q, accept = lossy_sides.rounds_side(targets, drafts, skips)
     reached, total = xp.ones_like(p[..., 0, :1]), xp.zeros_like(p[..., 0, 0])
     for depth, place in enumerate(tree_levels("targets", p)):
         kept = q[..., place, :] * accept[..., place, :]
         total = total + (depth + 1) * xp.sum(reached * (1.0 - xp.sum(kept, axis=-1)), axis=-1)
         reached = flat(xp, reached[..., None] * kept)
     left_side = total + (len(tree_levels("targets", p)) + 1) * xp.sum(reached, axis=-1)
-    xp, p, q, accept = rounds_side(targets, drafts, skips)
-    own, drafted = text_laws(xp, p), text_laws(xp, q)
+    xp, p, q, accept = lossy_sides.rounds_side(targets, drafts, skips)
+    own, drafted = block_sides.text_laws(xp, p), block_sides.text_laws(xp, q)
     kept, left = xp.ones_like(p[..., 0, :1]), xp.zeros_like(p[..., 0, :1])
     total = xp.ones_like(p[..., 0, 0])
     for i, place in enumerate(tree_levels("targets", p), start=1):
@@ -372,7 +343,7 @@ def lossy_round(targets, drafts, skips):
     "verification.lossy_early",
     ROUND,
     NEW,
-    assuming=(Assumption("α_1 ≥ α_2 ≥ … ≥ α_K", never_rises),),
+    assuming=(Assumption("α_1 ≥ α_2 ≥ … ≥ α_K", lossy_sides.never_rises),),
     tight={"acceptances": [0.5, 0.5, 0.5], "relaxed": [1.0, 0.5, 0.0]},
     ratio=1.0,
 )
@@ -385,9 +356,9 @@ def lossy_early(acceptances, relaxed):
     split attains all these at once, because a draft that is always kept leaves x at 1. So by Abel's summation no
     split with this cost gives more.
     """
-    _, alpha, spent = split_side(acceptances, relaxed)
+    _, alpha, spent = lossy_sides.split_side(acceptances, relaxed)
     left = expected_tokens_profile(alpha + spent)
-    xp, alpha, spent = split_side(acceptances, relaxed)
+    xp, alpha, spent = lossy_sides.split_side(acceptances, relaxed)
     reached, cost = xp.ones_like(alpha[..., 0]), xp.zeros_like(alpha[..., 0])
     for i in range(alpha.shape[-1]):
         cost = cost + reached * spent[..., i]
@@ -553,7 +524,7 @@ def update_floor(draft, new, old):
 
     α(v) = 1 - TV(q, p_v), and TV(q, p_v) differs from TV(q, p_0) by at most TV(p_0, p_v).
     """
-    return le(1.0 - verification_rate(draft, new), 1.0 - after_side(draft, old, new).lower)
+    return le(1.0 - update_sides.rate(draft, new), 1.0 - update_sides.after_side(draft, old, new).lower)
 
 
 @theorem(
@@ -568,17 +539,20 @@ def update_ceiling(draft, new, old):
 
     Proved with verification.update_floor.
     """
-    return le(verification_rate(draft, new), after_side(draft, old, new).upper)
+    return le(update_sides.rate(draft, new), update_sides.after_side(draft, old, new).upper)
 
 
-@theorem("verification.update_own_texts_mean", PAPER, IMPLIED, false=BRANCH, ceiling=float(HORIZON))
+@theorem("verification.update_own_texts_mean", PAPER, IMPLIED, false=BRANCH, ceiling=float(update_sides.HORIZON))
 def update_own_texts_mean(draft_chain, new_chain, old_chain):
     """Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t E_0 TV_t, each version on its own texts of T tokens.
 
     False: see the counterexample. One token that differs leads to texts whose every later token is rejected,
     although the versions agree on each of their prefixes.
     """
-    return le(HORIZON - own_texts(draft_chain, new_chain), HORIZON - own_texts_same(draft_chain, old_chain, new_chain))
+    return le(
+        update_sides.HORIZON - update_sides.own_texts(draft_chain, new_chain),
+        update_sides.HORIZON - update_sides.own_texts_same(draft_chain, old_chain, new_chain),
+    )
 
 
 @theorem("verification.update_divergence", KL, NEW, tight=PAIR, ceiling=1.0)
@@ -591,7 +565,7 @@ def update_divergence(old, new):
     this: a's odds are e^s times b's. Its kl is s a - log((e^s - 1)/s). It attains the bound.
     """
     xp, _, p, r = distributions(old=old, new=new)
-    return le(distance(xp, p, r), largest_side(divergence_side(old, new)))
+    return le(distance(xp, p, r), update_sides.largest_side(update_sides.divergence_side(old, new)))
 
 
 @theorem("vocabulary.target_mass", PART, NEW, tight=field.HALF, ceiling=1.0)

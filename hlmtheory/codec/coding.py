@@ -14,6 +14,7 @@ import numpy as np
 from hlmtheory._array import brief
 from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory._domains import DomainError, instance
+from hlmtheory.codec import frame
 from hlmtheory.codec.enumerative import (
     MOST_STEPS,
     decode_lattice,
@@ -23,25 +24,6 @@ from hlmtheory.codec.enumerative import (
     refuse_too_many,
     unrank,
     unrank_counts,
-)
-from hlmtheory.codec.frame import (
-    LATTICE_ROWS,
-    MIXED_ROWS,
-    TOKENS,
-    TRUNCATED_ROWS,
-    BitReader,
-    Bits,
-    Limits,
-    MalformedError,
-    MessageError,
-    Reader,
-    TruncatedError,
-    columns,
-    fixed,
-    framed,
-    gamma,
-    unframed,
-    varint,
 )
 from hlmtheory.codec.menu import KIND_BITS, LONGEST_NUMBER, PROBABILITY_BITS, number_bits, steps_of_row
 from hlmtheory.codec.messages import (
@@ -92,12 +74,12 @@ def encode(message: Message) -> bytes:
     True
     """
     if isinstance(message, TruncatedMessage):
-        return framed(TRUNCATED_ROWS, _encode_truncated(message))
+        return frame.framed(frame.TRUNCATED_ROWS, _encode_truncated(message))
     if isinstance(message, MixedMessage):
-        return framed(MIXED_ROWS, _encode_mixed(message))
+        return frame.framed(frame.MIXED_ROWS, _encode_mixed(message))
     if isinstance(message, TokenMessage):
-        return framed(TOKENS, _encode_tokens(message))
-    return framed(LATTICE_ROWS, encode_lattice(instance("message", message, LatticeMessage)))
+        return frame.framed(frame.TOKENS, _encode_tokens(message))
+    return frame.framed(frame.LATTICE_ROWS, encode_lattice(instance("message", message, LatticeMessage)))
 
 
 def decode(data: bytes) -> Message:
@@ -131,22 +113,26 @@ def decode(data: bytes) -> Message:
     return decoded(bytes(data), None)
 
 
-def decoded(data: bytes, limits: Limits | None) -> Message:
+def decoded(data: bytes, limits: frame.Limits | None) -> Message:
     """The message in these bytes, if it is within the limits; they exclude truncated rows."""
     if limits is not None:
         limits.check_length(len(data))
-    kind, body = unframed(data)
+    kind, body = frame.unframed(data)
     if limits is not None:
         limits.check_kind(kind)
     if kind not in _DECODERS:
-        raise MalformedError(f"there is no kind {kind} of message; no encoder writes that")
+        raise frame.MalformedError(f"there is no kind {kind} of message; no encoder writes that")
     try:
         message = _DECODERS[kind](body, limits)
         again = encode(message)
-    except (DomainError, MessageError, TruncatedError) as error:  # the check is right, but the body is not a message
-        raise MalformedError(f"{error}; no encoder writes that") from error
+    except (
+        DomainError,
+        frame.MessageError,
+        frame.TruncatedError,
+    ) as error:  # the check is right, but the body is not a message
+        raise frame.MalformedError(f"{error}; no encoder writes that") from error
     if again != data:
-        raise MalformedError("the message has other bytes when it is encoded again; no encoder writes that")
+        raise frame.MalformedError("the message has other bytes when it is encoded again; no encoder writes that")
     return message
 
 
@@ -157,21 +143,21 @@ def _width(vocabulary: int) -> int:
 
 def _encode_tokens(message: TokenMessage) -> bytes:
     tokens = np.array([draft.token for draft in message.drafts], dtype=np.int64)
-    head = varint(message.vocabulary) + varint(len(message.drafts))
-    return head + np.packbits(columns(tokens, _width(message.vocabulary))).tobytes()
+    head = frame.varint(message.vocabulary) + frame.varint(len(message.drafts))
+    return head + np.packbits(frame.columns(tokens, _width(message.vocabulary))).tobytes()
 
 
-def _decode_tokens(body: bytes, limits: Limits | None) -> TokenMessage:
-    reader = Reader(body)
+def _decode_tokens(body: bytes, limits: frame.Limits | None) -> TokenMessage:
+    reader = frame.Reader(body)
     vocabulary, count = _head(reader, limits)
     data, width = reader.rest(), _width(vocabulary)
     if len(data) != -(-count * width // 8):
-        raise MalformedError(f"{count} tokens do not take {len(data)} bytes; no encoder writes that")
-    tokens = BitReader(data).columns(count, width)
+        raise frame.MalformedError(f"{count} tokens do not take {len(data)} bytes; no encoder writes that")
+    tokens = frame.BitReader(data).columns(count, width)
     return TokenMessage(vocabulary, tuple(TokenDraft(token) for token in tokens.tolist()))
 
 
-def _head(reader: Reader, limits: Limits | None) -> tuple[int, int]:
+def _head(reader: frame.Reader, limits: frame.Limits | None) -> tuple[int, int]:
     vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
     count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
     if limits is not None:
@@ -185,14 +171,14 @@ def _encode_truncated(message: TruncatedMessage) -> bytes:
     tokens = np.concatenate([np.append(draft.support, draft.token) for draft in drafts])
     levels = np.concatenate([draft.values for draft in drafts])
     own = np.asarray([draft.probability for draft in drafts], dtype=_DOUBLE)
-    head = varint(message.vocabulary) + bytes((message.bits,)) + varint(len(drafts))
-    head += b"".join(varint(draft.support.size) for draft in drafts)
-    fields = np.concatenate([columns(tokens, _width(message.vocabulary)), columns(levels, message.bits)])
+    head = frame.varint(message.vocabulary) + bytes((message.bits,)) + frame.varint(len(drafts))
+    head += b"".join(frame.varint(draft.support.size) for draft in drafts)
+    fields = np.concatenate([frame.columns(tokens, _width(message.vocabulary)), frame.columns(levels, message.bits)])
     return head + np.packbits(fields).tobytes() + own.tobytes()
 
 
-def _decode_truncated(body: bytes, limits: Limits | None) -> TruncatedMessage:
-    reader = Reader(body)
+def _decode_truncated(body: bytes, limits: frame.Limits | None) -> TruncatedMessage:
+    reader = frame.Reader(body)
     vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
     bits = reader.varint("the bits of a probability", 1, MOST_BITS)
     count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
@@ -201,8 +187,10 @@ def _decode_truncated(body: bytes, limits: Limits | None) -> TruncatedMessage:
     data = reader.rest()
     packed = -(-((sent + count) * width + sent * bits) // 8)
     if len(data) != packed + count * _DOUBLE.itemsize:
-        raise MalformedError(f"{sent} entries and {count} tokens do not take {len(data)} bytes; no encoder writes that")
-    fields = BitReader(data[:packed])
+        raise frame.MalformedError(
+            f"{sent} entries and {count} tokens do not take {len(data)} bytes; no encoder writes that"
+        )
+    fields = frame.BitReader(data[:packed])
     tokens, levels = fields.columns(sent + count, width), fields.columns(sent, bits)
     own = np.frombuffer(data[packed:], dtype=_DOUBLE).tolist()
     drafts, start = [], 0
@@ -217,56 +205,58 @@ def _decode_truncated(body: bytes, limits: Limits | None) -> TruncatedMessage:
 def _encode_mixed(message: MixedMessage) -> bytes:
     """Vocabulary, number of drafts, whether q_d is sent, then the drafts bit by bit."""
     known = message.drafts[0].probability is not None
-    head = varint(message.vocabulary) + varint(len(message.drafts)) + bytes((known,))
+    head = frame.varint(message.vocabulary) + frame.varint(len(message.drafts)) + bytes((known,))
     lattices = [draft for draft in message.drafts if draft.kind != TOP_K]
     effort = sum(steps_of_row(message.vocabulary, d.support.size, d.counts.size, d.resolution) for d in lattices)
     if effort > MOST_STEPS:
-        raise MessageError("the batch takes too long to decode; send fewer drafts at a time")
+        raise frame.MessageError("the batch takes too long to decode; send fewer drafts at a time")
     parts = [part for draft in message.drafts for part in _fields(draft, message.vocabulary)]
     body = head + np.packbits(np.concatenate(parts)).tobytes()
-    refuse_too_many(sum(draft.support.size for draft in message.drafts), len(body), MessageError)
+    refuse_too_many(sum(draft.support.size for draft in message.drafts), len(body), frame.MessageError)
     return body
 
 
-def _fields(draft: MixedDraft, vocabulary: int) -> list[Bits]:
+def _fields(draft: MixedDraft, vocabulary: int) -> list[frame.Bits]:
     """The bits of one draft: its row, its token, its probability."""
     width = _width(vocabulary)
-    parts = [fixed(KINDS.index(draft.kind), KIND_BITS)]
+    parts = [frame.fixed(KINDS.index(draft.kind), KIND_BITS)]
     if draft.kind == TOP_K:
-        parts += [gamma(draft.support.size + 1), gamma(draft.bits), columns(draft.support, width)]
-        parts.append(columns(draft.values, draft.bits))
+        parts += [frame.gamma(draft.support.size + 1), frame.gamma(draft.bits), frame.columns(draft.support, width)]
+        parts.append(frame.columns(draft.values, draft.bits))
     else:
-        parts += [gamma(draft.support.size), gamma(draft.resolution), _number(draft, vocabulary)]
-    parts.append(fixed(draft.token, width))
+        parts += [frame.gamma(draft.support.size), frame.gamma(draft.resolution), _number(draft, vocabulary)]
+    parts.append(frame.fixed(draft.token, width))
     if draft.probability is not None:
         own = np.asarray(draft.probability, dtype=_DOUBLE).tobytes()
         parts.append(np.unpackbits(np.frombuffer(own, dtype=np.uint8)))
     return parts
 
 
-def _number(draft: MixedDraft, vocabulary: int) -> Bits:
+def _number(draft: MixedDraft, vocabulary: int) -> frame.Bits:
     """Support and counts as one number."""
     length = number_bits(vocabulary, draft.support.size, draft.counts.size, draft.resolution)
     if length > LONGEST_NUMBER:
-        raise MessageError(f"a row takes a number of {length} bits of {LONGEST_NUMBER} at most; send fewer tokens")
+        raise frame.MessageError(
+            f"a row takes a number of {length} bits of {LONGEST_NUMBER} at most; send fewer tokens"
+        )
     supports = math.comb(vocabulary, draft.support.size)
-    return fixed(rank(draft.support) + supports * rank_counts(draft.counts, draft.resolution), length)
+    return frame.fixed(rank(draft.support) + supports * rank_counts(draft.counts, draft.resolution), length)
 
 
-def _decode_mixed(body: bytes, limits: Limits | None) -> MixedMessage:
-    reader = Reader(body)
+def _decode_mixed(body: bytes, limits: frame.Limits | None) -> MixedMessage:
+    reader = frame.Reader(body)
     vocabulary, count = _head(reader, limits)
     known = bool(reader.varint("the flag", 0, 1))
-    bits = BitReader(reader.rest())
+    bits = frame.BitReader(reader.rest())
     entries, effort, drafts = 0, 0, []
     for place in range(count):
         number = bits.fixed(KIND_BITS)
         if number >= len(KINDS):
-            raise MalformedError(f"there is no kind {number} of row; no encoder writes that")
+            raise frame.MalformedError(f"there is no kind {number} of row; no encoder writes that")
         kind = KINDS[number]
         size = bits.gamma("a size", vocabulary + 1) - int(kind == TOP_K)
         entries += size
-        refuse_too_many(entries, len(body), MalformedError)
+        refuse_too_many(entries, len(body), frame.MalformedError)
         expect = None if limits is None else partial(limits.row, place, kind, size)
         support, values, rest, width, more = _row(bits, kind, size, vocabulary, effort, expect)
         effort += more
@@ -275,12 +265,12 @@ def _decode_mixed(body: bytes, limits: Limits | None) -> MixedMessage:
         probability = None if own is None else float(np.frombuffer(own, dtype=_DOUBLE)[0])
         drafts.append(MixedDraft(kind, support, values, rest, width, token, probability))
     if bits.left >= 8:
-        raise MalformedError("there are bytes after the last draft; no encoder writes that")
+        raise frame.MalformedError("there are bytes after the last draft; no encoder writes that")
     return MixedMessage(vocabulary, tuple(drafts))
 
 
 def _row(
-    bits: BitReader, kind: str, size: int, vocabulary: int, effort: int, expect: Callable[[int], None] | None
+    bits: frame.BitReader, kind: str, size: int, vocabulary: int, effort: int, expect: Callable[[int], None] | None
 ) -> tuple[Integers, Integers, int | None, int, int]:
     """Support, values, rest, b and effort of one row; ``expect`` refuses a b or ℓ before the rest is read."""
     if kind == TOP_K:
@@ -290,29 +280,29 @@ def _row(
         support = bits.columns(size, _width(vocabulary))
         return support, bits.columns(size, width), None, width, 0
     if size > vocabulary or (kind == MIXTURE and size == vocabulary):
-        raise MalformedError(f"a support has {size} tokens of {vocabulary}; no encoder writes that")
+        raise frame.MalformedError(f"a support has {size} tokens of {vocabulary}; no encoder writes that")
     resolution, cells = bits.gamma("a resolution", LARGEST_RESOLUTION), size + int(kind == MIXTURE)
     if expect is not None:
         expect(resolution)
     # refuse before making a number longer than the bits
     about = about_log2(vocabulary, size) + about_log2(resolution + cells - 1, cells - 1)
     if about > min(bits.left, LONGEST_NUMBER) + 1:
-        raise MalformedError("a row takes more bits than there are; no encoder writes that")
+        raise frame.MalformedError("a row takes more bits than there are; no encoder writes that")
     more = steps_of_row(vocabulary, size, cells, resolution)
     if effort + more > MOST_STEPS:
-        raise MalformedError("the drafts take too long to decode; no encoder writes that")
+        raise frame.MalformedError("the drafts take too long to decode; no encoder writes that")
     index = bits.fixed(number_bits(vocabulary, size, cells, resolution))
     index, place = divmod(index, math.comb(vocabulary, size))
     if index >= lattice_points(cells, resolution):
-        raise MalformedError("a number is not that of a row; no encoder writes that")
+        raise frame.MalformedError("a number is not that of a row; no encoder writes that")
     counts = unrank_counts(index, cells, resolution)
     rest = int(counts[-1]) if kind == MIXTURE else None
     return unrank(place, size, vocabulary), counts[:size], rest, 0, more
 
 
-_DECODERS: dict[int, Callable[[bytes, Limits | None], Message]] = {
-    LATTICE_ROWS: decode_lattice,
-    TRUNCATED_ROWS: _decode_truncated,
-    MIXED_ROWS: _decode_mixed,
-    TOKENS: _decode_tokens,
+_DECODERS: dict[int, Callable[[bytes, frame.Limits | None], Message]] = {
+    frame.LATTICE_ROWS: decode_lattice,
+    frame.TRUNCATED_ROWS: _decode_truncated,
+    frame.MIXED_ROWS: _decode_mixed,
+    frame.TOKENS: _decode_tokens,
 }

@@ -7,16 +7,7 @@ from hlmtheory._array import Array, arrays, every
 from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory._domains import DomainError, flag, leading_dimensions, number
 from hlmtheory._simplex import distributions
-from hlmtheory.lattice.arithmetic import (
-    BUDGET,
-    RESOLUTION,
-    SIZE,
-    SLACK_BITS,
-    Allocation,
-    best_allocation,
-    log2_payload,
-    sizes,
-)
+from hlmtheory.lattice import arithmetic
 
 LONGEST_EXACT = 2**18
 """The longest payload, in bit, computed from binomials as whole numbers: a longer one takes seconds."""
@@ -47,19 +38,19 @@ def payload_bits(vocabulary: Array, top_k: Array, resolution: Array, *, adaptive
     >>> payload_bits(4096, [1, 64, 512], 100).round(1).tolist()
     [12.0, 624.2, 2609.1]
     """
-    xp, size, units = sizes(top_k, resolution)
+    xp, size, units = arithmetic.sizes(top_k, resolution)
     xp, vocabulary, size, units = arrays(vocabulary=vocabulary, top_k=size, resolution=units)
-    vocabulary = SIZE.check(xp, "vocabulary", vocabulary)
+    vocabulary = arithmetic.SIZE.check(xp, "vocabulary", vocabulary)
     leading_dimensions(vocabulary=tuple(vocabulary.shape), top_k=tuple(size.shape), resolution=tuple(units.shape))
     _refuse_more_than_vocabulary(xp, vocabulary, size)
     adaptive = flag("adaptive", adaptive)
-    return log2_payload(xp, *xp.broadcast_arrays(vocabulary, size, units), adaptive=adaptive)
+    return arithmetic.log2_payload(xp, *xp.broadcast_arrays(vocabulary, size, units), adaptive=adaptive)
 
 
 def exact_payload_bits(vocabulary: int, top_k: int, resolution: int, *, adaptive: bool = False) -> float:
     """Bits of one quantised row by Python integers: :func:`payload_bits` with only the logarithm rounded."""
-    v, size = number(SIZE, "vocabulary", vocabulary), number(SIZE, "top_k", top_k)
-    units, adaptive = number(RESOLUTION, "resolution", resolution), flag("adaptive", adaptive)
+    v, size = number(arithmetic.SIZE, "vocabulary", vocabulary), number(arithmetic.SIZE, "top_k", top_k)
+    units, adaptive = number(arithmetic.RESOLUTION, "resolution", resolution), flag("adaptive", adaptive)
     xp, size_of_row, kept = arrays(vocabulary=v, top_k=size)
     _refuse_more_than_vocabulary(xp, size_of_row, kept)
     about = about_log2(v, size) + about_log2(units + size - 1, size - 1)
@@ -72,7 +63,7 @@ def exact_payload_bits(vocabulary: int, top_k: int, resolution: int, *, adaptive
     return bits + (v - 1).bit_length() if adaptive else bits
 
 
-def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allocation:
+def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> arithmetic.Allocation:
     """The support size K and resolution ℓ that minimise dropped mass plus sharp distortion within the budget.
 
     For each K the finest ℓ ≤ 2²⁴ that fits is best, since the distortion never rises with ℓ. That ℓ depends only on V,
@@ -105,16 +96,16 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     """
     xp, draft, budget = arrays("budget_bits", draft=draft, budget_bits=budget_bits)
     _, _, q = distributions(draft=draft)
-    budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
+    budget = xp.astype(arithmetic.BUDGET.check(xp, "budget_bits", budget), xp.float64)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), budget_bits=tuple(budget.shape))
     one, adaptive = xp.ones_like(budget, dtype=xp.int64), flag("adaptive", adaptive)
-    short = log2_payload(xp, one * q.shape[-1], one, one, adaptive=adaptive) - budget
-    if not every(xp, short <= SLACK_BITS):
+    short = arithmetic.log2_payload(xp, one * q.shape[-1], one, one, adaptive=adaptive) - budget
+    if not every(xp, short <= arithmetic.SLACK_BITS):
         raise DomainError(
             f"budget_bits must fit one draft; it is {float(xp.max(short)):.6g} bit too small; "
             "raise it, keep fewer tokens, or lower the resolution"
         )
-    return best_allocation(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), budget, adaptive=adaptive)
+    return arithmetic.best_allocation(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), budget, adaptive=adaptive)
 
 
 def _refuse_more_than_vocabulary(xp: Any, vocabulary: Array, k: Array) -> None:

@@ -30,31 +30,10 @@ from hlmtheory.codec.messages import (
 )
 from hlmtheory.codec.selection import VOCABULARY, CodecChoice
 from hlmtheory.lattice import quantize, top_support
+from hlmtheory.policy import device_parts as parts
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, Numbers
 from hlmtheory.policy.device_json import policy_of, text_of
-from hlmtheory.policy.device_parts import (
-    FINITE,
-    CertifiedAnswers,
-    CertifiedRows,
-    Coded,
-    DeviceDraft,
-    DraftProbabilities,
-    Guarantee,
-    LatticeRows,
-    Messages,
-    SeededTokens,
-    ServerAnswer,
-    StreamedTokens,
-    UncertaintyLine,
-    a_text,
-    drawn,
-    one_row,
-    padded,
-    raced,
-    replacement,
-    stream_place,
-)
 from hlmtheory.policy.hulls import Hulls, choice_of
 
 REQUEST = b"\0"
@@ -71,8 +50,8 @@ _RULE = {
     "draft_length": whole_in(0, LONGEST_BATCH, "K counts the drafts of a round"),
     "bit_price": _PRICE,
     "first_risk_price": _PRICE,
-    "skip_slope": FINITE,
-    "skip_level": FINITE,
+    "skip_slope": parts.FINITE,
+    "skip_level": parts.FINITE,
 }
 _PLACE = whole_from_one("give the place of the draft in its round, from 1")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
@@ -117,12 +96,12 @@ class DevicePolicy:
     vocabulary: int
     temperature: float
     rule: DeviceRule
-    messages: Messages
-    line: UncertaintyLine | None = None
+    messages: parts.Messages
+    line: parts.UncertaintyLine | None = None
     planned_for: str | None = None
     bonus: bool = True
     bits_limit: int | None = None
-    guarantees: tuple[Guarantee, ...] = ()
+    guarantees: tuple[parts.Guarantee, ...] = ()
     alone: bool = False
     message_sizes: tuple[int, ...] = ()
     block: bool = False
@@ -133,16 +112,18 @@ class DevicePolicy:
         values |= {name: number(domain, name, values[name]) for name, domain in _RULE.items()}
         values["later_risk_prices"] = _later_prices(rule.later_risk_prices, values["draft_length"])
         values["skips"] = flag("skips", rule.skips)
-        if not isinstance(self.messages, (CertifiedRows, LatticeRows, DraftProbabilities, SeededTokens)):
+        if not isinstance(
+            self.messages, (parts.CertifiedRows, parts.LatticeRows, parts.DraftProbabilities, parts.SeededTokens)
+        ):
             raise TypeError(
                 "messages must be CertifiedRows, LatticeRows, DraftProbabilities or SeededTokens; got another; make one"
             )
         if self.line is not None:
-            instance("line", self.line, UncertaintyLine)
+            instance("line", self.line, parts.UncertaintyLine)
         elif rule.skips:
             raise DomainError("line must be given for a rule that skips; got None; fit one to the uncertainty")
         if self.planned_for is not None:
-            a_text("planned_for", self.planned_for)
+            parts.a_text("planned_for", self.planned_for)
         limit = None if self.bits_limit is None else number(_BITS, "bits_limit", self.bits_limit)
         for name, value in (
             ("vocabulary", number(VOCABULARY, "vocabulary", self.vocabulary)),
@@ -150,33 +131,35 @@ class DevicePolicy:
             ("rule", DeviceRule(**values)),
             ("bonus", flag("bonus", self.bonus)),
             ("bits_limit", limit),
-            ("guarantees", instances("guarantees", self.guarantees, Guarantee)),
+            ("guarantees", instances("guarantees", self.guarantees, parts.Guarantee)),
             ("alone", flag("alone", self.alone)),
             ("message_sizes", _sizes(self.message_sizes)),
             ("block", flag("block", self.block)),
         ):
             object.__setattr__(self, name, value)
-        if self.message_sizes and (rule.skips or isinstance(self.messages, (DraftProbabilities, StreamedTokens))):
+        if self.message_sizes and (
+            rule.skips or isinstance(self.messages, (parts.DraftProbabilities, parts.StreamedTokens))
+        ):
             raise DomainError(
                 f"message_sizes must be left out if skips, answers with a distribution or the number of messages tell "
                 f"what the sizes hide; got them with {type(self.messages).__name__} and skips = {rule.skips}; send "
                 "LatticeRows or SeededTokens, and skip nothing"
             )
-        streams = isinstance(self.messages, StreamedTokens)
+        streams = isinstance(self.messages, parts.StreamedTokens)
         if streams and (values["draft_length"] != 1 or values["skips"] or self.bonus):
             raise DomainError(
                 "rule and bonus must be threshold_rule(1) and False for StreamedTokens, which send every token as a "
                 f"message of its own; got K = {rule.draft_length}, skips = {rule.skips}, bonus = "
                 f"{self.bonus}; change them"
             )
-        if self.block and (values["skips"] or not isinstance(self.messages, LatticeRows)):
+        if self.block and (values["skips"] or not isinstance(self.messages, parts.LatticeRows)):
             raise DomainError(
                 "block must be False unless every draft is sent as LatticeRows; got True for "
                 f"{type(self.messages).__name__}, skips = {rule.skips}; verify token by token"
             )
-        if isinstance(self.messages, CertifiedAnswers):
+        if isinstance(self.messages, parts.CertifiedAnswers):
             _answerable(self.messages.limit, self.vocabulary, self.temperature)
-        if isinstance(self.messages, LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
+        if isinstance(self.messages, parts.LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
 
     @classmethod
@@ -190,14 +173,14 @@ class DevicePolicy:
 
     def distribution(self, logits: Array) -> Numbers:
         """Return what a token is drawn from, float64 (V,): q at the policy's temperature, or the quantised q̂."""
-        row = one_row(logits)
+        row = parts.one_row(logits)
         if len(row) != self.vocabulary:
             raise DomainError(f"logits must have V = {self.vocabulary} entries; got {len(row)}; cut padded heads")
         if self.temperature == 0:
             q: Numbers = np.eye(1, self.vocabulary, int(row.argmax()))[0]
         else:
             q = over_exact_sums(np.asarray(softmax(NUMPY, (row - row.max()) / self.temperature)))
-        if isinstance(self.messages, LatticeRows):
+        if isinstance(self.messages, parts.LatticeRows):
             q = _quantised(q, self.messages) / self.messages.resolution
         return q
 
@@ -209,18 +192,18 @@ class DevicePolicy:
         rng: np.random.Generator,
         seed: int | None = None,
         position: int | None = None,
-    ) -> DeviceDraft:
+    ) -> parts.DeviceDraft:
         """Return a drawn token, and whether it is skipped or how it is sent, from the draft model's ``logits`` (V,).
 
         Only ``place`` 1 may be skipped. Under :class:`SeededTokens` the token is drawn by ``seed``, of the text, and
         ``position``, its index in it, prompt included; else by ``rng``, which also draws the uncertainty's samples.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
-        where = stream_place(self.messages, seed, position)
-        token = drawn(row, rng) if where is None else raced(row, where)
+        where = parts.stream_place(self.messages, seed, position)
+        token = parts.drawn(row, rng) if where is None else parts.raced(row, where)
         return self._decide(row, logits, token, place, rng)
 
-    def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
+    def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> parts.DeviceDraft:
         """Return how a token drawn from :meth:`distribution` is sent, or that it is skipped; as :meth:`draft`."""
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         token = number(token_of(self.vocabulary), "token", token)
@@ -228,43 +211,51 @@ class DevicePolicy:
             raise DomainError(f"token must have a positive probability; got {token}; draw it from distribution(logits)")
         return self._decide(row, logits, token, place, rng)
 
-    def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
+    def message(self, drafts: Sequence[parts.DeviceDraft]) -> bytes:
         """Return the bytes of a round: of its drafts that are sent, K or fewer; of none for a request of one token."""
-        given = instances("drafts", drafts, DeviceDraft)
+        given = instances("drafts", drafts, parts.DeviceDraft)
         if len(given) > self.rule.draft_length:
             raise DomainError(f"drafts must be at most K = {self.rule.draft_length}; got {len(given)}; send a round")
         coded = [draft.coded for draft in given if draft.coded is not None]
         if len(coded) < len(given):
             raise DomainError("drafts must be those that are sent; got one that is skipped; leave it out")
-        return padded(encode(self._batch(coded)) if coded else REQUEST, self.message_sizes)
+        return parts.padded(encode(self._batch(coded)) if coded else REQUEST, self.message_sizes)
 
-    def server_row(self, draft: DeviceDraft) -> Numbers | None:
+    def server_row(self, draft: parts.DeviceDraft) -> Numbers | None:
         """Return the q̂ (V,) by which a rejected draft is replaced; None if it is skipped or sent by a shared seed."""
-        coded = instance("draft", draft, DeviceDraft).coded
+        coded = instance("draft", draft, parts.DeviceDraft).coded
         if coded is None or isinstance(coded, TokenDraft):
             return None
-        return draft.distribution if isinstance(self.messages, DraftProbabilities) else row_of(coded, self.vocabulary)
+        return (
+            draft.distribution
+            if isinstance(self.messages, parts.DraftProbabilities)
+            else row_of(coded, self.vocabulary)
+        )
 
-    def tokens(self, drafts: Sequence[DeviceDraft], answer: ServerAnswer, *, rng: np.random.Generator) -> list[int]:
+    def tokens(
+        self, drafts: Sequence[parts.DeviceDraft], answer: parts.ServerAnswer, *, rng: np.random.Generator
+    ) -> list[int]:
         """Return the tokens of a round: the accepted ``drafts`` of the message, and the token that follows."""
-        rng, given = generator("rng", rng), instances("drafts", drafts, DeviceDraft)
-        accepted = number(COUNT, "answer", instance("answer", answer, ServerAnswer).accepted)
+        rng, given = generator("rng", rng), instances("drafts", drafts, parts.DeviceDraft)
+        accepted = number(COUNT, "answer", instance("answer", answer, parts.ServerAnswer).accepted)
         if accepted + (answer.target is not None) > len(given):
             raise DomainError(f"answer must be to the {len(given)} drafts; got {accepted} accepted; use one round's")
         kept = [draft.token for draft in given[:accepted]]
         if answer.target is not None:
-            return [*kept, replacement(answer.target, given[accepted].distribution, rng)]
+            return [*kept, parts.replacement(answer.target, given[accepted].distribution, rng)]
         return kept if answer.token is None else [*kept, number(token_of(self.vocabulary), "answer", answer.token)]
 
-    def _decide(self, row: Numbers, logits: Array, token: int, place: int, rng: np.random.Generator) -> DeviceDraft:
+    def _decide(
+        self, row: Numbers, logits: Array, token: int, place: int, rng: np.random.Generator
+    ) -> parts.DeviceDraft:
         rule = self.rule
         if rule.draft_length == 0:
             raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
         # 1. the message: for certified rows the corner of the row's hull with the least price
         cost, fits, choice, bias = 0.0, True, None, 0.0
-        if isinstance(self.messages, CertifiedAnswers):
+        if isinstance(self.messages, parts.CertifiedAnswers):
             bias = 2.0 * self.messages.limit
-        elif isinstance(self.messages, CertifiedRows):
+        elif isinstance(self.messages, parts.CertifiedRows):
             hulls = codec_hulls(row[None], menu=self.messages.menu)
             corner, fits = cheapest_corner(hulls, rule.bit_price, rule.risk_price(place), self.bits_limit)
             cost = rule.bit_price * float(hulls.bits[corner])
@@ -273,22 +264,22 @@ class DevicePolicy:
         # 2. skip, if the message costs more than the risk
         beta: float | None = None
         if place == 1 and rule.skips:
-            beta = instance("line", self.line, UncertaintyLine).rejection(logits, token, rng=rng)
+            beta = instance("line", self.line, parts.UncertaintyLine).rejection(logits, token, rng=rng)
             if not fits or cost - rule.skip_slope * beta + rule.skip_level >= 0:
-                return DeviceDraft(token, True, None, None, beta, row)
+                return parts.DeviceDraft(token, True, None, None, beta, row)
         # 3. or code it
-        return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
+        return parts.DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
 
-    def _batch(self, coded: Sequence[Coded]) -> MixedMessage | LatticeMessage | TokenMessage:
+    def _batch(self, coded: Sequence[parts.Coded]) -> MixedMessage | LatticeMessage | TokenMessage:
         kind: Callable[..., MixedMessage | LatticeMessage | TokenMessage] = MixedMessage
-        if isinstance(self.messages, (LatticeRows, SeededTokens)):
-            kind = LatticeMessage if isinstance(self.messages, LatticeRows) else TokenMessage
+        if isinstance(self.messages, (parts.LatticeRows, parts.SeededTokens)):
+            kind = LatticeMessage if isinstance(self.messages, parts.LatticeRows) else TokenMessage
         return kind(self.vocabulary, tuple(coded))
 
-    def _coded(self, row: Numbers, token: int, choice: CodecChoice | None) -> Coded:
-        if isinstance(self.messages, SeededTokens):
+    def _coded(self, row: Numbers, token: int, choice: CodecChoice | None) -> parts.Coded:
+        if isinstance(self.messages, parts.SeededTokens):
             return TokenDraft(token)
-        if isinstance(self.messages, LatticeRows):
+        if isinstance(self.messages, parts.LatticeRows):
             counts = np.rint(row * self.messages.resolution).astype(np.int64)
             kept = np.flatnonzero(counts)
             return LatticeDraft(kept, counts[kept], token)
@@ -354,7 +345,7 @@ def cheapest_corner(hulls: Hulls, bit_price: float, risk_price: float, limit: in
     return int(np.count_nonzero(slope > bit_price / risk_price)), True
 
 
-def _quantised(q: Numbers, messages: LatticeRows) -> Numbers:
+def _quantised(q: Numbers, messages: parts.LatticeRows) -> Numbers:
     support = (q >= messages.threshold) & (q > 0)
     support[q.argmax()] = True
     if messages.top_k is not None:

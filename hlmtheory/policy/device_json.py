@@ -10,18 +10,8 @@ from typing import Any, TypeVar
 from hlmtheory._array import brief
 from hlmtheory._domains import DomainError
 from hlmtheory.codec import CodecMenu
+from hlmtheory.policy import device_parts as parts
 from hlmtheory.policy.costs import DeviceRule
-from hlmtheory.policy.device_parts import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DraftProbabilities,
-    Guarantee,
-    LatticeRows,
-    Messages,
-    SeededTokens,
-    StreamedTokens,
-    UncertaintyLine,
-)
 
 FORMAT, VERSION = "hlm-policy", 2
 LONGEST = 2**20
@@ -30,16 +20,16 @@ LONGEST = 2**20
 Made = TypeVar("Made")
 
 _NUMBERS = ("vocabulary", "temperature", "planned_for", "bonus", "bits_limit")
-_KINDS: dict[str, type[Messages]] = {
-    "certified rows": CertifiedRows,
-    "lattice rows": LatticeRows,
-    "draft probabilities": DraftProbabilities,
-    "draft probabilities, certified answer": CertifiedAnswers,
-    "shared seed": SeededTokens,
-    "shared seed, streamed": StreamedTokens,
+_KINDS: dict[str, type[parts.Messages]] = {
+    "certified rows": parts.CertifiedRows,
+    "lattice rows": parts.LatticeRows,
+    "draft probabilities": parts.DraftProbabilities,
+    "draft probabilities, certified answer": parts.CertifiedAnswers,
+    "shared seed": parts.SeededTokens,
+    "shared seed, streamed": parts.StreamedTokens,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_PARTS = {"rule": DeviceRule, "uncertainty": UncertaintyLine, "menu": CodecMenu, "guarantees": Guarantee}
+_PARTS = {"rule": DeviceRule, "uncertainty": parts.UncertaintyLine, "menu": CodecMenu, "guarantees": parts.Guarantee}
 _FIELDS = {
     "": ("format", "version", *_NUMBERS, "rule", "uncertainty", "messages", "guarantees"),
     **{name: tuple(field.name for field in fields(part)) for name, part in _PARTS.items()},
@@ -79,7 +69,7 @@ def policy_of(text: str, make: Callable[..., Made]) -> Made:
             **more,
             rule=DeviceRule(**rule),
             messages=_made("messages", lambda: _messages(given["messages"])),
-            line=None if line is None else _made("uncertainty", lambda: UncertaintyLine(**line)),
+            line=None if line is None else _made("uncertainty", lambda: parts.UncertaintyLine(**line)),
             guarantees=tuple(
                 _made(f"guarantees[{n}]", partial(_guarantee, promise)) for n, promise in enumerate(promises)
             ),
@@ -87,11 +77,11 @@ def policy_of(text: str, make: Callable[..., Made]) -> Made:
     )
 
 
-def _guarantee(value: Any) -> Guarantee:
-    return Guarantee(**_fields("guarantees", value))
+def _guarantee(value: Any) -> parts.Guarantee:
+    return parts.Guarantee(**_fields("guarantees", value))
 
 
-def _messages(value: Any) -> Messages:
+def _messages(value: Any) -> parts.Messages:
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise DomainError(f"kind must be one of {', '.join(_KINDS)}; got {brief(kind)}; write the policy again")

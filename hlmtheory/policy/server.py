@@ -11,20 +11,10 @@ from hlmtheory._simplex import canonical
 from hlmtheory.codec.coding import decoded
 from hlmtheory.codec.frame import UnexpectedError
 from hlmtheory.codec.messages import LatticeDraft, MixedDraft, TokenDraft, TruncatedMessage
+from hlmtheory.policy import device_parts as parts
 from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import (
-    CertifiedAnswers,
-    Coded,
-    DraftProbabilities,
-    ServerAnswer,
-    drawn,
-    raced,
-    replacement,
-    stream_place,
-    unpadded,
-)
 from hlmtheory.policy.sendable import Sendable
 from hlmtheory.verification.block import block_acceptance, block_weights
 
@@ -55,7 +45,7 @@ class ServerPolicy:
         """The most bytes of a message."""
         return max(self._sendable.longest, *self.policy.message_sizes, 0)
 
-    def received(self, message: bytes) -> tuple[Coded, ...]:
+    def received(self, message: bytes) -> tuple[parts.Coded, ...]:
         """Return the drafts of a message; empty if one token is requested.
 
         Bytes that the policy's device sends for no distribution are refused, the plain ones before decoding.
@@ -66,11 +56,11 @@ class ServerPolicy:
         try:
             if not sizes or memoryview(message).nbytes not in sizes:
                 expected.limits().check_length(memoryview(message).nbytes)  # before it is copied
-            body = unpadded(bytes(message), sizes)
+            body = parts.unpadded(bytes(message), sizes)
             if body == REQUEST:
                 return ()
             batch = decoded(body, expected.limits())
-            drafts: tuple[Coded, ...] = () if isinstance(batch, TruncatedMessage) else batch.drafts
+            drafts: tuple[parts.Coded, ...] = () if isinstance(batch, TruncatedMessage) else batch.drafts
             for place, draft in enumerate(drafts):
                 expected.check_draft(place, draft)
         except UnexpectedError as error:
@@ -89,7 +79,7 @@ class ServerPolicy:
         rng: np.random.Generator,
         seed: int | None = None,
         position: int | None = None,
-    ) -> ServerAnswer:
+    ) -> parts.ServerAnswer:
         """Return how many drafts are accepted, and the token that follows.
 
         ``target`` (n + 1, V) has p at each draft and after the last. ``rng`` draws a number for each verified draft,
@@ -99,8 +89,13 @@ class ServerPolicy:
         return self._answer(self.received(message), target, rng, seed, position)
 
     def _answer(
-        self, drafts: tuple[Coded, ...], target: Array, rng: np.random.Generator, seed: int | None, position: int | None
-    ) -> ServerAnswer:
+        self,
+        drafts: tuple[parts.Coded, ...],
+        target: Array,
+        rng: np.random.Generator,
+        seed: int | None,
+        position: int | None,
+    ) -> parts.ServerAnswer:
         p: Numbers = canonical("target", target)
         wanted = (len(drafts) + 1, self.policy.vocabulary)
         if p.shape != wanted:
@@ -109,7 +104,7 @@ class ServerPolicy:
                 "model once for all drafts"
             )
         bonus = self.policy.bonus or not drafts
-        where = stream_place(self.policy.messages, seed, position)
+        where = parts.stream_place(self.policy.messages, seed, position)
         if where is not None:
             return _raced(drafts, p, bonus, *where)
         if self.policy.block and drafts:
@@ -123,31 +118,33 @@ class ServerPolicy:
             if rng.random() * q_d < p[place, draft.token]:  # u < p/q, without a quotient
                 continue
             messages = self.policy.messages
-            if isinstance(messages, CertifiedAnswers):
+            if isinstance(messages, parts.CertifiedAnswers):
                 cut = cut_answer(p[place], draft.token, messages.limit)
-                return ServerAnswer(place, None, received_answer(cut, self.policy.vocabulary), cut)
-            if isinstance(messages, DraftProbabilities):
-                return ServerAnswer(place, None, p[place])
-            return ServerAnswer(place, replacement(p[place], known, rng))
-        return ServerAnswer(len(drafts), drawn(p[-1], rng) if bonus else None)
+                return parts.ServerAnswer(place, None, received_answer(cut, self.policy.vocabulary), cut)
+            if isinstance(messages, parts.DraftProbabilities):
+                return parts.ServerAnswer(place, None, p[place])
+            return parts.ServerAnswer(place, parts.replacement(p[place], known, rng))
+        return parts.ServerAnswer(len(drafts), parts.drawn(p[-1], rng) if bonus else None)
 
-    def _by_block(self, drafts: Sequence[LatticeDraft], p: Numbers, rng: np.random.Generator) -> ServerAnswer:
+    def _by_block(self, drafts: Sequence[LatticeDraft], p: Numbers, rng: np.random.Generator) -> parts.ServerAnswer:
         """Keep the longest block of drafts that passes; each has a random number of its own."""
         q = np.stack([row_of(draft, self.policy.vocabulary) for draft in drafts])
         tokens = np.array([draft.token for draft in drafts])
         passed = rng.random(len(drafts)) < np.asarray(block_acceptance(p[:-1], q, tokens))
         kept = int(np.flatnonzero(passed).max(initial=-1)) + 1
         if kept == len(drafts):
-            return ServerAnswer(kept, drawn(p[-1], rng) if self.policy.bonus else None)
+            return parts.ServerAnswer(kept, parts.drawn(p[-1], rng) if self.policy.bonus else None)
         weight = float(block_weights(p[:-1], q, tokens)[kept - 1]) if kept else 1.0
         residual = np.maximum(weight * p[kept] - q[kept], 0.0)
-        return ServerAnswer(kept, drawn(residual if residual.max() > 0 else p[kept], rng))
+        return parts.ServerAnswer(kept, parts.drawn(residual if residual.max() > 0 else p[kept], rng))
 
 
-def _raced(drafts: tuple[Coded, ...], target: Numbers, bonus: bool, seed: int, position: int) -> ServerAnswer:
+def _raced(
+    drafts: tuple[parts.Coded, ...], target: Numbers, bonus: bool, seed: int, position: int
+) -> parts.ServerAnswer:
     """The drafts before the first that differs from the server's own token, and that token."""
-    accepted, own = 0, raced(target[0], (seed, position))
+    accepted, own = 0, parts.raced(target[0], (seed, position))
     while accepted < len(drafts) and own == drafts[accepted].token:
         accepted += 1
-        own = raced(target[accepted], (seed, position + accepted))
-    return ServerAnswer(accepted, own if accepted < len(drafts) or bonus else None)
+        own = parts.raced(target[accepted], (seed, position + accepted))
+    return parts.ServerAnswer(accepted, own if accepted < len(drafts) or bonus else None)

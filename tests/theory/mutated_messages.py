@@ -10,21 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from hlmtheory import codec
+from hlmtheory import codec, wire
 from hlmtheory.codec.frame import framed, unframed, varint
 from hlmtheory.codec.messages import KINDS, LatticeDraft, MixedDraft
 from hlmtheory.codec.selection import CodecChoice
 from hlmtheory.policy.costs import DeviceRule
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DevicePolicy,
-    DraftProbabilities,
-    LatticeRows,
-    SeededTokens,
-    UncertaintyLine,
-    threshold_rule,
-)
 
 V = 60
 SMALL = codec.CodecMenu(
@@ -33,21 +23,23 @@ SMALL = codec.CodecMenu(
 PRICED = DeviceRule(4, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0)
 SKIPS = DeviceRule(4, True, 2.0**-8, 4.0, (0.0,), 3.0, 0.25)
 POLICIES = {
-    "probabilities": DevicePolicy(V, 1.0, threshold_rule(4), DraftProbabilities()),
-    "certified answers": DevicePolicy(V, 1.0, threshold_rule(4), CertifiedAnswers(0.05)),
-    "top-k on a lattice": DevicePolicy(V, 1.0, threshold_rule(4), LatticeRows(100, top_k=16)),
-    "threshold on a lattice": DevicePolicy(V, 1.0, threshold_rule(4), LatticeRows(100, threshold=0.034)),
-    "coarse lattice": DevicePolicy(V, 0.7, threshold_rule(2), LatticeRows(7, top_k=5, threshold=0.11)),
-    "menu": DevicePolicy(V, 1.0, PRICED, CertifiedRows(SMALL)),
-    "menu with a limit": DevicePolicy(V, 1.0, PRICED, CertifiedRows(SMALL), bits_limit=70),
-    "menu that skips": DevicePolicy(V, 1.0, SKIPS, CertifiedRows(SMALL), UncertaintyLine(0.9, 0.01), bits_limit=90),
-    "default menu": DevicePolicy(V, 1.0, PRICED, CertifiedRows()),
-    "cold probabilities": DevicePolicy(V, 0.0, threshold_rule(4), DraftProbabilities()),
-    "cold lattice": DevicePolicy(V, 0.0, threshold_rule(4), LatticeRows(100, top_k=16)),
-    "cold menu": DevicePolicy(V, 0.0, PRICED, CertifiedRows(SMALL)),
-    "shared seed": DevicePolicy(V, 1.0, threshold_rule(4), SeededTokens()),
-    "cold shared seed": DevicePolicy(V, 0.0, threshold_rule(4), SeededTokens()),
-    "large vocabulary": DevicePolicy(32_000, 1.0, threshold_rule(8), LatticeRows(100, top_k=32)),
+    "probabilities": wire.DevicePolicy(V, 1.0, wire.threshold_rule(4), wire.DraftProbabilities()),
+    "certified answers": wire.DevicePolicy(V, 1.0, wire.threshold_rule(4), wire.CertifiedAnswers(0.05)),
+    "top-k on a lattice": wire.DevicePolicy(V, 1.0, wire.threshold_rule(4), wire.LatticeRows(100, top_k=16)),
+    "threshold on a lattice": wire.DevicePolicy(V, 1.0, wire.threshold_rule(4), wire.LatticeRows(100, threshold=0.034)),
+    "coarse lattice": wire.DevicePolicy(V, 0.7, wire.threshold_rule(2), wire.LatticeRows(7, top_k=5, threshold=0.11)),
+    "menu": wire.DevicePolicy(V, 1.0, PRICED, wire.CertifiedRows(SMALL)),
+    "menu with a limit": wire.DevicePolicy(V, 1.0, PRICED, wire.CertifiedRows(SMALL), bits_limit=70),
+    "menu that skips": wire.DevicePolicy(
+        V, 1.0, SKIPS, wire.CertifiedRows(SMALL), wire.UncertaintyLine(0.9, 0.01), bits_limit=90
+    ),
+    "default menu": wire.DevicePolicy(V, 1.0, PRICED, wire.CertifiedRows()),
+    "cold probabilities": wire.DevicePolicy(V, 0.0, wire.threshold_rule(4), wire.DraftProbabilities()),
+    "cold lattice": wire.DevicePolicy(V, 0.0, wire.threshold_rule(4), wire.LatticeRows(100, top_k=16)),
+    "cold menu": wire.DevicePolicy(V, 0.0, PRICED, wire.CertifiedRows(SMALL)),
+    "shared seed": wire.DevicePolicy(V, 1.0, wire.threshold_rule(4), wire.SeededTokens()),
+    "cold shared seed": wire.DevicePolicy(V, 0.0, wire.threshold_rule(4), wire.SeededTokens()),
+    "large vocabulary": wire.DevicePolicy(32_000, 1.0, wire.threshold_rule(8), wire.LatticeRows(100, top_k=32)),
 }
 ROUNDING = 1e-12
 """By how much a q_d may miss the border of what a device sends: q sums to 1 but for rounding."""
@@ -64,7 +56,7 @@ def logits_of(rng: np.random.Generator, size: int) -> np.ndarray:
     return row
 
 
-def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
+def honest(policy: wire.DevicePolicy, rng: np.random.Generator) -> bytes | None:
     drafts = []
     for _ in range(int(rng.integers(1, policy.rule.draft_length + 1))):
         where = {"seed": int(rng.integers(2**63)), "position": len(drafts)}
@@ -74,7 +66,7 @@ def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
     return policy.message(drafts)
 
 
-def mutations(policies: dict[str, DevicePolicy], count: int, seed: int = 0) -> Iterator[tuple[str, bytes, bool]]:
+def mutations(policies: dict[str, wire.DevicePolicy], count: int, seed: int = 0) -> Iterator[tuple[str, bytes, bool]]:
     """Yield names of policies, each with a message for its server, and whether its own device did not send it."""
     rng = np.random.default_rng(seed)
     names = list(policies)
@@ -133,29 +125,29 @@ def _flipped(data: bytes, count: int, rng: np.random.Generator) -> bytes:
     return bytes(changed)
 
 
-def is_sent(policy: DevicePolicy, drafts: tuple[Any, ...]) -> bool:
+def is_sent(policy: wire.DevicePolicy, drafts: tuple[Any, ...]) -> bool:
     """Return whether some q of each draft makes the device's own code send it."""
     return all(_draft_is_sent(policy, draft) for draft in drafts)
 
 
-def _draft_is_sent(policy: DevicePolicy, draft: Any) -> bool:
+def _draft_is_sent(policy: wire.DevicePolicy, draft: Any) -> bool:
     if policy.temperature == 0:
         cold = np.full(policy.vocabulary, -1.0)
         cold[draft.token] = 0.0
         rng = np.random.default_rng(0)
         return any(policy.decide(cold, draft.token, place=place, rng=rng).coded == draft for place in (1, 2))
-    if isinstance(policy.messages, SeededTokens):
+    if isinstance(policy.messages, wire.SeededTokens):
         return policy.decide(np.zeros(policy.vocabulary), draft.token, rng=np.random.default_rng(0)).coded == draft
-    if isinstance(policy.messages, DraftProbabilities):
+    if isinstance(policy.messages, wire.DraftProbabilities):
         row = np.zeros(policy.vocabulary)
         row[draft.token] = draft.probability
         return 0 < draft.probability <= 1 and policy._coded(row, draft.token, None) == draft
-    if isinstance(policy.messages, LatticeRows):
+    if isinstance(policy.messages, wire.LatticeRows):
         return _quantised_from(policy, policy.messages, draft)
     return _coded_from(policy.vocabulary, draft)
 
 
-def _quantised_from(policy: DevicePolicy, messages: LatticeRows, draft: LatticeDraft) -> bool:
+def _quantised_from(policy: wire.DevicePolicy, messages: wire.LatticeRows, draft: LatticeDraft) -> bool:
     """x/ℓ with x - counts in [a, a + 1] and x ≥ ℓ τ; the program keeps as far as it can from the borders."""
     k, units = draft.size, draft.resolution
     q = np.zeros(policy.vocabulary)

@@ -19,32 +19,23 @@ from hlmtheory.codec.selection import CodecChoice
 from hlmtheory.policy.costs import DeviceRule
 from hlmtheory.policy.device import REQUEST
 from hlmtheory.policy.device_parts import drawn, numbers_for
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DevicePolicy,
-    DraftProbabilities,
-    Guarantee,
-    LatticeRows,
-    SeededTokens,
-    ServerPolicy,
-    UncertaintyLine,
-    threshold_rule,
-)
 
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
-CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4), DraftProbabilities()
-ANSWERS = CertifiedAnswers(0.1)
-KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES, ANSWERS)
-SEEDED = SeededTokens()
+CERTIFIED, LATTICE, PROBABILITIES = wire.CertifiedRows(MENU), wire.LatticeRows(16, top_k=4), wire.DraftProbabilities()
+ANSWERS = wire.CertifiedAnswers(0.1)
+KINDS = (CERTIFIED, LATTICE, wire.LatticeRows(50, threshold=0.125), PROBABILITIES, ANSWERS)
+SEEDED = wire.SeededTokens()
 RULE = DeviceRule(3, True, 2.0**-8, 4.0, (2.0, 1.0), 3.0, 0.25)
-LINE = UncertaintyLine(0.9, 0.01)
-PROMISES = (Guarantee("total variation of a token", 0.05, "proved", None), Guarantee("speed", 31.5, "measured", 53))
-FULL = DevicePolicy(8, 0.7, RULE, CERTIFIED, LINE, "8 ab cd", False, 400, PROMISES)
+LINE = wire.UncertaintyLine(0.9, 0.01)
+PROMISES = (
+    wire.Guarantee("total variation of a token", 0.05, "proved", None),
+    wire.Guarantee("speed", 31.5, "measured", 53),
+)
+FULL = wire.DevicePolicy(8, 0.7, RULE, CERTIFIED, LINE, "8 ab cd", False, 400, PROMISES)
 
 
 def make(messages=CERTIFIED, rule=RULE, vocabulary=8, temperature=1.0, line=LINE, **others):
-    return DevicePolicy(vocabulary, temperature, rule, messages, line, **others)
+    return wire.DevicePolicy(vocabulary, temperature, rule, messages, line, **others)
 
 
 class Replay(np.random.Generator):
@@ -71,23 +62,23 @@ menus = st.builds(
     resolutions=st.none() | st.lists(some, min_size=1, max_size=4).map(tuple),
 )
 policies = st.builds(
-    DevicePolicy,
+    wire.DevicePolicy,
     vocabulary=st.integers(512, 2**18),
     temperature=st.floats(0.0, 10.0),
     rule=st.builds(
         lambda k, skips, later, *others: DeviceRule(k, skips, *others[:2], tuple(later[: max(k - 1, 0)]), *others[2:]),
         *(st.integers(0, 64), st.booleans(), st.lists(prices, max_size=4), prices, prices, finite, finite),
     ),
-    messages=st.builds(CertifiedRows, st.none() | menus)
-    | st.builds(LatticeRows, some, top_k=st.none() | some, threshold=st.floats(0.0, 1.0))
+    messages=st.builds(wire.CertifiedRows, st.none() | menus)
+    | st.builds(wire.LatticeRows, some, top_k=st.none() | some, threshold=st.floats(0.0, 1.0))
     | st.sampled_from((PROBABILITIES, SEEDED)),
-    line=st.builds(UncertaintyLine, finite, finite, st.floats(0.0, 4.0), st.none() | st.integers(1, 100)),
+    line=st.builds(wire.UncertaintyLine, finite, finite, st.floats(0.0, 4.0), st.none() | st.integers(1, 100)),
     planned_for=st.none() | words,
     bonus=st.booleans(),
     bits_limit=st.none() | some,
     guarantees=st.lists(
-        st.builds(Guarantee, words, finite, st.just("proved"), st.none())
-        | st.builds(Guarantee, words, finite, st.sampled_from(("calibrated", "measured")), some),
+        st.builds(wire.Guarantee, words, finite, st.just("proved"), st.none())
+        | st.builds(wire.Guarantee, words, finite, st.sampled_from(("calibrated", "measured")), some),
         max_size=3,
     ).map(tuple),
     alone=st.booleans(),
@@ -97,15 +88,15 @@ policies = st.builds(
 @given(policies)
 def test_a_policy_survives_its_text(one):
     text = one.to_json()
-    again = DevicePolicy.from_json(text)
+    again = wire.DevicePolicy.from_json(text)
     assert again == one
     assert again.to_json() == text
 
 
 def test_padded_sizes_are_in_the_text_of_a_policy_that_pads():
-    plain = make(SEEDED, threshold_rule(2), line=None)
+    plain = make(SEEDED, wire.threshold_rule(2), line=None)
     one = replace(plain, message_sizes=(24, 40))
-    assert DevicePolicy.from_json(one.to_json()) == one != plain
+    assert wire.DevicePolicy.from_json(one.to_json()) == one != plain
     assert json.loads(one.to_json()) == json.loads(plain.to_json()) | {"message_sizes": [24, 40]}
     for value, said in (
         ((40, 24), "message_sizes must ascend"),
@@ -114,25 +105,28 @@ def test_padded_sizes_are_in_the_text_of_a_policy_that_pads():
     ):
         with pytest.raises((ValueError, TypeError), match=said):
             replace(plain, message_sizes=value)
-    for messages, rule in ((SEEDED, RULE), (PROBABILITIES, threshold_rule(2))):
+    for messages, rule in ((SEEDED, RULE), (PROBABILITIES, wire.threshold_rule(2))):
         with pytest.raises(ValueError, match=r"^message_sizes must be left out"):
             make(messages, rule, message_sizes=(99,))
     drafts = [one.draft(np.zeros(8), rng=np.random.default_rng(0), seed=1, position=4)]
     message = one.message(drafts)
     assert len(message) == 24
-    assert ServerPolicy(one).received(message) == ServerPolicy(plain).received(plain.message(drafts))
+    assert wire.ServerPolicy(one).received(message) == wire.ServerPolicy(plain).received(plain.message(drafts))
     for damaged in (message[:-1], message + b"\0", message[:-1] + b"\1", bytes(24), plain.message(drafts)):
         with pytest.raises(ValueError):
-            ServerPolicy(one).received(damaged)
+            wire.ServerPolicy(one).received(damaged)
 
 
 def test_only_a_policy_that_verifies_by_block_says_so():
-    one = make(LATTICE, threshold_rule(2, None), line=None)
+    one = make(LATTICE, wire.threshold_rule(2, None), line=None)
     together = replace(one, block=True)
     assert "block" not in one.to_json()
     assert json.loads(together.to_json())["block"] is True
-    assert DevicePolicy.from_json(together.to_json()) == together != one
-    for wrong in (lambda: make(LATTICE, block=True), lambda: make(PROBABILITIES, threshold_rule(2, None), block=True)):
+    assert wire.DevicePolicy.from_json(together.to_json()) == together != one
+    for wrong in (
+        lambda: make(LATTICE, block=True),
+        lambda: make(PROBABILITIES, wire.threshold_rule(2, None), block=True),
+    ):
         with pytest.raises(ValueError, match="block must be False unless every draft is sent as LatticeRows"):
             wrong()
 
@@ -140,7 +134,7 @@ def test_only_a_policy_that_verifies_by_block_says_so():
 def answer(text):
     """Return the policy of a text, or the refusal; no other error may appear."""
     try:
-        return DevicePolicy.from_json(text)
+        return wire.DevicePolicy.from_json(text)
     except ValueError as error:
         return str(error)
 
@@ -152,7 +146,7 @@ def test_a_changed_text_is_refused_or_another_policy(data):
     other = data.draw(st.sampled_from('0123456789.-+eE"{}[],:nulltrefas \\\x00é') | st.just(""))
     found = answer(text[:place] + other + text[place + 1 :])
     if not isinstance(found, str):
-        assert DevicePolicy.from_json(found.to_json()) == found
+        assert wire.DevicePolicy.from_json(found.to_json()) == found
 
 
 PLAIN = json.loads(FULL.to_json())
@@ -324,8 +318,12 @@ def test_the_distribution_is_that_of_the_temperature_or_its_lattice():
         weights = np.exp(logits / temperature)
         np.testing.assert_allclose(make(temperature=temperature).distribution(logits), weights / weights.sum())
     q = make().distribution(logits)
-    assert make(LatticeRows(10, threshold=1.0)).distribution(logits).tolist() == [1.0, *[0.0] * 7]
-    for messages in (LatticeRows(40, top_k=3), LatticeRows(40, threshold=0.05), LatticeRows(40, 2, 0.05)):
+    assert make(wire.LatticeRows(10, threshold=1.0)).distribution(logits).tolist() == [1.0, *[0.0] * 7]
+    for messages in (
+        wire.LatticeRows(40, top_k=3),
+        wire.LatticeRows(40, threshold=0.05),
+        wire.LatticeRows(40, 2, 0.05),
+    ):
         kept = np.argsort(-q)[: messages.top_k or 8]
         kept = kept[q[kept] >= messages.threshold]
         found = make(messages).distribution(logits)
@@ -336,10 +334,10 @@ def test_the_distribution_is_that_of_the_temperature_or_its_lattice():
 def test_an_estimated_rejection_is_a_probability():
     rng = np.random.default_rng(0)
     for slope, intercept, beta in ((5.0, 0.0, 1.0), (-5.0, 0.0, 0.0), (0.0, 0.25, 0.25)):
-        assert UncertaintyLine(slope, intercept).rejection([0.0, 0.0], 0, rng=rng) == beta
+        assert wire.UncertaintyLine(slope, intercept).rejection([0.0, 0.0], 0, rng=rng) == beta
 
 
-@pytest.mark.parametrize("messages", [*KINDS, CertifiedRows(codec.CodecMenu(kinds=("lattice",), sizes=(8,)))])
+@pytest.mark.parametrize("messages", [*KINDS, wire.CertifiedRows(codec.CodecMenu(kinds=("lattice",), sizes=(8,)))])
 def test_a_draft_is_accepted_by_its_own_probability(messages):
     """Below p/q, and not at it, with the exact q_d of a certified row and the q̂_d of a lattice."""
     one = make(messages, DeviceRule(1, False, 1.0, 0.0, (), 0.0, 0.0), line=None)
@@ -349,7 +347,7 @@ def test_a_draft_is_accepted_by_its_own_probability(messages):
     target[7] = 0.0625
     border = 0.0625 / draft.distribution[7]
     for u, accepted in ((border * (1 - 1e-12), 1), (border * (1 + 1e-12), 0)):
-        answer = ServerPolicy(one).verify(one.message([draft]), [target, target], rng=Replay([u, 0.5]))
+        answer = wire.ServerPolicy(one).verify(one.message([draft]), [target, target], rng=Replay([u, 0.5]))
         assert answer.accepted == accepted
 
 
@@ -357,7 +355,7 @@ def test_a_draft_is_accepted_by_its_own_probability(messages):
 def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
     rng = np.random.default_rng(3)
     rows = rng.normal(scale=4.0, size=(80, 8))
-    probe = make(PROBABILITIES, threshold_rule(1, 0.5))
+    probe = make(PROBABILITIES, wire.threshold_rule(1, 0.5))
     q = np.stack([probe.distribution(row) for row in rows])
     hulls = policy.codec_hulls(q, menu=MENU)
     token = q.argmax(axis=-1)
@@ -385,18 +383,18 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
     one = make(messages, replace(RULE, skips=False))
     target = rng.dirichlet([0.3] * 8)
     drafts = [one.draft(logits_of(rng), place=n + 1, rng=rng) for n in range(3)]
-    received = ServerPolicy(one).received(one.message(drafts))
+    received = wire.ServerPolicy(one).received(one.message(drafts))
     assert list(received) == [draft.coded for draft in drafts]
     for draft, sent in zip(drafts, received, strict=True):
         assert sent.token == draft.token
         known = one.server_row(draft)
-        if isinstance(messages, LatticeRows):
+        if isinstance(messages, wire.LatticeRows):
             np.testing.assert_array_equal(known, draft.distribution)  # what the draft was drawn from
             np.testing.assert_array_equal(sent.counts / messages.resolution, known[sent.support])
             assert draft.bias == 0.0
             continue
         assert sent.probability == draft.distribution[draft.token]
-        if isinstance(messages, DraftProbabilities):
+        if isinstance(messages, wire.DraftProbabilities):
             np.testing.assert_array_equal(known, draft.distribution)
             assert draft.bias == (2.0 * ANSWERS.limit if messages == ANSWERS else 0.0)
             continue
@@ -410,7 +408,7 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
 
 def law_of_a_round(one, logits, target, cells):
     """Return the exact law of the first token of a round: q is of quarters, and a grid stands for the other numbers."""
-    found, middle, server = Counter(), (np.arange(cells) + 0.5) / cells, ServerPolicy(one)
+    found, middle, server = Counter(), (np.arange(cells) + 0.5) / cells, wire.ServerPolicy(one)
     for draw in (0.125, 0.375, 0.625, 0.875):
         draft = one.draft(logits, rng=Replay([draw]))
         if draft.skip:
@@ -426,9 +424,9 @@ def law_of_a_round(one, logits, target, cells):
 Q, P = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25])
 
 
-@pytest.mark.parametrize("messages", [LatticeRows(4, top_k=3), PROBABILITIES], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("messages", [wire.LatticeRows(4, top_k=3), PROBABILITIES], ids=lambda one: type(one).__name__)
 def test_without_skipping_a_round_has_the_target_s_law(messages):
-    one = make(messages, threshold_rule(1, None), vocabulary=3, line=None)
+    one = make(messages, wire.threshold_rule(1, None), vocabulary=3, line=None)
     np.testing.assert_allclose(law_of_a_round(one, np.log(Q), P, 4), P, atol=1e-12)
 
 
@@ -436,7 +434,10 @@ def test_a_certified_answer_moves_a_token_by_less_than_its_limit():
     q, p = np.array([0.75, 0.25, 0.0, 0.0]), np.array([0.25, 0.25, 0.375, 0.125])
     laws = [
         law_of_a_round(
-            make(CertifiedAnswers(limit), threshold_rule(1), vocabulary=4, line=None), np.log(q + 1e-300), p, 12
+            make(wire.CertifiedAnswers(limit), wire.threshold_rule(1), vocabulary=4, line=None),
+            np.log(q + 1e-300),
+            p,
+            12,
         )
         for limit in (0.1, 1e-6)
     ]
@@ -446,12 +447,12 @@ def test_a_certified_answer_moves_a_token_by_less_than_its_limit():
 
 def test_drafts_that_are_verified_by_block():
     """Of one message: how often each kept block and token occur, over a grid of numbers, by the law of the theory."""
-    one = make(LatticeRows(4, top_k=3), threshold_rule(2, None), vocabulary=3, line=None, block=True)
+    one = make(wire.LatticeRows(4, top_k=3), wire.threshold_rule(2, None), vocabulary=3, line=None, block=True)
     cells = [(np.arange(count) + 0.5) / count for count in (20, 20, 4)]
 
     def counts(tokens, rows):
         message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in tokens])
-        answers = (ServerPolicy(one).verify(message, rows, rng=Replay(u)) for u in itertools.product(*cells))
+        answers = (wire.ServerPolicy(one).verify(message, rows, rng=Replay(u)) for u in itertools.product(*cells))
         return Counter((answer.accepted, answer.token) for answer in answers)
 
     # w_1 = .5 and w_2 = min(1, .5 · 2) = 1: the block of both always passes, the first alone is never the longest
@@ -468,7 +469,7 @@ def test_a_skipped_token_has_the_draft_s_law_and_others_that_of_verification():
     """Skip token 0 alone: it is kept with q_0, and the others are verified."""
     u = [float(uncertainty.expected_uncertainty(np.log(Q), token)) for token in range(3)]
     assert u[0] < min(u[1:])
-    one = make(PROBABILITIES, threshold_rule(1, u[0]), vocabulary=3, line=UncertaintyLine(1.0, 0.0))
+    one = make(PROBABILITIES, wire.threshold_rule(1, u[0]), vocabulary=3, line=wire.UncertaintyLine(1.0, 0.0))
     found = law_of_a_round(one, np.log(Q), P, 4)
     np.testing.assert_allclose(found, [0.5, 0.25, 0.25], atol=1e-12)  # tokens 1 and 2 are always accepted
     assert 0.5 * np.abs(found - P).sum() == pytest.approx(np.maximum(Q - P, 0.0)[0])
@@ -484,17 +485,17 @@ def test_a_coarse_certified_row_biases_a_round_by_its_certificate_at_most():
 
 
 def test_the_server_answers_the_first_rejection_and_the_bonus():
-    one = make(LatticeRows(4, top_k=3), threshold_rule(3, None), vocabulary=3, line=None)
+    one = make(wire.LatticeRows(4, top_k=3), wire.threshold_rule(3, None), vocabulary=3, line=None)
     drafts = [one.decide(np.log(Q), token, place=2, rng=np.random.default_rng(0)) for token in (0, 1, 2)]
     rows, message = np.stack([P] * 4), one.message(drafts)
-    server = ServerPolicy(one)
+    server = wire.ServerPolicy(one)
     every = server.verify(message, rows, rng=Replay([0.4, 0.9, 0.9, 0.8]))  # p_0/q_0 = 1/2
     assert (every.accepted, every.token) == (3, 2)
     second = server.verify(message, np.stack([P, [1.0, 0.0, 0.0], P, P]), rng=Replay([0.4, 0.9, 0.3]))
     assert (second.accepted, second.token) == (1, 0)
-    none = ServerPolicy(replace(one, bonus=False)).verify(message, rows, rng=Replay([0.4, 0.9, 0.9]))
+    none = wire.ServerPolicy(replace(one, bonus=False)).verify(message, rows, rng=Replay([0.4, 0.9, 0.9]))
     assert (none.accepted, none.token) == (3, None)
-    request = ServerPolicy(replace(one, bonus=False)).verify(one.message([]), [P], rng=Replay([0.3]))
+    request = wire.ServerPolicy(replace(one, bonus=False)).verify(one.message([]), [P], rng=Replay([0.3]))
     assert (one.message([]), request.accepted, request.token) == (REQUEST, 0, 1)
 
 
@@ -509,7 +510,7 @@ def test_the_server_answers_the_first_rejection_and_the_bonus():
     ],
 )
 def test_an_answer_to_other_drafts_is_refused(answer, words):
-    one = make(PROBABILITIES, threshold_rule(1), vocabulary=3, line=None)
+    one = make(PROBABILITIES, wire.threshold_rule(1), vocabulary=3, line=None)
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match=words):
         one.tokens([one.draft(np.log(Q), rng=rng)], answer, rng=rng)
@@ -530,7 +531,7 @@ def test_other_messages_are_refused():
     where = {"seed": 1, "position": 0}
     sent = {kind: one.message([one.draft(logits_of(rng), rng=rng, **where)]) for kind, one in drafts.items()}
     for kind, one in drafts.items():
-        server = ServerPolicy(one)
+        server = wire.ServerPolicy(one)
         for other, message in sent.items():
             if other is kind:
                 server.received(message)
@@ -538,19 +539,19 @@ def test_other_messages_are_refused():
                 with pytest.raises(ValueError, match="message must be of at most 3 drafts over V = 8"):
                     server.received(message)
         with pytest.raises(ValueError, match="message must be of at most 3 drafts over V = 9"):
-            ServerPolicy(replace(one, vocabulary=9)).received(sent[kind])
+            wire.ServerPolicy(replace(one, vocabulary=9)).received(sent[kind])
         with pytest.raises(ValueError, match="at most 0 drafts"):
-            ServerPolicy(replace(one, rule=threshold_rule(0, None))).received(sent[kind])
+            wire.ServerPolicy(replace(one, rule=wire.threshold_rule(0, None))).received(sent[kind])
         with pytest.raises(ValueError, match="drafts must be at most K = 3"):
             one.message([one.draft(logits_of(rng), rng=rng, **where)] * 4)
         with pytest.raises(TypeError, match="message must be bytes"):
             server.received("x")
         with pytest.raises(ValueError, match=r"target must have shape \(2, 8\)"):
             server.verify(sent[kind], [[0.125] * 8], rng=rng, **where)
-    wide, narrow = (make(LatticeRows(16, top_k=k), replace(RULE, skips=False)) for k in (4, 2))
+    wide, narrow = (make(wire.LatticeRows(16, top_k=k), replace(RULE, skips=False)) for k in (4, 2))
     with pytest.raises(ValueError, match="message must be of at most 3 drafts"):
-        ServerPolicy(narrow).received(wide.message([wide.draft([0.0] * 8, rng=rng)]))
-    skipped = make(rule=threshold_rule(1, 1.0)).draft(logits_of(rng), rng=rng)
+        wire.ServerPolicy(narrow).received(wide.message([wide.draft([0.0] * 8, rng=rng)]))
+    skipped = make(rule=wire.threshold_rule(1, 1.0)).draft(logits_of(rng), rng=rng)
     assert skipped.skip
     with pytest.raises(ValueError, match="drafts must be those that are sent"):
         make().message([skipped])
@@ -580,15 +581,15 @@ print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))
 
 @pytest.mark.parametrize("missing", ["seed", "position"])
 def test_a_shared_seed_needs_its_place_in_the_stream(missing):
-    one, rng = make(SEEDED, threshold_rule(2), line=None), Replay([])  # nothing is drawn beside the stream
+    one, rng = make(SEEDED, wire.threshold_rule(2), line=None), Replay([])  # nothing is drawn beside the stream
     where = {"seed": 3, "position": 4}
     drafts = [one.draft([0.0] * 8, rng=rng, **where)]
     message = one.message(drafts)
-    one.tokens(drafts, ServerPolicy(one).verify(message, [[0.125] * 8] * 2, rng=rng, **where), rng=rng)
+    one.tokens(drafts, wire.ServerPolicy(one).verify(message, [[0.125] * 8] * 2, rng=rng, **where), rng=rng)
     part = {name: value for name, value in where.items() if name != missing}
     for call in (
         lambda some: one.draft([0.0] * 8, rng=rng, **some),
-        lambda some: ServerPolicy(one).verify(message, [[0.125] * 8] * 2, rng=rng, **some),
+        lambda some: wire.ServerPolicy(one).verify(message, [[0.125] * 8] * 2, rng=rng, **some),
     ):
         with pytest.raises(ValueError, match=f"{missing} must be given to draw from the shared stream"):
             call(part)

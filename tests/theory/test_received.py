@@ -11,16 +11,6 @@ from hlmtheory import codec, wire
 from hlmtheory.codec.frame import framed, varint
 from hlmtheory.codec.messages import LatticeDraft, MixedDraft
 from hlmtheory.policy.costs import DeviceRule
-from hlmtheory.wire import (
-    CertifiedRows,
-    DevicePolicy,
-    DraftProbabilities,
-    LatticeRows,
-    SeededTokens,
-    ServerPolicy,
-    UncertaintyLine,
-    threshold_rule,
-)
 
 from .mutated_messages import POLICIES, V, honest, is_sent, logits_of, mutations
 
@@ -34,7 +24,7 @@ def message_of(*drafts, vocabulary=60):
 
 def refused(policy, message, words="message must be of at most"):
     with pytest.raises(ValueError, match=words):
-        ServerPolicy(policy).received(message)
+        wire.ServerPolicy(policy).received(message)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -56,13 +46,13 @@ def test_no_message_of_a_device_is_refused(seed):
         if policy.vocabulary == 60:
             message = honest(policy, rng)
             if message is not None:
-                drafts = ServerPolicy(policy).received(message)
+                drafts = wire.ServerPolicy(policy).received(message)
                 assert is_sent(policy, drafts)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_mutated_messages_a_server_takes_what_some_device_sends(seed):
-    servers, taken = {name: ServerPolicy(policy) for name, policy in POLICIES.items()}, 0
+    servers, taken = {name: wire.ServerPolicy(policy) for name, policy in POLICIES.items()}, 0
     for name, message, changed in mutations(POLICIES, 400, seed):
         try:
             drafts = servers[name].received(message)
@@ -101,26 +91,28 @@ rules = st.lists(prices, max_size=2).flatmap(
 def test_at_temperature_0_each_place_has_the_entry_of_its_own_price():
     """The first price sends the whole row, the second one nothing of it."""
     menu = codec.CodecMenu(kinds=("top-k",), widths=(1,), sizes=(1,), resolutions=(1,))
-    policy = DevicePolicy(2, 0.0, DeviceRule(2, False, 0.0, 2.0**-12, (0.0,), 0.0, 0.0), CertifiedRows(menu))
+    policy = wire.DevicePolicy(2, 0.0, DeviceRule(2, False, 0.0, 2.0**-12, (0.0,), 0.0, 0.0), wire.CertifiedRows(menu))
     drafts = [policy.draft([0.0, 1.0], place=place, rng=np.random.default_rng(1)) for place in (1, 2)]
-    assert list(ServerPolicy(policy).received(policy.message(drafts))) == [draft.coded for draft in drafts]
+    assert list(wire.ServerPolicy(policy).received(policy.message(drafts))) == [draft.coded for draft in drafts]
 
 
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from((2, 3, 7, 12)),
     st.sampled_from((0.0, 0.05, 1.0, 3.0)),
-    st.builds(CertifiedRows, menus)
-    | st.builds(LatticeRows, st.integers(1, 40), st.sampled_from((None, 1, 2)), st.floats(0.0, 1.0))
-    | st.sampled_from((DraftProbabilities(), SeededTokens())),
+    st.builds(wire.CertifiedRows, menus)
+    | st.builds(wire.LatticeRows, st.integers(1, 40), st.sampled_from((None, 1, 2)), st.floats(0.0, 1.0))
+    | st.sampled_from((wire.DraftProbabilities(), wire.SeededTokens())),
     rules,
     st.none() | st.integers(1, 60),
 )
 def test_no_message_of_any_policy_s_device_is_refused(seed, vocabulary, temperature, messages, rule, limit):
     """Rows with ties, zeros and a single 1, at prices of 0, with limits that nothing keeps."""
-    policy = DevicePolicy(vocabulary, temperature, rule, messages, UncertaintyLine(0.7, 0.1), bits_limit=limit)
+    policy = wire.DevicePolicy(
+        vocabulary, temperature, rule, messages, wire.UncertaintyLine(0.7, 0.1), bits_limit=limit
+    )
     try:
-        server, rng = ServerPolicy(policy), np.random.default_rng(seed)
+        server, rng = wire.ServerPolicy(policy), np.random.default_rng(seed)
     except ValueError as error:
         if "menu must hold a message" not in str(error):  # such as a mixture of two tokens at V = 2
             raise
@@ -185,24 +177,26 @@ def test_a_message_that_no_device_sends_is_refused(name, draft):
 
 def test_a_threshold_near_zero_keeps_every_token():
     """1 over the smallest positive number is infinite."""
-    policy = DevicePolicy(60, 1.0, threshold_rule(1), LatticeRows(100, threshold=5e-324))
+    policy = wire.DevicePolicy(60, 1.0, wire.threshold_rule(1), wire.LatticeRows(100, threshold=5e-324))
     message = policy.message([policy.draft(np.zeros(60), rng=np.random.default_rng(0))])
-    assert len(ServerPolicy(policy).received(message)) == 1
+    assert len(wire.ServerPolicy(policy).received(message)) == 1
 
 
 def test_prices_of_zero_leave_the_shortest_row():
     """At a risk price of 0 the device sends the fewest bits: no probability but q_d."""
     free = replace(POLICIES["menu"], rule=DeviceRule(4, False, 2.0**-8, 4.0, (0.0,), 1.0, 0.0))
     dear, cheap = lattice([60, 40], 0.6, token=0), probability(0.6, width=4)
-    ServerPolicy(free).received(message_of(dear, cheap))
+    wire.ServerPolicy(free).received(message_of(dear, cheap))
     refused(free, message_of(dear, dear), "draft 1 as lattice of 2 tokens at 100")
     refused(replace(free, rule=replace(free.rule, first_risk_price=0.0)), message_of(dear, cheap), "draft 0")
 
 
 def test_a_first_draft_that_is_always_skipped_is_refused():
-    every = DevicePolicy(60, 1.0, threshold_rule(4, 1.0), DraftProbabilities(), UncertaintyLine(1.0, 0.0))
+    every = wire.DevicePolicy(
+        60, 1.0, wire.threshold_rule(4, 1.0), wire.DraftProbabilities(), wire.UncertaintyLine(1.0, 0.0)
+    )
     refused(every, message_of(probability(0.5)))
-    assert ServerPolicy(every).received(every.message([])) == ()
-    ServerPolicy(replace(every, rule=threshold_rule(4, 0.99))).received(message_of(probability(0.5)))
+    assert wire.ServerPolicy(every).received(every.message([])) == ()
+    wire.ServerPolicy(replace(every, rule=wire.threshold_rule(4, 0.99))).received(message_of(probability(0.5)))
     limit = replace(POLICIES["menu that skips"], bits_limit=1)
     refused(limit, message_of(probability(0.6, width=4)))  # no row is within the limit: it is skipped

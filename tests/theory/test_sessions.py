@@ -15,26 +15,17 @@ from hlmtheory import codec, wire
 from hlmtheory.codec.frame import framed, unframed
 from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of, cut_answer, longest_cut, received_answer
 from hlmtheory.shared_seed import race_winner
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DevicePolicy,
-    DeviceSession,
-    DraftProbabilities,
-    LatticeRows,
-    SeededTokens,
-    ServerAnswer,
-    ServerPolicy,
-    ServerSession,
-    envelope_bits,
-    threshold_rule,
-)
 
 KEY, NAME = b"0123456789abcdef", b"text 0001"
 V = 8
 POLICIES = [
-    DevicePolicy(V, 1.0, threshold_rule(3), messages, bonus=bonus)
-    for messages in (LatticeRows(16, top_k=4), DraftProbabilities(), CertifiedRows(), CertifiedAnswers(0.05))
+    wire.DevicePolicy(V, 1.0, wire.threshold_rule(3), messages, bonus=bonus)
+    for messages in (
+        wire.LatticeRows(16, top_k=4),
+        wire.DraftProbabilities(),
+        wire.CertifiedRows(),
+        wire.CertifiedAnswers(0.05),
+    )
     for bonus in (True, False)
 ]
 PLAIN = POLICIES[0]
@@ -42,7 +33,7 @@ KEYS = pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a
 
 
 def sides(policy=PLAIN, key=KEY, session=NAME):
-    return (side(policy, session=session, key=key) for side in (DeviceSession, ServerSession))
+    return (side(policy, session=session, key=key) for side in (wire.DeviceSession, wire.ServerSession))
 
 
 def drafts_of(policy, rng, count=3):
@@ -65,7 +56,7 @@ def opened(kind, call, *arguments, **options):
 def test_a_session_gives_the_tokens_of_its_policy(policy, key):
     """The same numbers give the same tokens, round after round, as without a session."""
     device, server = sides(policy, key)
-    bare, rng = ServerPolicy(policy), np.random.default_rng(0)
+    bare, rng = wire.ServerPolicy(policy), np.random.default_rng(0)
     for n in range(150 if policy is PLAIN else 30):
         drafts = drafts_of(policy, rng, n % 4)
         target, seed = target_of(rng, len(drafts)), int(rng.integers(2**32))
@@ -75,7 +66,7 @@ def test_a_session_gives_the_tokens_of_its_policy(policy, key):
         plain = bare.verify(policy.message(drafts), target, rng=np.random.default_rng(seed))
         wanted = policy.tokens(drafts, plain, rng=np.random.default_rng(seed + 1))
         assert device.tokens(answer, rng=np.random.default_rng(seed + 1)) == wanted
-        extra = envelope_bits(n + 1, authenticated=key is not None) // 8
+        extra = wire.envelope_bits(n + 1, authenticated=key is not None) // 8
         assert len(message) == len(policy.message(drafts)) + extra == len(policy.message(drafts)) + len(message[:extra])
         assert len(answer) <= answer_length(policy, len(drafts)) + extra
 
@@ -98,8 +89,8 @@ def test_the_bytes_are_those_of_the_format():
     ("rounds", "plain"), [(1, 9), (128, 9), (129, 10), (2**14, 10), (2**14 + 1, 11), (2**21 + 1, 12), (2**28 + 1, 13)]
 )
 def test_the_bits_of_an_envelope(rounds, plain):
-    assert envelope_bits(rounds, authenticated=False) == 8 * plain
-    assert envelope_bits(rounds, authenticated=True) == 8 * (plain + 12)
+    assert wire.envelope_bits(rounds, authenticated=False) == 8 * plain
+    assert wire.envelope_bits(rounds, authenticated=True) == 8 * (plain + 12)
 
 
 @KEYS
@@ -212,7 +203,7 @@ def test_a_long_message_is_refused_before_it_is_read(key):
 def test_a_sealed_message_that_the_device_could_not_send_is_refused(key):
     """The policy's own checks apply to what comes with the right seal."""
     device, server = sides(key=key)
-    wide = replace(PLAIN, messages=LatticeRows(16, top_k=6))
+    wide = replace(PLAIN, messages=wire.LatticeRows(16, top_k=6))
     body = wide.message([wide.draft([0.0] * V, rng=np.random.default_rng(0))])
     sealed = device._envelope.seal(body, direction=b"up", place=0)
     with pytest.raises(ValueError, match="got draft 0 as lattice of 6 tokens"):
@@ -242,17 +233,17 @@ def test_a_device_waits_for_its_answer():
     ],
 )
 def test_names_and_keys_have_a_length(options, words):
-    for side in (DeviceSession, ServerSession):
+    for side in (wire.DeviceSession, wire.ServerSession):
         with pytest.raises(ValueError, match=words):
             side(PLAIN, **{"session": NAME} | options)
 
 
-SEEDED = DevicePolicy(V, 1.0, threshold_rule(3), SeededTokens())
+SEEDED = wire.DevicePolicy(V, 1.0, wire.threshold_rule(3), wire.SeededTokens())
 
 
 def seeded(key, seed, used):
-    device = DeviceSession(SEEDED, session=NAME, key=key, seed=seed)
-    return device, ServerSession(SEEDED, session=NAME, key=key, seed=seed, used=used)
+    device = wire.DeviceSession(SEEDED, session=NAME, key=key, seed=seed)
+    return device, wire.ServerSession(SEEDED, session=NAME, key=key, seed=seed, used=used)
 
 
 @KEYS
@@ -290,7 +281,7 @@ def test_another_seed_is_foreign_and_a_repeated_one_refused(key):
 
 
 def test_a_policy_that_drafts_by_a_seed_needs_one():
-    for side in (DeviceSession, ServerSession):
+    for side in (wire.DeviceSession, wire.ServerSession):
         with pytest.raises(ValueError, match="seed must be that of the text"):
             side(SEEDED, session=NAME)
         for wrong in (-1, 0.5, 2**63, True):
@@ -302,15 +293,15 @@ def test_a_policy_that_drafts_by_a_seed_needs_one():
 def test_an_answer_comes_back_from_its_bytes(policy, drafts, data):
     accepted = data.draw(st.integers(0, drafts))
     token, target, cut = data.draw(st.integers(0, V - 1)), None, b""
-    if accepted < drafts and isinstance(policy.messages, DraftProbabilities):
+    if accepted < drafts and isinstance(policy.messages, wire.DraftProbabilities):
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
         token, target = None, rng.dirichlet([0.2] * V)
-        if isinstance(policy.messages, CertifiedAnswers):
+        if isinstance(policy.messages, wire.CertifiedAnswers):
             cut = cut_answer(target, data.draw(st.integers(0, V - 1)), 0.05)
             target = received_answer(cut, V)
     elif accepted == drafts > 0 and not policy.bonus:
         token = None
-    sent = answer_bytes(policy, ServerAnswer(accepted, token, target, cut), drafts)
+    sent = answer_bytes(policy, wire.ServerAnswer(accepted, token, target, cut), drafts)
     found = answer_of(policy, sent, drafts)
     assert (found.accepted, found.token) == (accepted, token)
     assert len(sent) <= answer_length(policy, drafts)

@@ -14,24 +14,14 @@ from hlmtheory.codec.messages import TokenDraft
 from hlmtheory.policy.answers import answer_bytes
 from hlmtheory.policy.device_parts import ServerAnswer
 from hlmtheory.shared_seed import race_winner
-from hlmtheory.wire import (
-    DevicePolicy,
-    DeviceSession,
-    SeededTokens,
-    ServerSession,
-    StreamedDevice,
-    StreamedServer,
-    StreamedTokens,
-    threshold_rule,
-)
 
 KEY, NAME, V, PROMPT, SEED = b"0123456789abcdef", b"text 0001", 5, 4, 99
-POLICY = DevicePolicy(V, 1.0, threshold_rule(1), StreamedTokens(), bonus=False)
+POLICY = wire.DevicePolicy(V, 1.0, wire.threshold_rule(1), wire.StreamedTokens(), bonus=False)
 
 
 def sides(key=KEY, seed=SEED, session=NAME, position=PROMPT):
     common = {"session": session, "key": key, "seed": seed, "position": position}
-    return StreamedDevice(POLICY, **common), StreamedServer(POLICY, **common, used=set())
+    return wire.StreamedDevice(POLICY, **common), wire.StreamedServer(POLICY, **common, used=set())
 
 
 def row(text, model):
@@ -196,18 +186,24 @@ def test_so_many_drafts_may_wait_and_no_more(monkeypatch):
 
 
 def test_a_streamed_policy_has_one_draft_a_message_and_no_skips():
-    assert DevicePolicy.from_json(POLICY.to_json()) == POLICY
-    for rule, bonus in ((threshold_rule(2), False), (threshold_rule(1), True), (threshold_rule(0), False)):
+    assert wire.DevicePolicy.from_json(POLICY.to_json()) == POLICY
+    for rule, bonus in (
+        (wire.threshold_rule(2), False),
+        (wire.threshold_rule(1), True),
+        (wire.threshold_rule(0), False),
+    ):
         with pytest.raises(ValueError, match="rule and bonus must be"):
-            DevicePolicy(V, 1.0, rule, StreamedTokens(), bonus=bonus)
-    for side in (DeviceSession, ServerSession):
+            wire.DevicePolicy(V, 1.0, rule, wire.StreamedTokens(), bonus=bonus)
+    for side in (wire.DeviceSession, wire.ServerSession):
         with pytest.raises(ValueError, match="policy must send in rounds"):
             side(POLICY, session=NAME, seed=1)
-    in_rounds = DevicePolicy(V, 1.0, threshold_rule(1), SeededTokens(), bonus=False)
-    for side in (StreamedDevice, StreamedServer):
+    in_rounds = wire.DevicePolicy(V, 1.0, wire.threshold_rule(1), wire.SeededTokens(), bonus=False)
+    for side in (wire.StreamedDevice, wire.StreamedServer):
         with pytest.raises(TypeError, match="policy must have StreamedTokens"):
-            side(in_rounds, session=NAME, seed=1, position=0, **({} if side is StreamedDevice else {"used": set()}))
-        used = {} if side is StreamedDevice else {"used": set()}
+            side(
+                in_rounds, session=NAME, seed=1, position=0, **({} if side is wire.StreamedDevice else {"used": set()})
+            )
+        used = {} if side is wire.StreamedDevice else {"used": set()}
         with pytest.raises((TypeError, ValueError), match="seed"):
             side(POLICY, session=NAME, seed=None, position=0, **used)
         with pytest.raises(ValueError, match="position"):

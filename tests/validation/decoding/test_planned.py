@@ -8,22 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from hlmtheory import wire
 from hlmtheory.codec import CodecMenu
 from hlmtheory.policy.costs import DeviceRule
 from hlmtheory.policy.device_parts import DeviceDraft, drawn, numbers_for
-from hlmtheory.wire import (
-    CertifiedRows,
-    DevicePolicy,
-    DraftProbabilities,
-    LatticeRows,
-    SeededTokens,
-    ServerPolicy,
-    StreamedDevice,
-    StreamedTokens,
-    UncertaintyLine,
-    envelope_bits,
-    threshold_rule,
-)
 from tests.validation import tiny_texts
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import fingerprints
@@ -44,30 +32,35 @@ from validation.errors import UserError
 from validation.models.pair import Pair
 
 MENU = CodecMenu(kinds=("top-k", "lattice", "mixture"), widths=(6, 12), sizes=(1, 4, 16), resolutions=(4, 16, 64))
-U = UncertaintyLine(1.0, 0.0)
+U = wire.UncertaintyLine(1.0, 0.0)
 ONE = np.array([0])
 V = 300
 
 
-def policies(vocabulary: int = V) -> list[DevicePolicy]:
+def policies(vocabulary: int = V) -> list[wire.DevicePolicy]:
     priced, sharp = (
         DeviceRule(3, True, 2.0**-9, 8.0, (4.0, 2.0), 10.0, 8.0),
         0.3,
     )  # at 1 the tiny models are nearly even
-    kinds = (CertifiedRows(MENU), LatticeRows(50, top_k=16), LatticeRows(64, threshold=0.02), DraftProbabilities())
-    found = [DevicePolicy(vocabulary, sharp, threshold_rule(2, 0.93), kind, U) for kind in kinds]
+    kinds = (
+        wire.CertifiedRows(MENU),
+        wire.LatticeRows(50, top_k=16),
+        wire.LatticeRows(64, threshold=0.02),
+        wire.DraftProbabilities(),
+    )
+    found = [wire.DevicePolicy(vocabulary, sharp, wire.threshold_rule(2, 0.93), kind, U) for kind in kinds]
     one = replace(priced, draft_length=1, later_risk_prices=())
-    found += [DevicePolicy(vocabulary, sharp, rule, kinds[0], U) for rule in (one, priced)]
+    found += [wire.DevicePolicy(vocabulary, sharp, rule, kinds[0], U) for rule in (one, priced)]
     found += [
-        DevicePolicy(vocabulary, sharp, priced, kinds[0], UncertaintyLine(0.8, 0.2, draws=4), bits_limit=60),
-        DevicePolicy(vocabulary, sharp, threshold_rule(4, None), kinds[1], bonus=False),
-        DevicePolicy(vocabulary, 0.0, threshold_rule(3, 0.93), kinds[3], U),
-        DevicePolicy(vocabulary, 1.0, threshold_rule(3, 0.99), kinds[2], U),
-        DevicePolicy(vocabulary, 1.0, threshold_rule(0, None), kinds[3]),
-        DevicePolicy(vocabulary, 1.0, threshold_rule(1, 1.0), kinds[3], U),
-        DevicePolicy(vocabulary, sharp, threshold_rule(3, 0.93), SeededTokens(), U),
-        DevicePolicy(vocabulary, sharp, threshold_rule(4, None), SeededTokens(), bonus=False),
-        DevicePolicy(vocabulary, 0.0, threshold_rule(2, None), SeededTokens()),
+        wire.DevicePolicy(vocabulary, sharp, priced, kinds[0], wire.UncertaintyLine(0.8, 0.2, draws=4), bits_limit=60),
+        wire.DevicePolicy(vocabulary, sharp, wire.threshold_rule(4, None), kinds[1], bonus=False),
+        wire.DevicePolicy(vocabulary, 0.0, wire.threshold_rule(3, 0.93), kinds[3], U),
+        wire.DevicePolicy(vocabulary, 1.0, wire.threshold_rule(3, 0.99), kinds[2], U),
+        wire.DevicePolicy(vocabulary, 1.0, wire.threshold_rule(0, None), kinds[3]),
+        wire.DevicePolicy(vocabulary, 1.0, wire.threshold_rule(1, 1.0), kinds[3], U),
+        wire.DevicePolicy(vocabulary, sharp, wire.threshold_rule(3, 0.93), wire.SeededTokens(), U),
+        wire.DevicePolicy(vocabulary, sharp, wire.threshold_rule(4, None), wire.SeededTokens(), bonus=False),
+        wire.DevicePolicy(vocabulary, 0.0, wire.threshold_rule(2, None), wire.SeededTokens()),
     ]
     return found
 
@@ -85,9 +78,9 @@ class Streams(np.random.Generator):
 
 
 class ByHand:
-    def __init__(self, pair: Pair, prompt: Prompt, policy: DevicePolicy, new_tokens: int, seed: int) -> None:
-        self.device = DevicePolicy.from_json(policy.to_json())
-        self.server = ServerPolicy(DevicePolicy.from_json(policy.to_json()))
+    def __init__(self, pair: Pair, prompt: Prompt, policy: wire.DevicePolicy, new_tokens: int, seed: int) -> None:
+        self.device = wire.DevicePolicy.from_json(policy.to_json())
+        self.server = wire.ServerPolicy(wire.DevicePolicy.from_json(policy.to_json()))
         self.pair, self.new_tokens, self.noise = pair, new_tokens, Noise(seed, [prompt.id], new_tokens)
         (self.read,) = encode_prompts(pair, [prompt], new_tokens)
         self.key = int(self.noise.stream_keys()[0])
@@ -179,19 +172,19 @@ def test_the_policies_above_skip_send_accept_and_reject(pair):
 
 
 @pytest.mark.parametrize(
-    "messages", [LatticeRows(4, top_k=3), DraftProbabilities()], ids=lambda one: type(one).__name__
+    "messages", [wire.LatticeRows(4, top_k=3), wire.DraftProbabilities()], ids=lambda one: type(one).__name__
 )
 @pytest.mark.parametrize("length", [1, 2])
 def test_without_skipping_every_text_has_the_target_s_probability(messages, length):
     rng = np.random.default_rng(length)
     q, p = tiny_texts.halves(rng, tiny_texts.nodes(3, 2)), tiny_texts.quarters(rng, tiny_texts.nodes(3, 2))
-    method = Planned(DevicePolicy(3, 1.0, threshold_rule(length, None), messages))
+    method = Planned(wire.DevicePolicy(3, 1.0, wire.threshold_rule(length, None), messages))
     law = tiny_texts.law_of(tiny_texts.all_texts(tiny_texts.table_pair(q, p), method, 2, tiny_texts.SAMPLED))
     assert tiny_texts.distance(law, tiny_texts.exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair):
-    policy = DevicePolicy(V, 1.0, threshold_rule(1, None), StreamedTokens(), bonus=False)
+    policy = wire.DevicePolicy(V, 1.0, wire.threshold_rule(1, None), wire.StreamedTokens(), bonus=False)
     run = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
     planned, alone = (
         decode(pair, tiny_texts.PROMPTS[:3], one, **run) for one in (Planned(policy), SharedSeedStreamed())
@@ -200,8 +193,8 @@ def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessi
     assert [[turn.drafted for turn in one.rounds] for one in planned] == [
         [t.drafted for t in one.rounds] for one in alone
     ]
-    device = StreamedDevice(policy, session=b"text 0001", seed=1, position=0)
-    bare = len(device.draft(np.zeros(V))[1]) - envelope_bits(1, authenticated=False) // 8
+    device = wire.StreamedDevice(policy, session=b"text 0001", seed=1, position=0)
+    bare = len(device.draft(np.zeros(V))[1]) - wire.envelope_bits(1, authenticated=False) // 8
     assert all(turn.bytes == bare * turn.drafted for one in planned for turn in one.rounds)
 
 

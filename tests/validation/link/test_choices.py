@@ -8,16 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from hlmtheory import wire
 from hlmtheory.skipping import audit_bound
-from hlmtheory.wire import (
-    DevicePolicy,
-    DraftProbabilities,
-    Guarantee,
-    LatticeRows,
-    SeededTokens,
-    UncertaintyLine,
-    threshold_rule,
-)
 from tests.validation.command_line import run
 from tests.validation.link.served import Relayed, Running, device_of, looped
 from tests.validation.planning.test_from_run import round_of, write
@@ -111,7 +103,7 @@ def test_times_are_measured_by_batch_and_width(tmp_path, monkeypatch):
     assert found.exchange_s() >= found.socket.median_s
 
 
-POLICY = DevicePolicy(3, 1.0, threshold_rule(2), LatticeRows(20, top_k=3))
+POLICY = wire.DevicePolicy(3, 1.0, wire.threshold_rule(2), wire.LatticeRows(20, top_k=3))
 ACCEPTED = {"rows": 0.8, "tokens": 0.5}
 SIZES = {"rows": 200, "tokens": 2}
 DRAFT, FIXED, HEAD = 0.003, 0.03, 20
@@ -209,7 +201,9 @@ def test_terms_that_no_device_sends_are_refused(given, said):
 
 def test_the_command_changes_messages(address, tmp_path, monkeypatch):
     monkeypatch.setattr(message_choice, "TRIED", 2)
-    write_policy(DevicePolicy(4096, 1.0, threshold_rule(2), LatticeRows(50, top_k=32)), tmp_path / "policy.json")
+    write_policy(
+        wire.DevicePolicy(4096, 1.0, wire.threshold_rule(2), wire.LatticeRows(50, top_k=32)), tmp_path / "policy.json"
+    )
     line = ("device", "--server", address, "--texts", "3", "--new-tokens", "12", "--json")
     policy = ("--policy", tmp_path / "policy.json", "--adapt", "3")
     done = run(*line, *policy)
@@ -219,11 +213,15 @@ def test_the_command_changes_messages(address, tmp_path, monkeypatch):
     assert {name for text in told["texts"] for name, _ in text["choices"]} == {OWN, SEEDED}
 
 
-PROMISED = Guarantee("mean one-step risk of a token", 0.1, "calibrated", 9)
-SKIPPING = DevicePolicy(
-    3, 1.0, threshold_rule(2, 0.6), SeededTokens(), UncertaintyLine(1.0, 0.0), guarantees=(PROMISED,)
+PROMISED = wire.Guarantee("mean one-step risk of a token", 0.1, "calibrated", 9)
+SKIPPING = wire.DevicePolicy(
+    3, 1.0, wire.threshold_rule(2, 0.6), wire.SeededTokens(), wire.UncertaintyLine(1.0, 0.0), guarantees=(PROMISED,)
 )
-MESSAGES = {"seeded": SeededTokens(), "probabilities": DraftProbabilities(), "lattice": LatticeRows(20, top_k=3)}
+MESSAGES = {
+    "seeded": wire.SeededTokens(),
+    "probabilities": wire.DraftProbabilities(),
+    "lattice": wire.LatticeRows(20, top_k=3),
+}
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -253,14 +251,14 @@ def test_audited_skips_run_over_a_link_as_in_the_loop(pair, tmp_path, name):
 def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair):
     """The two runs decide the same first position of each text alike; the coin sends a third of the kept ones."""
     prompts = [Prompt(str(n), "0", "") for n in range(300)]
-    policy = replace(SKIPPING, rule=threshold_rule(2, 1.0))  # everything is kept
+    policy = replace(SKIPPING, rule=wire.threshold_rule(2, 1.0))  # everything is kept
     every = decode(pair, prompts, Planned(policy), new_tokens=1, seed=1)
     some = decode(pair, prompts, Audited(policy, 1 / 3), new_tokens=1, seed=1)
     assert all(one.total("skipped") == 1 for one in every)
     sent = sum(one.total("skipped") == 0 for one in some)
     assert 70 < sent < 130
     audited = decode(pair, prompts, Audited(policy, 1.0), new_tokens=1, seed=1)
-    none = decode(pair, prompts, Planned(replace(policy, rule=threshold_rule(2))), new_tokens=1, seed=1)
+    none = decode(pair, prompts, Planned(replace(policy, rule=wire.threshold_rule(2))), new_tokens=1, seed=1)
     assert [one.tokens for one in audited] == [one.tokens for one in none]  # the text of a policy without skips
 
 
@@ -331,7 +329,7 @@ def test_without_the_first_rule_the_promise_is_left(monkeypatch):
 
 def test_a_device_with_its_own_threshold_begins_without_skips(pair):
     choice = SkipChoice("token", 0.1, 0.5)
-    lossless = Planned(replace(SKIPPING, rule=threshold_rule(2)))
+    lossless = Planned(replace(SKIPPING, rule=wire.threshold_rule(2)))
     with Running(pair) as server, device_of(pair, server.address) as device:
         for name in "abc":
             made = OwnThreshold(SKIPPING, choice)

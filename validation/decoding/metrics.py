@@ -13,16 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.intervals import (
-    DEFAULT_RESAMPLES,
-    DEFAULT_SEED,
-    check_settings,
-    counts_of,
-    divide,
-    draw_texts,
-    estimate,
-    median,
-)
+from validation.decoding import intervals
 from validation.decoding.records import SUMMED, GenerationRecord
 from validation.errors import UserError
 from validation.estimates import CONFIDENCE, Estimate
@@ -117,16 +108,16 @@ def summarize(
     records: Sequence[GenerationRecord],
     *,
     confidence: float = CONFIDENCE,
-    resamples: int = DEFAULT_RESAMPLES,
-    seed: int = DEFAULT_SEED,
+    resamples: int = intervals.DEFAULT_RESAMPLES,
+    seed: int = intervals.DEFAULT_SEED,
 ) -> Summary:
-    check_settings(confidence, resamples)
+    intervals.check_settings(confidence, resamples)
     records = sorted(records, key=lambda record: record.prompt)  # the draws must not depend on their order
     method, link = _one_method(records)
     columns = columns_of(records)
-    chosen = draw_texts(len(records), resamples, seed)
+    chosen = intervals.draw_texts(len(records), resamples, seed)
     values, draws = _metric_values(columns, np.arange(len(records))[None]), _metric_values(columns, chosen)
-    estimates = {name: estimate(values[name][0], draws[name], confidence) for name in values}
+    estimates = {name: intervals.estimate(values[name][0], draws[name], confidence) for name in values}
     tokens = int(columns["tokens"].sum())
     return Summary(method, link, tuple(record.prompt for record in records), tokens, estimates, draws)
 
@@ -136,8 +127,8 @@ def compare(one: Summary, other: Summary, name: str) -> Estimate:
     if one.prompts != other.prompts or len(one.draws[name]) != len(other.draws[name]):
         raise UserError(f"{one.method!r} and {other.method!r} have other prompts or draws; summarize both alike.")
     values = [np.nan if s[name].value is None else s[name].value for s in (one, other)]
-    quotient = divide(np.asarray(values[0]), np.asarray(values[1]))
-    return estimate(quotient, divide(one.draws[name], other.draws[name]), CONFIDENCE)
+    quotient = intervals.divide(np.asarray(values[0]), np.asarray(values[1]))
+    return intervals.estimate(quotient, intervals.divide(one.draws[name], other.draws[name]), CONFIDENCE)
 
 
 def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
@@ -159,17 +150,17 @@ def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
 
 def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
     texts = len(columns["texts"])
-    counts = counts_of(chosen, texts)
+    counts = intervals.counts_of(chosen, texts)
     total = {name: counts @ column for name, column in columns.items()}
     has_risk = bool(columns["risk_computed"].all())
     found = {}
     for metric in METRICS:
-        ratio = divide(total[metric.above], total[metric.below])
+        ratio = intervals.divide(total[metric.above], total[metric.below])
         if metric.needs_risk and not has_risk:
             ratio = np.full(len(chosen), np.nan)
         found[metric.name] = 1.0 - ratio if metric.complement else ratio
     for name, (above, below) in MEDIANS.items():
-        found[name] = median(divide(columns[above], columns[below])[chosen])
+        found[name] = intervals.median(intervals.divide(columns[above], columns[below])[chosen])
     return found
 
 

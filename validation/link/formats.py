@@ -9,23 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from hlmtheory import wire
 from hlmtheory._domains import DomainError
 from hlmtheory.codec import decoded_rows
 from hlmtheory.codec.coding import decoded
 from hlmtheory.codec.frame import LATTICE_ROWS, CodecError, Limits
 from hlmtheory.codec.messages import MixedDraft, TokenDraft
 from hlmtheory.policy.device import row_of
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    DevicePolicy,
-    DraftProbabilities,
-    MalformedError,
-    ServerPolicy,
-    StreamedTokens,
-    TruncatedMessage,
-    UnexpectedError,
-    threshold_rule,
-)
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import DssdCertified
 from validation.decoding.methods.planned import Planned
@@ -117,25 +107,25 @@ class Terms:
         return asdict(self)
 
     @cached_property
-    def known(self) -> ServerPolicy:
-        return ServerPolicy(DevicePolicy.from_json(self.policy))
+    def known(self) -> wire.ServerPolicy:
+        return wire.ServerPolicy(wire.DevicePolicy.from_json(self.policy))
 
-    def streamed_policy(self, vocabulary: int, temperature: float) -> DevicePolicy:
+    def streamed_policy(self, vocabulary: int, temperature: float) -> wire.DevicePolicy:
         if self.format == POLICY:
             return self.known.policy
-        return DevicePolicy(vocabulary, temperature, threshold_rule(1), StreamedTokens(), bonus=False)
+        return wire.DevicePolicy(vocabulary, temperature, wire.threshold_rule(1), wire.StreamedTokens(), bonus=False)
 
     @property
     def device_draws(self) -> bool:
         """Whether the device draws the replacement of a rejected draft, from p."""
-        kind = DraftProbabilities
+        kind = wire.DraftProbabilities
         return self.format == PROBABILITIES or (self.format == POLICY and isinstance(self.known.policy.messages, kind))
 
     @property
     def cut_limit(self) -> float:
         """The limit ε of answers that carry p̂; 0: they carry p, or none."""
         messages = self.known.policy.messages if self.format == POLICY else None
-        return messages.limit if isinstance(messages, CertifiedAnswers) else self.limit
+        return messages.limit if isinstance(messages, wire.CertifiedAnswers) else self.limit
 
     @property
     def pads(self) -> bool:
@@ -174,10 +164,12 @@ class Terms:
 
         if self.format == TRUNCATED:
             message = decoded(payload, None)
-            if not isinstance(message, TruncatedMessage) or message.vocabulary != vocabulary:
-                raise UnexpectedError(f"the message has no truncated rows over V = {vocabulary}; use one tokenizer")
+            if not isinstance(message, wire.TruncatedMessage) or message.vocabulary != vocabulary:
+                raise wire.UnexpectedError(
+                    f"the message has no truncated rows over V = {vocabulary}; use one tokenizer"
+                )
             if len(message.drafts) > self.most:
-                raise UnexpectedError(f"{len(message.drafts)} drafts, and at most {self.most} are expected")
+                raise wire.UnexpectedError(f"{len(message.drafts)} drafts, and at most {self.most} are expected")
             rows = torch.from_numpy(decoded_rows(message))
             return [Draft(d.token, float(row[d.token]), None, row) for d, row in zip(message.drafts, rows, strict=True)]
         limits = Limits(LATTICE_ROWS, vocabulary, self.most, len(payload), lambda *row: None)
@@ -192,22 +184,22 @@ def _plain(payload: bytes, vocabulary: int, most: int, extra: str | None) -> lis
     head = -(-(16 + count * each) // 8)
     size = head + (4 * vocabulary * count if extra == ROWS else 0)
     if count > most or len(payload) != size:
-        raise MalformedError(f"{len(payload)} bytes are no message of {count} drafts; no device sends that")
+        raise wire.MalformedError(f"{len(payload)} bytes are no message of {count} drafts; no device sends that")
     values = unpack(payload[:head], [16, *([width, 32] if extra == PROBABILITIES else [width]) * count])[1:]
     tokens = values[::2] if extra == PROBABILITIES else values
     if any(token >= vocabulary for token in tokens):
-        raise MalformedError("a draft is outside the vocabulary; no device sends that")
+        raise wire.MalformedError("a draft is outside the vocabulary; no device sends that")
     if extra is None:
         return [Draft(token) for token in tokens]
     if extra == PROBABILITIES:
         known = np.array(values[1::2], dtype=np.uint32).view(np.float32).astype(np.float64).tolist()
         if any(not 0 < probability <= 1.000001 for probability in known):
-            raise MalformedError("the probability of a draft is not in (0, 1]; no device sends that")
+            raise wire.MalformedError("the probability of a draft is not in (0, 1]; no device sends that")
         return [Draft(*one) for one in zip(tokens, known, strict=True)]
     rows = np.frombuffer(payload[head:], dtype="<f4").reshape(count, vocabulary)
     whole = np.where(np.isfinite(rows) & (rows >= 0), rows, 2.0).sum(axis=1, dtype=np.float64)
     if not ((np.abs(whole - 1.0) < 1e-3).all() and all(rows[range(count), tokens] > 0)):
-        raise MalformedError("a row is no distribution, or its draft has no mass; no device sends that")
+        raise wire.MalformedError("a row is no distribution, or its draft has no mass; no device sends that")
     held = torch.from_numpy(rows.copy())
     return [Draft(token, float(row[token]), None, row) for token, row in zip(tokens, held, strict=True)]
 
@@ -221,7 +213,7 @@ def _lattice(draft: Any, vocabulary: int) -> Draft:
     )
     row = counts / counts.sum()  # as the device's method computes it
     if not row[draft.token] > 0:
-        raise MalformedError("a draft has no mass in its row; no device sends that")
+        raise wire.MalformedError("a draft has no mass in its row; no device sends that")
     return Draft(draft.token, float(row[draft.token].double()), None, row)
 
 

@@ -2,17 +2,7 @@
 
 import numpy as np
 
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    DevicePolicy,
-    DraftProbabilities,
-    Guarantee,
-    LatticeRows,
-    SeededTokens,
-    StreamedTokens,
-    UncertaintyLine,
-    threshold_rule,
-)
+from hlmtheory import wire
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, STREAMED
 from validation.planning.aims import PROVED, aim_of
 from validation.planning.option import Option
@@ -24,44 +14,46 @@ from validation.planning.rounds import COUNTS
 
 def policy_of(
     option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
-) -> DevicePolicy:
+) -> wire.DevicePolicy:
     """Return the policy of an option of ours, or of a model alone."""
-    messages: DraftProbabilities | LatticeRows | SeededTokens = DraftProbabilities()
+    messages: wire.DraftProbabilities | wire.LatticeRows | wire.SeededTokens = wire.DraftProbabilities()
     if option.family == DEVICE:
-        rule = threshold_rule(1, 1.0)
+        rule = wire.threshold_rule(1, 1.0)
     elif option.family == OURS:
-        rule = threshold_rule(
+        rule = wire.threshold_rule(
             int(option.draft_length), float(option.threshold) if np.isfinite(option.threshold) else None
         )
         if option.codec == SEEDED:
-            messages = SeededTokens()
+            messages = wire.SeededTokens()
         elif option.codec:
             lattice = LATTICES[option.codec - 1]
             top_k = None if lattice.k is None else min(lattice.k, vocabulary)
-            messages = LatticeRows(lattice.resolution, top_k=top_k, threshold=lattice.threshold or 0.0)
+            messages = wire.LatticeRows(lattice.resolution, top_k=top_k, threshold=lattice.threshold or 0.0)
     elif option.family == CERTIFIED:
-        rule, messages = threshold_rule(int(option.draft_length)), CertifiedAnswers(option.answer_limit)
+        rule, messages = wire.threshold_rule(int(option.draft_length)), wire.CertifiedAnswers(option.answer_limit)
     elif option.family == STREAMED:
-        rule, messages = threshold_rule(1, None), StreamedTokens()
+        rule, messages = wire.threshold_rule(1, None), wire.StreamedTokens()
     else:
-        rule = threshold_rule(0, None)
+        rule = wire.threshold_rule(0, None)
     setting = planner.setting
-    promised: tuple[Guarantee, ...]
+    promised: tuple[wire.Guarantee, ...]
     if option.lossless:
-        promised = (Guarantee("total variation of a text", 0.0, PROVED, None),)
+        promised = (wire.Guarantee("total variation of a text", 0.0, PROVED, None),)
     elif option.family == CERTIFIED:
         length = int(option.counts[:, COUNTS.index("tokens")].max())
         promised = (
-            Guarantee("total variation of a token, given those before it", option.answer_limit, PROVED, None),
-            Guarantee(f"total variation of a text of at most {length} tokens", float(option.loss.max()), PROVED, None),
+            wire.Guarantee("total variation of a token, given those before it", option.answer_limit, PROVED, None),
+            wire.Guarantee(
+                f"total variation of a text of at most {length} tokens", float(option.loss.max()), PROVED, None
+            ),
         )
     else:
         name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
-        promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
+        promised = (wire.Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     if setting.leak_bits is not None:
-        promised = (*promised, Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
-    line = UncertaintyLine(1.0, 0.0) if rule.skips else None
-    return DevicePolicy(
+        promised = (*promised, wire.Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
+    line = wire.UncertaintyLine(1.0, 0.0) if rule.skips else None
+    return wire.DevicePolicy(
         vocabulary,
         1.0,
         rule,
@@ -76,10 +68,10 @@ def policy_of(
     )
 
 
-def _speed(option: Option, planner: Planner) -> Guarantee:
+def _speed(option: Option, planner: Planner) -> wire.Guarantee:
     setting, test = planner.setting, planner.split.test
     rival, rate = aim_of(planner, setting).rival.option, setting.link.quantile(0.5)
     seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
-    return Guarantee(name, share if np.isfinite(share) else 0.0, "measured", planner.split.prompts["test"])
+    return wire.Guarantee(name, share if np.isfinite(share) else 0.0, "measured", planner.split.prompts["test"])

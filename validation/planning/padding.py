@@ -15,19 +15,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.lattice import payload_bits
-from validation.decoding.methods.rows import (
-    COLOCATED,
-    CU_HLM,
-    DEVICE,
-    FIXED,
-    FLEXSPEC,
-    HLM,
-    OURS,
-    SERVER,
-    SQS,
-    STREAM,
-    U_HLM,
-)
+from validation.decoding.methods import rows
 from validation.decoding.wire import index_bits
 from validation.planning.message_length import longest_bytes, message_bits, most_counts
 from validation.planning.option import Option
@@ -45,7 +33,7 @@ def padded(options: Sequence[Option], profile: Profile, training: Array, bits: f
     """Return the options with padded messages; the papers' options that tell more are marked, and ours left out."""
     found, classes = [], int(2.0**bits + _ROUNDING)
     for option in options:
-        if option.family != OURS:
+        if option.family != rows.OURS:
             found.append(_rival(option, profile, classes))
         elif option.lossless and option.codec:
             found.append(_ours(option, profile, training, classes))
@@ -53,7 +41,7 @@ def padded(options: Sequence[Option], profile: Profile, training: Array, bits: f
 
 
 def said(option: Option, lengths: Array) -> str:
-    if option.family in (SERVER, DEVICE):
+    if option.family in (rows.SERVER, rows.DEVICE):
         return "Its messages have one size, so their sizes tell nothing; their number tells the tokens of a text."
     sizes = ", ".join(map(str, option.sizes))
     length = int(np.max(lengths))
@@ -88,25 +76,25 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
     """Return a paper's option whose sizes are padded, or with more bits than any limit."""
     counts, family, most = option.counts.copy(), option.family, option.draft_length
     exchanges, width = counts[:, _EXCHANGES], index_bits(profile.vocabulary)
-    if family in (SERVER, STREAM, DEVICE, HLM):
+    if family in (rows.SERVER, rows.STREAM, rows.DEVICE, rows.HLM):
         return option
-    if family in (U_HLM, CU_HLM) or ", B = " in option.label or option.threshold > -math.inf:
+    if family in (rows.U_HLM, rows.CU_HLM) or ", B = " in option.label or option.threshold > -math.inf:
         return replace(option, leak_bits=math.inf)
-    if family == COLOCATED:
+    if family == rows.COLOCATED:
         if classes > most:
             return replace(option, leak_bits=math.log2(most + 1))
         counts[:, _DOWN] = counts[:, _PASSES] * (most + 1) * profile.server[:, _DOWN] / counts[:, _TOKENS]
         return replace(option, counts=counts)
     told = 0.0
-    if family == FIXED:
+    if family == rows.FIXED:
         row = width + 32.0 * profile.vocabulary
-    elif family == SQS:
+    elif family == rows.SQS:
         lattice = next(one for one in LATTICES if option.label.startswith(f"{one.name}, "))
         each = np.arange(1, most_counts(lattice, profile.vocabulary) + 1)
         adaptive = lattice.k is None
         row = width + float(np.max(payload_bits(profile.vocabulary, each, lattice.resolution, adaptive=adaptive)))
     else:
-        assert family == FLEXSPEC, family
+        assert family == rows.FLEXSPEC, family
         row, told = width + _PROBABILITY, 1.0 if classes > 1 else 0.0
         if not told:
             answer = reply_bits(profile.vocabulary) + rejection_bits(profile.vocabulary)

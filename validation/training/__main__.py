@@ -16,20 +16,10 @@ import torch
 
 from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
+from validation.training import loop
 from validation.training.aligned import ALIGNED, train_aligned
 from validation.training.distil import distillation_loss
 from validation.training.heads import COURSES, train_heads
-from validation.training.loop import (
-    CHECKPOINT_STEPS,
-    Documents,
-    course_record,
-    fit,
-    held_out_acceptance,
-    held_out_loss,
-    step_count,
-    text_loss,
-    write_record,
-)
 from validation.training.recipes import PAIRS, ROLES, SEED, Continuation, Distillation, PairRecipe, Recipe, build_model
 from validation.training.texts import LIBRARIES, RESEARCH, Library, task_prompts, tokens, train_tokenizer, write_prompts
 from validation.training.versions import DOMAINS, Update, train_version
@@ -57,7 +47,7 @@ def train(
     tested = {name: tokens(tokenizer, texts) for name, texts in held.items()}
     verifier = _load(out / "large") if size == "small" and (out / "large/model.safetensors").exists() else None
     record: dict[str, Any] = {}
-    loss: Callable[[Any, Any], Any] = text_loss
+    loss: Callable[[Any, Any], Any] = loop.text_loss
     if isinstance(course, Recipe):
         model = build_model(course, len(tokenizer))
     else:
@@ -67,18 +57,19 @@ def train(
     if isinstance(course, Distillation):
         loss = distillation_loss(_load(out / "large", torch.bfloat16))
     count = model.num_parameters()
-    print(f"{count:,} parameters, {sum(map(len, taught)):,} tokens an epoch, {step_count(model, course, taught)} steps")
+    steps = loop.step_count(model, course, taught)
+    print(f"{count:,} parameters, {sum(map(len, taught)):,} tokens an epoch, {steps} steps")
 
     def check() -> dict[str, float]:
-        return {name: round(held_out_loss(model, texts, 40)[0], 3) for name, texts in tested.items()}
+        return {name: round(loop.held_out_loss(model, texts, 40)[0], 3) for name, texts in tested.items()}
 
-    seconds = fit(model, course, taught, checkpoint, loss=loss, every=CHECKPOINT_STEPS, check=check)
+    seconds = loop.fit(model, course, taught, checkpoint, loss=loss, every=loop.CHECKPOINT_STEPS, check=check)
     model = model.to(torch.bfloat16)
     model.config.dtype = torch.bfloat16
     model.save_pretrained(out / size, safe_serialization=True)
     told = {"texts": library.name, "licence": _licence(library, out, parent / size)}
-    record = told | course_record(model, course, taught, seconds) | record
-    write_record(out / size, record | _measures(model.float(), verifier, tested))
+    record = told | loop.course_record(model, course, taught, seconds) | record
+    loop.write_record(out / size, record | _measures(model.float(), verifier, tested))
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
@@ -93,14 +84,14 @@ def _licence(library: Library, out: Path, start: Path) -> str:
     return RESEARCH if RESEARCH in told else library.licence
 
 
-def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[str, dict[str, float]]:
-    losses = {name: held_out_loss(model, texts) for name, texts in tested.items()}
+def _measures(model: Any, verifier: Any, tested: dict[str, loop.Documents]) -> dict[str, dict[str, float]]:
+    losses = {name: loop.held_out_loss(model, texts) for name, texts in tested.items()}
     found: dict[str, dict[str, float]] = {
         "held_out_nats_per_token": {name: round(loss, 4) for name, (loss, _) in losses.items()},
         "held_out_tokens": {name: count for name, (_, count) in losses.items()},
     }
     if verifier is not None:
-        rates = {name: round(held_out_acceptance(model, verifier, texts), 4) for name, texts in tested.items()}
+        rates = {name: round(loop.held_out_acceptance(model, verifier, texts), 4) for name, texts in tested.items()}
         found["held_out_acceptance"] = rates
     return found
 

@@ -12,17 +12,8 @@ from typing import Any
 import torch
 
 from validation.models.aligned import build_aligned, fingerprint, save_aligned
+from validation.training import loop
 from validation.training.distil import divergence
-from validation.training.loop import (
-    CHECKPOINT_STEPS,
-    Loss,
-    course_record,
-    fit,
-    held_out_acceptance,
-    held_out_loss,
-    step_count,
-    write_record,
-)
 from validation.training.recipes import SEED, Course
 from validation.training.texts import Library, tokens
 
@@ -52,7 +43,7 @@ ALIGNED = {
 """Recipes of the aligned draft by name."""
 
 
-def alignment_loss(base: Any, course: Alignment) -> Loss:
+def alignment_loss(base: Any, course: Alignment) -> loop.Loss:
     """Return the loss λ₁ (5) + λ₂ (6) with the base model as teacher; the draft needs ``feature_projection``, W_p."""
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
@@ -101,27 +92,31 @@ def train_aligned(
     curve: list[dict[str, float]] = []
 
     def check() -> dict[str, float]:
-        curve.append({source: round(held_out_acceptance(draft, base, texts, 4), 4) for source, texts in tested.items()})
+        curve.append(
+            {source: round(loop.held_out_acceptance(draft, base, texts, 4), 4) for source, texts in tested.items()}
+        )
         return curve[-1]
 
     check()
-    print(f"{own:,} own parameters, {step_count(draft, course, taught)} steps, before {curve[0]}", flush=True)
+    print(f"{own:,} own parameters, {loop.step_count(draft, course, taught)} steps, before {curve[0]}", flush=True)
     loss = alignment_loss(base, course)
-    seconds = fit(draft, course, taught, checkpoint, loss=loss, every=CHECKPOINT_STEPS, check=check)  # Alg. 1, step 2
+    seconds = loop.fit(
+        draft, course, taught, checkpoint, loss=loss, every=loop.CHECKPOINT_STEPS, check=check
+    )  # Alg. 1, step 2
     del draft.feature_projection
     size = save_aligned(draft, out / "aligned", base="../large", mark=fingerprint(base, tokenizer))
     tokenizer.save_pretrained(out / "aligned")
     weighing = ("feature_weight", "divergence_weight", "temperature", "matrix_rate", "other_rate")
     record = {
-        **course_record(draft, course, taught, seconds),
+        **loop.course_record(draft, course, taught, seconds),
         "texts": library.name,
         "own_parameters": own,
         "own_bytes": size,
         **{name: getattr(course, name) for name in weighing},
-        "acceptance_curve": {"every_steps": CHECKPOINT_STEPS, "points": curve},
-        "held_out_acceptance": {s: round(held_out_acceptance(draft, base, t), 4) for s, t in tested.items()},
-        "held_out_nats_per_token": {s: round(held_out_loss(draft, t, 40)[0], 4) for s, t in tested.items()},
+        "acceptance_curve": {"every_steps": loop.CHECKPOINT_STEPS, "points": curve},
+        "held_out_acceptance": {s: round(loop.held_out_acceptance(draft, base, t), 4) for s, t in tested.items()},
+        "held_out_nats_per_token": {s: round(loop.held_out_loss(draft, t, 40)[0], 4) for s, t in tested.items()},
     }
     if start is not None:
         record["earlier"] = json.loads((start / "training.json").read_text(encoding="utf-8"))
-    write_record(out / "aligned", record)
+    loop.write_record(out / "aligned", record)

@@ -9,19 +9,7 @@ from typing import Any
 import numpy as np
 
 from figures.studies.kit import SHELF, given, picture, store
-from figures.studies.length_rules.source_data import (
-    DATASETS,
-    DEVICE_DRAFT_S,
-    DRAFTERS,
-    LOOPS,
-    SOURCE,
-    Request,
-    RoundTimes,
-    digests,
-    path_of,
-    read,
-    round_times,
-)
+from figures.studies.length_rules import source_data
 from hlmtheory.draft_length import acceptance_by_depth, optimal_draft_length, split_tokens
 from hlmtheory.draft_length.optimum import optimal_draft_length_profile, surrogate_draft_length
 from hlmtheory.draft_length.published import single_rate
@@ -43,7 +31,7 @@ Chooser = Callable[[int, int], int]
 """Takes the last round's draft length and accepted drafts, (0, 0) at the start; returns the next draft length."""
 
 
-def replay(request: Request, choose: Chooser) -> tuple[int, int, int]:
+def replay(request: source_data.Request, choose: Chooser) -> tuple[int, int, int]:
     """Return rounds, cached tokens summed over rounds, and drafts of one request.
 
     >>> replay(Request(10, (3, 2, 1, 1)), lambda length, accepted: 1)  # 2 tokens, then 1 or more
@@ -59,13 +47,13 @@ def replay(request: Request, choose: Chooser) -> tuple[int, int, int]:
     return rounds, cached, drafts
 
 
-def fixed_sums(requests: Sequence[Request]) -> Row:
+def fixed_sums(requests: Sequence[source_data.Request]) -> Row:
     """Return the sums of each request for every fixed length, shape (K_max, R, 3)."""
     lengths = range(1, MAX_LENGTH + 1)
     return np.array([[replay(one, lambda *_, k=k: k) for one in requests] for k in lengths], dtype=np.float64)
 
 
-def counts(request: Request, length: int) -> Row:
+def counts(request: source_data.Request, length: int) -> Row:
     """Return the number of rounds by accepted drafts, shape (length + 1,), for rounds of one length."""
     found, at = np.zeros(length + 1), 0
     while at < len(request.emitted) - 1:
@@ -75,7 +63,7 @@ def counts(request: Request, length: int) -> Row:
     return found
 
 
-def seconds(sums: Row, times: RoundTimes) -> Row:
+def seconds(sums: Row, times: source_data.RoundTimes) -> Row:
     """Return the time of each request from its sums."""
     return np.asarray(sums @ np.array([times.base, times.cached, times.draft]))
 
@@ -141,7 +129,7 @@ def causal_rules(fixed: float, marginal: float) -> dict[str, Callable[[], Choose
     }
 
 
-def fitted_lengths(tables: dict[int, Row], sums: Row, tokens: float, times: RoundTimes) -> dict[str, int]:
+def fitted_lengths(tables: dict[int, Row], sums: Row, tokens: float, times: source_data.RoundTimes) -> dict[str, int]:
     """Return the length that each rule chooses from these requests."""
     fixed = times.base + times.cached * float(sums[4, 1] / sums[4, 0])
     mean = {k: float(row @ np.arange(k + 1) / row.sum()) for k, row in tables.items()}
@@ -159,7 +147,7 @@ def fitted_lengths(tables: dict[int, Row], sums: Row, tokens: float, times: Roun
     return found
 
 
-def oracle(request: Request) -> tuple[int, int, int]:
+def oracle(request: source_data.Request) -> tuple[int, int, int]:
     """Return the sums of the simulator's oracle: a round drafts what will be accepted, which may be nothing."""
     rounds = cached = drafts = at = 0
     while at < len(request.emitted) - 1:
@@ -169,7 +157,7 @@ def oracle(request: Request) -> tuple[int, int, int]:
     return rounds, cached, drafts
 
 
-def least_seconds(request: Request, times: RoundTimes) -> float:
+def least_seconds(request: source_data.Request, times: source_data.RoundTimes) -> float:
     """Return the least time over all sequences of lengths 0..K_max, by dynamic programming from the last token."""
     last = len(request.emitted) - 1
     after = [0.0] * (last + MAX_LENGTH + 2)
@@ -180,7 +168,7 @@ def least_seconds(request: Request, times: RoundTimes) -> float:
     return after[0]
 
 
-def study(requests: Sequence[Request], drafter: str, seed: int) -> dict[str, Any]:
+def study(requests: Sequence[source_data.Request], drafter: str, seed: int) -> dict[str, Any]:
     """Return the results of one data set with one drafter, for every place of the drafter and every link."""
     rng = np.random.default_rng([seed, 3])
     fold = rng.permutation(np.arange(len(requests)) % FOLDS)
@@ -192,7 +180,7 @@ def study(requests: Sequence[Request], drafter: str, seed: int) -> dict[str, Any
     found = {}
     for place in PLACES[drafter]:
         for trip in ROUND_TRIPS_MS:
-            times = round_times(drafter, trip / 1e3, device=place == "device")
+            times = source_data.round_times(drafter, trip / 1e3, device=place == "device")
             rules: dict[str, Row] = {f"fixed {k}": sums[k - 1] for k in range(1, MAX_LENGTH + 1)}
             rules |= fitted_sums(sums, tables, tokens, fold, times)
             fixed = times.base + times.cached * float(sums[4, :, 1].sum() / sums[4, :, 0].sum())
@@ -209,7 +197,9 @@ def study(requests: Sequence[Request], drafter: str, seed: int) -> dict[str, Any
     return {"requests": len(requests), "tokens": int(tokens.sum()), "settings": found}
 
 
-def fitted_sums(sums: Row, tables: dict[int, Row], tokens: Row, fold: Row, times: RoundTimes) -> dict[str, Row]:
+def fitted_sums(
+    sums: Row, tables: dict[int, Row], tokens: Row, fold: Row, times: source_data.RoundTimes
+) -> dict[str, Row]:
     """Return the sums of each request at the lengths that the other folds choose."""
     found: dict[str, Row] = {}
     for part in range(FOLDS):
@@ -260,8 +250,8 @@ SHOWN = ("EAGLE-3", "device")
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """Draw the regret of five rules over the round-trip time, a panel for each data set."""
-    with picture(path, (PAGE[0], 3.0), len(DATASETS)) as (_, panels):
-        for panel, dataset in zip(panels, DATASETS, strict=True):
+    with picture(path, (PAGE[0], 3.0), len(source_data.DATASETS)) as (_, panels):
+        for panel, dataset in zip(panels, source_data.DATASETS, strict=True):
             settings = found[f"{SHOWN[0]}, {dataset}"]["settings"]
             for offset, (name, style) in enumerate(DRAWN.items()):
                 told = [settings[f"{SHOWN[1]}, {trip:g} ms"]["rules"][name] for trip in ROUND_TRIPS_MS]
@@ -283,25 +273,25 @@ def main() -> None:
     """Replay all data, and write the numbers and the figure."""
     asked = given(__doc__, "folder", seed=1)
     found, without = {}, {}
-    for dataset, (drafter, name) in itertools.product(DATASETS, DRAFTERS.items()):
-        requests = read(path_of(asked.folder, dataset), drafter)
+    for dataset, (drafter, name) in itertools.product(source_data.DATASETS, source_data.DRAFTERS.items()):
+        requests = source_data.read(source_data.path_of(asked.folder, dataset), drafter)
         found[f"{name}, {dataset}"] = study(requests, drafter, asked.seed)
-        short = [one for one in requests if len(one.emitted) < LOOPS]
+        short = [one for one in requests if len(one.emitted) < source_data.LOOPS]
         if len(short) < len(requests):
             without[f"{name}, {dataset}"] = study(short, drafter, asked.seed)
     about = {
         "seed": asked.seed,
-        "source": SOURCE,
-        "sha256": digests(asked.folder),
+        "source": source_data.SOURCE,
+        "sha256": source_data.digests(asked.folder),
         "measured": "acceptance on an H100 by the source; replayed here",
         "simulated": "times of a round, from the source's fit, with the link added; a device's 5 ms a draft is assumed",
         "max_length": MAX_LENGTH,
         "folds": FOLDS,
         "resamples": RESAMPLES,
-        "loops": LOOPS,
+        "loops": source_data.LOOPS,
         "step": STEP,
         "start": START,
-        "device_draft_s": DEVICE_DRAFT_S,
+        "device_draft_s": source_data.DEVICE_DRAFT_S,
     }
     out = SHELF / "length_rules" / "length_rules.json"
     store(out, about | {"data": found, "without_loops": without})

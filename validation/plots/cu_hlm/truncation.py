@@ -8,21 +8,12 @@ from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, legend_below, name_panels
 from validation.plots.common.truncation import looks
+from validation.plots.common.truncation import sample as samples
 from validation.plots.common.truncation.looks import average, axis, curve, defined
-from validation.plots.common.truncation.sample import (
-    EPSILON,
-    PARAMETERS,
-    SHOWN,
-    THETA,
-    Row,
-    Sample,
-    denominator,
-    sample_of,
-)
 from validation.trace.reader import Trace
 
 
-def _bounds(sample: Sample) -> dict[str, Row]:
+def _bounds(sample: samples.Sample) -> dict[str, samples.Row]:
     """Return TV(r, r̂_k) and its bounds at each k of the grid, at the positions where a draft can be rejected."""
     kept, drafts = sample.rejected, sample.drafts
     deviation, apart = sample.deviation[kept], drafts.apart[kept, None]
@@ -34,15 +25,15 @@ def _bounds(sample: Sample) -> dict[str, Row]:
         "published (20)": 2.0 * deviation / apart,
         "Δ_k/(q_d β_d)": np.where(deviation > 0, certified, 0.0),
     }
-    for eta in SHOWN:
-        chosen = denominator(drafts.drafted, drafts.estimate, eta)[kept, None]
+    for eta in samples.SHOWN:
+        chosen = samples.denominator(drafts.drafted, drafts.estimate, eta)[kept, None]
         bounds[f"online (23), η = {eta:g}"] = 2.0 * deviation / chosen
     return bounds
 
 
 def measure_bounds(trace: Trace, seed: int) -> Numbers:
     """Measure Fig. 8: means of TV(r, r̂), of the Bias and of their bounds over k."""
-    sample = sample_of(trace, seed)
+    sample = samples.sample_of(trace, seed)
     x, bounds = sample.grid.tolist(), _bounds(sample)
     series = [{"name": name, "panel": 0, "x": x, "y": defined(average(rows, 0))} for name, rows in bounds.items()]
     biases = {
@@ -67,7 +58,7 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         "TV(r, r̂)": true,
         "sharp bound": looks.LOOKS["certified"],
         "published (20)": {"color": MIDDLE},
-        f"online (23), η = {SHOWN[0]:g}": looks.LOOKS[f"online {SHOWN[0]:g}"],
+        f"online (23), η = {samples.SHOWN[0]:g}": looks.LOOKS[f"online {samples.SHOWN[0]:g}"],
         "Δ_k/(q_d β_d)": {"color": "0.6"},
         "Bias": true,
         "2 min(T, Δ_k)": {"color": "0.6"},
@@ -86,24 +77,24 @@ def paint_bounds(numbers: Numbers) -> Canvas:
     return figure
 
 
-ONLINE_RULES = [f"online η = {eta:g}" for eta in SHOWN]
+ONLINE_RULES = [f"online η = {eta:g}" for eta in samples.SHOWN]
 
 
-def _sent(sample: Sample) -> dict[str, float | None]:
-    certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
+def _sent(sample: samples.Sample) -> dict[str, float | None]:
+    certified = sample.top_k["certified"][:, samples.PARAMETERS["certified"].index(samples.EPSILON)]
     found: dict[str, float | None] = {
-        "offline (21)": sample.offline(THETA),
-        "offline, sharp": sample.offline(THETA, sharp=True),
+        "offline (21)": sample.offline(samples.THETA),
+        "offline, sharp": sample.offline(samples.THETA, sharp=True),
         "certified": float(certified.mean()),
     }
-    for eta, name in zip(SHOWN, ONLINE_RULES, strict=True):
+    for eta, name in zip(samples.SHOWN, ONLINE_RULES, strict=True):
         found[name] = float(sample.online(eta).mean())
     return found
 
 
 def measure_payload(trace: Trace, seed: int) -> Numbers:
     """Measure Fig. 9b: payload over k, and the remaining distortion and Bias."""
-    sample = sample_of(trace, seed)
+    sample = samples.sample_of(trace, seed)
     width = looks.entry_bits(sample.vocabulary)
     grid = sample.grid
     distortion, bias = average(sample.distortion[sample.rejected], 0), sample.bias(sample.distortion).mean(axis=0)

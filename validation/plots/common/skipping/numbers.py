@@ -10,19 +10,7 @@ from validation.decoding import trace_drafts
 from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
 from validation.estimates import Estimate
 from validation.plots.common.record import Numbers, curve, kept, plain
-from validation.plots.common.skipping.sample import (
-    CELLS,
-    accepted_if_skipped,
-    bin_means,
-    density_of,
-    fit_of,
-    line_of,
-    mean,
-    ratio,
-    risks_of,
-    skipped_if_accepted,
-    transmission_rate,
-)
+from validation.plots.common.skipping import sample as samples
 from validation.plots.common.style import axis
 from validation.trace.reader import Trace
 
@@ -76,7 +64,7 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
     for name, (u, beta, prompt) in measures.items():
         share = np.bincount(np.rint(u * (len(POINTS) - 1)).astype(int), minlength=len(POINTS)) / len(u)
         series.append(
-            curve(name, POINTS, bin_means(u, beta, prompt))
+            curve(name, POINTS, samples.bin_means(u, beta, prompt))
             | {"tokens": len(u), "share": plain(share), "pearson_r": plain(correlation(u, beta))}
         )
     return {
@@ -100,18 +88,18 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
     """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
-    found: dict[str, Any] = {"non_acceptance": kept(mean(tokens.rejection > 0, tokens.prompt))}
+    found: dict[str, Any] = {"non_acceptance": kept(samples.mean(tokens.rejection > 0, tokens.prompt))}
     for name, binned in (("tokens", False), ("bins", True)):
-        fit = line_of(tokens, binned=binned)
-        risks = risks_of(tokens, fit)
+        fit = samples.line_of(tokens, binned=binned)
+        risks = samples.risks_of(tokens, fit)
         found[name] = {"line": _line(fit), "thresholds": plain([risks.averse, risks.prone]) if risks else None}
     return found
 
 
 def _relation(tokens: Tokens) -> list[dict[str, Any]]:
-    found = [curve("mean at each u", POINTS, bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
+    found = [curve("mean at each u", POINTS, samples.bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
     for name, binned in (("fit to the tokens", False), ("fit to the 21 means", True)):
-        fit = line_of(tokens, binned=binned)
+        fit = samples.line_of(tokens, binned=binned)
         if fit is not None:
             found.append({"name": name, "x": [0.0, 1.0], "mean": plain([fit.intercept, fit.intercept + fit.slope])})
     return found
@@ -135,9 +123,9 @@ def measure_line(trace: Trace, seed: int) -> Numbers:
 def measure_density(trace: Trace, seed: int) -> Numbers:
     """Measure the distribution of u: the share of the tokens at each u, and the kernel density per step of 0.05."""
     tokens = trace_drafts.tokens_of(trace, seed)
-    cells, outside = density_of(tokens)
-    centers = plain((np.arange(CELLS) + 0.5) / CELLS, 4)
-    density = {"x": centers, "mean": plain(cells * CELLS, 5), "outside": plain(outside)}
+    cells, outside = samples.density_of(tokens)
+    centers = plain((np.arange(samples.CELLS) + 0.5) / samples.CELLS, 4)
+    density = {"x": centers, "mean": plain(cells * samples.CELLS, 5), "outside": plain(outside)}
     series = [
         {"name": "share of the drafts at each u", "x": plain(POINTS), "mean": plain(tokens.mass)},
         {"name": "density by Gaussian kernels", **density},
@@ -154,9 +142,9 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
 def measure_rates(trace: Trace, seed: int) -> Numbers:
     tokens = trace_drafts.tokens_of(trace, seed)
     rates = {
-        "transmission rate": transmission_rate,
-        "P(accepted | skipped)": accepted_if_skipped,
-        "P(skipped | accepted)": skipped_if_accepted,
+        "transmission rate": samples.transmission_rate,
+        "P(accepted | skipped)": samples.accepted_if_skipped,
+        "P(skipped | accepted)": samples.skipped_if_accepted,
     }
     series = [curve(name, POINTS, [rate(tokens, at) for at in POINTS.tolist()]) for name, rate in rates.items()]
     return _exhibit(tokens, [{"x": axis("uncertainty threshold"), "y": axis("rate")}], series)
@@ -171,17 +159,17 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and true skip rates of U-HLM with each measure, and of random skipping."""
     tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
-    fit = line_of(tokens, binned=True)
+    fit = samples.line_of(tokens, binned=True)
     methods = {}
-    if risks := risks_of(tokens, fit):
+    if risks := samples.risks_of(tokens, fit):
         methods["U-HLM, risk-prone"] = _rates(tokens, risks.prone)
         methods["U-HLM, risk-averse"] = _rates(tokens, risks.averse)
         methods["random, as many sent"] = _random(tokens, methods["U-HLM, risk-prone"]["transmission"].value)
     for name, (u, beta, prompt) in baselines.items():
         none = np.zeros(len(u), np.int64)  # placeholder: tokens and texts are not used
         own = Tokens(none, none, u, beta, np.full(len(u), np.nan), none, prompt, tokens.longest)
-        line = fit_of(u, beta, prompt, binned=True)
-        if name != TEMPERATURE and (found := risks_of(own, line)):
+        line = samples.fit_of(u, beta, prompt, binned=True)
+        if name != TEMPERATURE and (found := samples.risks_of(own, line)):
             methods[f"U-HLM, {name}"] = _rates(own, found.prone)
     series = [
         {"name": name, "threshold": plain(rates["threshold"])}
@@ -194,9 +182,9 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
 def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
     return {
         "threshold": threshold,
-        "transmission": transmission_rate(tokens, threshold),
-        "accepted_if_skipped": accepted_if_skipped(tokens, threshold),
-        "skipped_if_accepted": skipped_if_accepted(tokens, threshold),
+        "transmission": samples.transmission_rate(tokens, threshold),
+        "accepted_if_skipped": samples.accepted_if_skipped(tokens, threshold),
+        "skipped_if_accepted": samples.skipped_if_accepted(tokens, threshold),
     }
 
 
@@ -206,6 +194,8 @@ def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
     return {
         "threshold": np.nan,
         "transmission": share,
-        "accepted_if_skipped": mean(1.0 - tokens.rejection, tokens.prompt) if sent < 1 else ratio(0, 0, tokens.prompt),
+        "accepted_if_skipped": samples.mean(1.0 - tokens.rejection, tokens.prompt)
+        if sent < 1
+        else samples.ratio(0, 0, tokens.prompt),
         "skipped_if_accepted": Estimate(1.0 - sent),
     }

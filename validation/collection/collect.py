@@ -22,7 +22,7 @@ from validation.collection.fingerprint import fingerprints, finished_trace
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.chat import turn_ids
-from validation.models.devices import seeded_random_state
+from validation.models.devices import return_freed_memory, seeded_random_state
 from validation.models.pair import Pair
 from validation.provenance import now
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
@@ -36,6 +36,7 @@ DEFAULT_NEW_TOKENS = 160
 DEFAULT_BATCH = 32
 DEFAULT_SEED = 1
 LARGEST_FLOAT16 = float(np.finfo(np.float16).max)  # 65504
+PREFILLED = 64  # tokens of the prompts that are read together: more take more memory
 SCORED_ROWS = 8  # sequences of similar length that are scored together
 SCORED_VALUES = 2**25  # logits in memory at a time, 128 MiB in float32
 
@@ -202,6 +203,7 @@ class _Watch:
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.step % 8 == 0:
+            return_freed_memory()  # of the caches of earlier steps
             self.report(f"target model writes token {self.step + 1} of {self.new_tokens}")
         known = scores[:, : self.pair.vocabulary]
         _check_finite(known[:, None], "target", self.pair, self.texts, [self.step] * len(self.texts))
@@ -232,6 +234,7 @@ def continue_texts(
         max_new_tokens=new_tokens,
         eos_token_id=list(pair.end_tokens) or None,
         pad_token_id=pad,
+        prefill_chunk_size=PREFILLED,
     )
     with seeded_random_state(pair.device, seed), torch.inference_mode():
         watch = [_Watch(pair, texts, new_tokens, report)]
@@ -265,6 +268,7 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
             index = np.full(len(generated), text.prompt_index, dtype=np.int32)
             position = np.arange(len(generated), dtype=np.int32)
             writer.append(draft_logits, target_logits, generated, index, position)
+        return_freed_memory()
 
 
 def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:
@@ -278,10 +282,9 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
     sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
     with torch.inference_mode():
         output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
-        rows = (output if sliced else output[:, first:])[..., : pair.vocabulary].float()
         found = []
-        for text, row in zip(texts, rows, strict=True):
-            kept = row[text.start - 1 - first : len(text.tokens) - 1 - first]
+        for text, row in zip(texts, output if sliced else output[:, first:], strict=True):
+            kept = row[text.start - 1 - first : len(text.tokens) - 1 - first, : pair.vocabulary].float()
             _check_finite(kept[None], which, pair, [text], [0])
             found.append(kept.half().cpu().numpy())
     return found

@@ -7,7 +7,6 @@ bytes that are left, so a damaged file is refused at its fault. The format has n
 
 from __future__ import annotations
 
-import copy
 import math
 import mmap
 import os
@@ -246,40 +245,52 @@ def _check_positions(header: GgufHeader) -> None:
 
 @contextmanager
 def isolated(path: Path) -> Iterator[str]:
-    """Yield a temporary folder with a link to the file, and let transformers read its header and table of names once.
+    """Yield a temporary folder with a link to the file; transformers reads it with less memory and its names once.
 
     In the file's own folder, transformers would also read the tokenizer or the adapter of another model.
     """
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reading
 
-    bar, read, names = reading.tqdm, reading.load_gguf_checkpoint, gguf.get_tensor_name_map
-    whole, arrays = gguf.dequantize, reading.np
-    status = path.stat()
-
-    def read_once(file: str, return_tensors: bool = False, **options: Any) -> Any:
-        if return_tensors:
-            return read(file, return_tensors=True, **options)
-        return copy.deepcopy(_header_as_read(read, path.resolve(), status.st_size, status.st_mtime_ns))
-
+    kept = reading.tqdm, reading.np, gguf.get_tensor_name_map, gguf.dequantize, gguf.GGUFReader
     with TemporaryDirectory(prefix="gguf-") as folder:
         link = Path(folder) / path.name
         try:
             link.symlink_to(path.resolve())
         except OSError:  # Windows allows links only to some users
             os.link(path.resolve(), link)
-        reading.tqdm = lambda items, **_: items
-        reading.load_gguf_checkpoint, gguf.get_tensor_name_map = read_once, cache(names)
-        gguf.dequantize, reading.np = partial(_by_rows, whole), _Arrays()
+        reading.tqdm, reading.np = lambda items, **_: items, _Arrays()
+        gguf.get_tensor_name_map, gguf.dequantize = cache(kept[2]), partial(_by_rows, kept[3])
+        gguf.GGUFReader = _compact(kept[4])
         try:
             yield folder
         finally:
-            reading.tqdm, reading.load_gguf_checkpoint, gguf.get_tensor_name_map = bar, read, names
-            gguf.dequantize, reading.np = whole, arrays
+            reading.tqdm, reading.np, gguf.get_tensor_name_map, gguf.dequantize, gguf.GGUFReader = kept
+
+
+def _compact(reader: Any) -> Any:
+    """Return a reader that keeps the strings of a list as bytes: as views, those of a vocabulary take 400 MB."""
+
+    class Compact(reader):  # type: ignore[misc]
+        def _get_field_parts(self, start: int, kind: int) -> Any:
+            if kind != ARRAY:
+                return super()._get_field_parts(start, kind)
+            head, at, parts = memoryview(self.data), start + 12, []
+            inner, count = struct.unpack_from("<IQ", head, start)
+            for _ in range(count if inner == STRING else 0):
+                (length,) = struct.unpack_from("<Q", head, at)
+                parts.append(bytes(head[at + 8 : at + 8 + length]))
+                at += 8 + length
+            if inner != STRING:
+                end = at + count * struct.calcsize(f"<{SCALARS[inner]}")
+                parts, at = list(struct.iter_unpack(f"<{SCALARS[inner]}", head[at:end])), end
+            return at - start, parts, list(range(count)), [ARRAY, inner]
+
+    return Compact
 
 
 def _by_rows(dequantize: Callable[..., Any], data: Any, kind: Any) -> Any:
-    """Dequantise some rows at a time: at once, a tensor is held twice in float32."""
+    """Dequantise some rows at a time, and let go of the file's pages: at once, a tensor is held twice in float32."""
     import numpy as np
 
     if data.ndim != 2 or len(data) <= DEQUANTISED_ROWS:
@@ -288,6 +299,8 @@ def _by_rows(dequantize: Callable[..., Any], data: Any, kind: Any) -> Any:
     found = np.empty((len(data), width), dtype=np.float32)
     for start in range(0, len(data), DEQUANTISED_ROWS):
         found[start : start + DEQUANTISED_ROWS] = dequantize(data[start : start + DEQUANTISED_ROWS], kind)
+    if hasattr(mmap, "MADV_DONTNEED"):
+        data._mmap.madvise(mmap.MADV_DONTNEED)
     return found
 
 
@@ -301,17 +314,6 @@ class _Arrays:
 
     def copy(self, values: Any) -> Any:
         return values if values.flags.owndata and values.flags.writeable else values.copy()
-
-
-def forget_headers() -> None:
-    """Release what was kept of the headers, some 100 MB for a vocabulary of 150,000 tokens."""
-    _read_header.cache_clear()
-    _header_as_read.cache_clear()
-
-
-@lru_cache(maxsize=2)
-def _header_as_read(read: Callable[..., Any], path: Path, size: int, changed: int) -> Any:
-    return read(str(path), return_tensors=False)
 
 
 def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:

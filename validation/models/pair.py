@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
-from validation.models import aligned, gguf_files, hub_weights, smollm2
+from validation.models import aligned, hub_weights, smollm2
 from validation.models import chat as turns
 from validation.models.devices import choose_device, memory_errors, require_memory, return_freed_memory, weight_bytes
 from validation.models.rounding import SUFFIX, round_weights
@@ -161,7 +161,6 @@ def load_pair(
         tell(f"loading {draft}")
         models = [_load_draft(sources, chosen, big).to(where).eval(), big.eval()]
         anchor = anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
-    gguf_files.forget_headers()
     return_freed_memory()
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
     return _pair_of(name, (models[0], models[1]), tokenizers[1], where, labels, [anchor], chat)

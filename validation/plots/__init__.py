@@ -11,7 +11,7 @@ from validation.decoding.fitting import fit_mark, stored_fit
 from validation.decoding.studies import Decoded
 from validation.errors import UserError, naming
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
-from validation.plots.common.stored import origin
+from validation.plots.common.stored import of_pair, origin
 from validation.plots.common.style import PICTURES, Canvas, headed, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
@@ -53,7 +53,8 @@ def draw(
         numbers = exhibit.measure(trace, seed)
         basis = _measured_basis(exhibit, trace, numbers, pair)
     elif isinstance(exhibit, Simulation):
-        numbers = exhibit.simulate(seed)
+        with of_pair(pair):
+            numbers = exhibit.simulate(seed)
         made_of = origin(numbers["experiment"]) if "experiment" in numbers else ""
         basis = {"basis": f"{exhibit.tag.capitalize()}: {numbers.pop('basis')}{made_of}."}
     elif isinstance(exhibit, Decoding) and decoded:

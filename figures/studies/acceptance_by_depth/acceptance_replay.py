@@ -1,17 +1,21 @@
 """Acceptance by depth of real drafts, and what a single rate makes of it: writes ``acceptance_replay.json``."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from figures.studies.kit import given, store
+from figures.studies.kit import SHELF, given, laws, stamp, store
 from figures.studies.length_rules import source_data as source
 from hlmtheory.draft_length import split_tokens
 from hlmtheory.draft_length.published import single_rate
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import plain
-from validation.plots.ours.acceptance_by_depth import REPLAY
+from validation.plots.common.stored import record
+from validation.plots.flexspec.counted import fate_of
+from validation.plots.ours.acceptance_by_depth import EXPERIMENT, REPLAY
+from validation.trace.reader import Trace, fingerprint, open_trace
 
 MAX_LENGTH = 15
 FITTED_AT = (1, 3, 5, 7)
@@ -125,9 +129,40 @@ def errors_without_loops(requests: Sequence[source.Request]) -> dict[str, list[f
     return {name: plain(one / truth - 1.0, 4) for name, one in told.items()}
 
 
+def of_trace(trace: Trace, seed: int) -> dict[str, list[source.Request]]:
+    """Return the texts of a trace by their set: a draft is accepted with min(1, q/p) of the text's token.
+
+    A round begins only where 15 tokens follow, so the end of a text cuts none.
+    """
+    tokens, prompts = (np.asarray(trace.arrays[name][:]) for name in ("tokens", "prompt_index"))
+    ratio = np.concatenate([(q / p)[np.arange(len(p)), tokens[some]] for some, q, p in laws(trace, size=64)])
+    accepted = np.random.default_rng(seed).random(len(ratio)) < ratio
+    found: dict[str, list[source.Request]] = {}
+    for text in np.split(np.arange(len(tokens)), np.flatnonzero(trace.arrays["position"][:] == 0)[1:]):
+        runs = fate_of("".join("01"[one] for one in accepted[text].astype(int)), len(text)).runs[:-MAX_LENGTH]
+        name = f"draft model, {trace.manifest['prompts'][prompts[text[0]]]['source']}"
+        found.setdefault(name, []).append(source.Request(0, tuple(run + 1 for run in runs)))
+    return found
+
+
+def replay_trace(path: Path, seed: int) -> None:
+    """Replay the texts of a pair's trace, and record them for its Figure 8."""
+    trace = open_trace(path)
+    pair, texts = trace.manifest["pair"]["name"], of_trace(trace, seed)
+    out = SHELF / EXPERIMENT / f"{pair}.json"
+    whose = f"the drafts of the pair {pair} on the texts of its trace, {trace.manifest['new_tokens']} tokens at most"
+    about = {"seed": seed, "whose": whose, "trace": fingerprint(trace), "resamples": RESAMPLES}
+    store(out, about | {"data": {name: study(one, seed) for name, one in texts.items()}})
+    told = {"command": stamp()["command"], "commit": stamp()["commit"], "trace": about["trace"]}
+    record(f"{EXPERIMENT} {pair}", out, models=f"the pair {pair}", data="HumanEval, GSM8K, MT-Bench", **told)
+
+
 def main() -> None:
     """Replay all data, and write the file that the figure and the table read."""
-    asked = given(__doc__, "folder", seed=1)
+    asked = given(__doc__, "folder", seed=1, trace=False)
+    if asked.trace:
+        replay_trace(asked.folder, asked.seed)
+        return
     kinds = {f"{name}, {data}": (data, key) for data in source.DATASETS for key, name in source.DRAFTERS.items()}
     about = {
         "seed": asked.seed,

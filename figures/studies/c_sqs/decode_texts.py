@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from figures.studies.kit import given
-from validation.collection.prompts import Prompt, builtin_prompts
+from figures.studies.kit import SHELF, given
+from validation.collection.prompts import Prompt, builtin_prompts, read_prompts
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.loop import decode
 from validation.decoding.methods import quantized
@@ -27,6 +27,7 @@ from validation.provenance import commit_of_code
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"
 SEED, PROMPTS, NEW_TOKENS, LONG_TOKENS = 1, 20, 32, 160
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 6, 24, (0.0, 0.5, 1.0)  # of a named pair
 WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 
@@ -87,6 +88,8 @@ LONG = (
     GUARDED(MIDDLE_THRESHOLD),
 )
 """The methods whose regret is recorded, on longer texts of the highest temperature."""
+FEW = (DENSE(), *(TOP_K(size) for size in SIZES), *(CONFORMAL(tau) for tau in TAUS), BUDGETED())
+"""The methods of a named pair: those of Figs. 2 and 4 without bytes, fixed thresholds and allocated rows."""
 
 
 def pass_times(pair: Pair) -> dict[str, float]:
@@ -113,7 +116,7 @@ def quickest(pair: Pair, model: Any, width: int) -> float:
 
 
 def counts(
-    pair: Pair, prompts: list[Prompt], method: Bounded, temperature: float, *, long: bool = False
+    pair: Pair, prompts: list[Prompt], method: Bounded, temperature: float, new_tokens: int, *, long: bool = False
 ) -> dict[str, Any]:
     """Return the counts of the texts of a method; passes of the draft model are counted, not timed."""
     rows = decode(
@@ -121,7 +124,7 @@ def counts(
         prompts,
         method,
         temperature=temperature,
-        new_tokens=LONG_TOKENS if long else NEW_TOKENS,
+        new_tokens=new_tokens,
         batch=len(prompts),
         seed=SEED,
         times=(1.0, 0.0),
@@ -153,36 +156,40 @@ def kept(file: Path, make: Any) -> Any:
 
 def main() -> None:
     """Decode what is missing in WORK, and write all counts."""
-    asked = given(__doc__, "work")
+    asked = given(__doc__, "work", pair="builtin", prompts=Path())
     commit = commit_of_code()
     if commit is None or commit.endswith("changes"):
         raise UserError("What is stored names its commit; commit the changes of hlmtheory and validation first.")
-    work = asked.work / commit[:12]  # texts of other code are not mixed
+    work = asked.work / asked.pair / commit[:12]  # texts of other code are not mixed
     work.mkdir(parents=True, exist_ok=True)
-    pair, known = load_pair(), builtin_prompts()
-    prompts = known[:: len(known) // PROMPTS][:PROMPTS]  # evenly spaced: all sources take part
-    scale = {"prompts": PROMPTS, "new_tokens": NEW_TOKENS, "long_tokens": LONG_TOKENS, "temperatures": TEMPERATURES}
+    whole = asked.pair == "builtin"
+    pair = load_pair(asked.pair, chat=not whole)
+    known = builtin_prompts() if whole else read_prompts(asked.prompts)
+    prompts = known[:: len(known) // PROMPTS][:PROMPTS] if whole else known[:FEW_PROMPTS]  # all sources take part
+    tokens, temperatures = (NEW_TOKENS, TEMPERATURES) if whole else (FEW_TOKENS, FEW_TEMPERATURES)
+    scale = {"prompts": len(prompts), "new_tokens": tokens, "long_tokens": LONG_TOKENS, "temperatures": temperatures}
     head = {"pair": pair.name, "vocabulary": pair.vocabulary, "scale": scale, "times": pass_times(pair)}
     lists = {
         "cells": [
-            kept(work / f"c{number}-{t:g}.pickle", partial(counts, pair, prompts, make(), t))
-            for number, make in enumerate(METHODS)
-            for t in TEMPERATURES
+            kept(work / f"c{number}-{t:g}.pickle", partial(counts, pair, prompts, make(), t, tokens))
+            for number, make in enumerate(METHODS if whole else FEW)
+            for t in temperatures
         ],
         "long": [
-            kept(work / f"l{number}.pickle", partial(counts, pair, prompts, make(), TEMPERATURES[-1], long=True))
-            for number, make in enumerate(LONG)
+            kept(work / f"l{number}.pickle", partial(counts, pair, prompts, make(), 1.0, LONG_TOKENS, long=True))
+            for number, make in enumerate(LONG if whole else ())
         ],
     }
     parts = [f'"{key}": [\n' + ",\n".join(json.dumps(one) for one in found) + "\n]" for key, found in lists.items()]
     text = "{" + ",\n".join([json.dumps(head, ensure_ascii=False)[1:-1], *parts]) + "}\n"
-    STORED.write_text(text, encoding="utf-8")
+    out = STORED if whole else SHELF / EXPERIMENT / f"{asked.pair}.json"
+    out.write_text(text, encoding="utf-8")
     record(
-        EXPERIMENT,
-        STORED,
+        EXPERIMENT if whole else f"{EXPERIMENT} {asked.pair}",
+        out,
         command="python3 figures/studies/c_sqs/decode_texts.py WORK",
-        models="the built-in pair",
-        data="evenly spaced prompts of the built-in pair",
+        models="the built-in pair" if whole else f"the pair {asked.pair}",
+        data="evenly spaced prompts of the built-in pair" if whole else "HumanEval, GSM8K, MT-Bench",
         commit=commit,
     )
 

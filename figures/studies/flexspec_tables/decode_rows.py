@@ -97,15 +97,18 @@ def write(prompts: Sequence[Prompt], rows: list[dict[str, Any]], shown: list[dic
         "max_draft_length": MAX_DRAFT_LENGTH,
         "vocabulary": s.pair_of(s.BASE, s.PLAIN).vocabulary,
         "fields": ["tokens", "rounds", *FIELDS],
+        **({"target": f"target of {s.NAMED}"} if s.NAMED else {}),
         "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
     }
     parts = [f'"about": {json.dumps(about)}']
     for name, values in (("rows", rows), ("flags", shown)):
         parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in values) + "\n]")
-    STORED.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+    out = STORED.with_name(f"{s.NAMED}.json") if s.NAMED else STORED
+    out.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
     command = "python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK"
     data = "GSM8K, Spec-Bench, MT-Bench, HumanEval"
-    record("flexspec_tables", STORED, command=command, models=s.TOLD, data=data, commit=about["commit"])
+    name = f"flexspec_tables {s.NAMED}".strip()
+    record(name, out, command=command, models=s.TOLD, data=data, commit=about["commit"])
 
 
 def main() -> None:

@@ -26,6 +26,8 @@ FIXED = 4
 MODELS = Path(os.environ.get("FLEXSPEC_MODELS", "runs/flexspec"))
 """The built-in pair: folder with ``pair/large``, ``pair/small``, ``pair/aligned``, ``medusa``, ``eagle`` and
 ``versions/NAME``."""
+NAMED = os.environ.get("FLEXSPEC_PAIR", "")
+"""A named pair in its place, with its own draft alone: no version, no aligned draft, no heads; fewer prompts."""
 BASE, PLAIN = "version 0", "plain"
 Runs = list[tuple[Method, FadingLink | None]]
 
@@ -41,11 +43,15 @@ TOLD = (
     "the built-in pair; its aligned draft, two tuned versions of its target model, heads of Medusa-1 and a layer of "
     "EAGLE-2, trained here and not stored"
 )
+if NAMED:
+    VERSIONS, DRAFTS, PER_SET, BATCH, TOLD = {BASE: MODELS}, {PLAIN: MODELS}, 2, 14, f"the pair {NAMED}"
 
 
 @lru_cache(maxsize=1)
 def pair_of(version: str, draft: str) -> Pair:
     """Return a version of the target model with a draft."""
+    if NAMED:
+        return load_pair(NAMED, chat=True)
     return load_pair(draft=DRAFTS[draft], target=VERSIONS[version], changed_anchor=True)
 
 
@@ -61,11 +67,14 @@ def methods(version: str, draft: str) -> Runs:
     if draft == PLAIN:
         made += [(CloudOnly(), None), (PromptLookup(FIXED), None), (NgramLookahead(), None)]
         made += [(FixedLength(FIXED), None), (Dssd(FIXED), None)]
+    if draft == PLAIN and not NAMED:
         made += [
             (Medusa(MODELS / "medusa", any_base=version != BASE), None),
             (Eagle2(MODELS / "eagle", any_base=version != BASE), None),
         ]
-    for link in links if version == BASE and draft == PLAIN else links[:1]:  # the same lengths over all networks
+    for link in (
+        links if version == BASE and draft == PLAIN and not NAMED else links[:1]
+    ):  # the same lengths over all networks
         if draft == "aligned" or version == BASE:
             made.append(_algorithm_2(link))
     return made

@@ -29,7 +29,7 @@ from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time
 from validation.planning.request import Request
-from validation.planning.times import Times, read_times, with_times
+from validation.planning.times import Times, read_times, with_times, write_times
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 K = 4
@@ -40,7 +40,9 @@ SETTINGS = ("2M,20ms,0ms", "500k,30ms,0ms", "10M,10ms,30ms")
 """Rate, round trip, and what each pass takes longer; about five minutes each on two idle cores."""
 HERE = [sys.executable, "-c"]
 PINNED = "import os; os.sched_setaffinity(0, {core}); from validation.cli.commands import main; main()"
-WAITS_S = 120.0
+WAITS_S = 240.0
+WIDTHS = (1, 2, 3, 5, 9)
+"""Tokens of the passes of a named pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,21 @@ def main() -> None:
         positions=4000,
         texts=12,
         new_tokens=64,
+        pair="builtin",
+        prompts=Path(),
     )
     cores = sorted(os.sched_getaffinity(0))
     if not asked.trace.exists():
         words = ("--positions", str(asked.positions), "--new-tokens", str(asked.new_tokens), "--out", str(asked.trace))
         command(cores[0], "collect", *words)
     if not asked.times.exists():
-        command(cores[0], "doctor", "--times", str(asked.times))
+        if asked.pair == "builtin":
+            command(cores[0], "doctor", "--times", str(asked.times))
+        else:
+            from validation.link.timing import measure_times
+            from validation.models.pair import load_pair
+
+            write_times(measure_times(load_pair(asked.pair), batches=(1,), widths=WIDTHS, repeats=7), asked.times)
     times = read_times(asked.times)
     found: dict[str, Any] = read(asked.out) if asked.out.exists() else {"rows": []}
     found |= {"times": times.plain(), "texts": asked.texts, "new_tokens": asked.new_tokens}
@@ -181,8 +191,9 @@ def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int])
         own = [one for one in ways if one.drafts == drafts]
         if not own:
             continue
-        extra = ("--draft", "builtin", "--draft-length", str(K)) if drafts else ()
-        with serving(server, "serve", "--listen", "127.0.0.1:0", "--stretch", stretch, *extra) as address:
+        extra = ("--draft", asked.pair, "--draft-length", str(K)) if drafts else ()
+        listen = ("--target", asked.pair, "--listen", "127.0.0.1:0")
+        with serving(server, "serve", *listen, "--stretch", stretch, *extra) as address:
             rate, trip, _ = setting.split(",")
             link = ("link", "--listen", "127.0.0.1:0", "--to", address.removeprefix("ws://"), "--rate", rate)
             with serving(device, *link, "--rtt", trip) as relay:
@@ -194,7 +205,8 @@ def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int])
 
 def measured(way: Way, address: str, asked: Any, core: int) -> dict[str, Any]:
     """Return tokens per second by the wall clock, with the interval over texts, and the error of the prediction."""
-    line = ("device", "--server", address, "--texts", str(asked.texts), "--json", *way.words)
+    line = ("device", "--server", address, "--draft", asked.pair, "--texts", str(asked.texts), "--json", *way.words)
+    line += () if asked.pair == "builtin" else ("--chat", "--prompts", str(asked.prompts))
     every, first = (
         json.loads(command(core, *line, "--new-tokens", str(count)))["texts"] for count in (asked.new_tokens, 1)
     )

@@ -118,7 +118,7 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
     found = texts()
     series = []
     for panel, (metric, names) in enumerate(panels):
-        for name in names:
+        for name in (name for name in names if (name, found.temperatures[0]) in found.cells):
             cells = [found.cells[name, temperature] for temperature in found.temperatures]
             each = [interval([_metric(found, cell, metric)]) for cell in cells]
             low, high = zip(*(one.ends for one in each), strict=True)
@@ -152,6 +152,7 @@ def _adaptation(found: Texts) -> list[dict[str, Any]]:
     return [
         {"threshold": t} | {metric: listed(_gap(found, metric, (ADAPTIVE[t], FIXED[t]), top)) for metric in METRICS}
         for t in THRESHOLDS
+        if {(ADAPTIVE[t], top), (FIXED[t], top)} <= found.cells.keys()
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.seconds import Times, seconds
-from validation.plots.common.stored import stored
+from validation.plots.common.stored import named, stored
 
 Values = NDArray[np.float64]
 
@@ -73,9 +73,13 @@ class Texts:
         return list(self.about["scale"]["temperatures"])
 
 
-@cache
 def texts() -> Texts:
-    found, record = stored(EXPERIMENT)
+    return _texts(named(EXPERIMENT))
+
+
+@cache
+def _texts(experiment: str) -> Texts:
+    found, record = stored(experiment)
     cells = {(one["method"], one["temperature"]): _cell(one) for one in found.pop("cells")}
     long = {one["method"]: _cell(one) for one in found.pop("long")}
     return Texts(found, Times(**found.pop("times")), cells, long, record)

@@ -1,6 +1,5 @@
 """Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -20,7 +19,7 @@ from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
 from validation.estimates import CONFIDENCE, Estimate
 from validation.plots.common.printed import DATASETS, NETWORKS
-from validation.plots.common.stored import from_experiment
+from validation.plots.common.stored import named, stored
 
 Column = NDArray[np.float64]
 STORED = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables" / "rows.json"
@@ -77,22 +76,25 @@ class Counted:
         return np.array([prompt["source"] for prompt in self.about["prompts"]])
 
 
-@cache
 def counted() -> Counted:
-    record = from_experiment("flexspec_tables")
-    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    return _counted(named("flexspec_tables"))
+
+
+@cache
+def _counted(experiment: str) -> Counted:
+    found, record = stored(experiment)
     rows = {
         (one["version"], one["temperature"], one["draft"], one["method"], one["link"]): Texts(
             *np.asarray(one["texts"], dtype=np.float64).T
         )
-        for one in stored["rows"]
+        for one in found["rows"]
     }
-    most = stored["about"]["new_tokens"]
+    most = found["about"]["new_tokens"]
     flags = {
         (one["version"], one["temperature"], one["draft"]): [fate_of(text, most) for text in one["texts"]]
-        for one in stored["flags"]
+        for one in found["flags"]
     }
-    return Counted(stored["about"], rows, flags, record)
+    return Counted(found["about"], rows, flags, record)
 
 
 def fate_of(flags: str, most: int) -> Fate:
@@ -218,10 +220,13 @@ class Case:
 
     @cached_property
     def lines(self) -> dict[str, dict[str, Texts]]:
-        return {network: {line.name: self._texts(line, network) for line in LINES} for network in NETWORKS}
+        found = {network: {line.name: self._texts(line, network) for line in LINES} for network in NETWORKS}
+        return {network: {name: one for name, one in lines.items() if one} for network, lines in found.items()}
 
-    def _texts(self, line: Line, network: str) -> Texts:
-        """Return the texts of a line; replayed rules take the times of that network."""
+    def _texts(self, line: Line, network: str) -> Texts | None:
+        """Return the texts of a line, if it was run; replayed rules take the times of that network."""
+        if (BASE, self.temperature, line.draft) not in self.study.flags:
+            return None
         if line.method == OPTIMUM:
             return self.replay(line.draft, network, by_optimum)
         found = {
@@ -231,7 +236,7 @@ class Case:
             and info_of(method).name == line.method
         }
         # a rule whose lengths are the same over all networks is decoded over one of them
-        return found.get(network) or next(iter(found.values()))
+        return found.get(network) or next(iter(found.values()), None)
 
     def replay(
         self,

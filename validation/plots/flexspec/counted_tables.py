@@ -20,7 +20,8 @@ def _cell(found: Estimate, printed: float | None = None, *, alone: bool = False)
 
 def basis(study: Counted) -> str:
     per = len(study.about["prompts"]) // len(set(study.sources))
-    return f"built-in target model, {per} prompts a set, {study.about['new_tokens']} tokens"
+    target = study.about.get("target", "built-in target model")
+    return f"{target}, {per} prompts a set, {study.about['new_tokens']} tokens"
 
 
 def _exhibit(statistics: dict[str, Any], title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Numbers:
@@ -35,14 +36,18 @@ def measure(number: str, seed: int) -> Numbers:
         whole = c.speed_ups(case, network, None, seed)
         by_set = [c.speed_ups(case, network, source, seed) for source in DATASETS]
         speed_ups[network] = {name: list(one.plain(digits=5).values()) for name, one in whole.items()}
-        for line in c.LINES[1:]:
+        for line in (line for line in c.LINES[1:] if line.name in whole):
             printed = [None] * len(DATASETS)
             if line.column:
                 printed = LATENCIES[number][1][:, place, METHODS.index(line.column)].tolist()
             cells = [_cell(own[line.name], one, alone=True) for own, one in zip(by_set, printed, strict=True)]
             rows.append((network, line.name, _cell(whole[line.name]), *cells))
     title = "Speed-up over Cloud-Only, target version 0; printed numbers in brackets"
-    return _exhibit({"speed_ups": speed_ups}, title, ("network", "method", "all six", *DATASETS), rows)
+    rule = c.FLEXSPEC if c.FLEXSPEC in speed_ups["4G"] else c.RULE_ALONE
+    shown = {"name": rule, "times": speed_ups["4G"][rule][0]}
+    return _exhibit(
+        {"speed_ups": speed_ups, "flexspec": shown}, title, ("network", "method", "all six", *DATASETS), rows
+    )
 
 
 def devices(seed: int) -> Numbers:

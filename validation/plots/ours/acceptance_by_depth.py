@@ -8,10 +8,11 @@ from typing import Any
 
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import Numbers, table_of
-from validation.plots.common.stored import read
+from validation.plots.common.stored import named, read, stored
 from validation.plots.common.style import DARK, PALE, Canvas, axis, canvas, name_axes
 
 REPLAY = Path(__file__).with_name("acceptance_replay.json")
+EXPERIMENT = "acceptance_by_depth"
 
 SIZE = (7.0, 2.9)
 ENOUGH = 50
@@ -21,32 +22,35 @@ RATE, PROFILE, SPLIT = "rate at 1", "profile at 15", "split"
 SHOWN = 7
 """Draft length at which the tables give errors."""
 
-STYLES: dict[str, dict[str, Any]] = {
-    "EAGLE-3, gsm8k": {"color": DARK, "marker": "o"},
-    "EAGLE-3, instructcoder": {"color": DARK, "marker": "s", "linestyle": (0, (4, 2))},
-    "n-gram, gsm8k": {"color": PALE, "marker": "^"},
-    "n-gram, instructcoder": {"color": PALE, "marker": "v", "linestyle": (0, (4, 2))},
-}
+STYLES: tuple[dict[str, Any], ...] = (
+    {"color": DARK, "marker": "o"},
+    {"color": PALE, "marker": "^"},
+    {"color": DARK, "marker": "s", "linestyle": (0, (4, 2))},
+    {"color": PALE, "marker": "v", "linestyle": (0, (4, 2))},
+)
 
 
 def _percent(value: float) -> str:
     return f"{100.0 * value:+.1f}%".replace("-", "−")
 
 
-def _basis() -> str:
-    found = read(REPLAY)["data"]
-    sizes = {name.split(", ")[1]: one["requests"] for name, one in found.items()}
+def _replay() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the stored replay on the pair that is drawn, and its record, if it has one."""
+    name = named(EXPERIMENT)
+    return (read(REPLAY), {}) if name == EXPERIMENT else stored(name)
+
+
+def _basis(replay: dict[str, Any]) -> str:
+    sizes = {name.split(", ")[1]: one["requests"] for name, one in replay["data"].items()}
     listed = " and ".join(f"{count} requests of {name}" for name, count in sizes.items())
-    return (
-        f"a replay of the acceptance data of Llama-3.1-8B-Instruct that liu2025specdecode published, {listed}; "
-        f"intervals: 95%, {read(REPLAY)['resamples']:,} resamples of the requests"
-    )
+    whose = replay.get("whose", "the acceptance data of Llama-3.1-8B-Instruct that liu2025specdecode published")
+    return f"a replay of {whose}, {listed}; intervals: 95%, {replay['resamples']:,} resamples of the requests"
 
 
 def simulate(seed: int) -> Numbers:
     """Return acceptance by depth, and the error in tokens of a round by a rate, a profile and split rounds."""
-    series = []
-    for name, one in read(REPLAY)["data"].items():
+    series, (replay, record) = [], _replay()
+    for name, one in replay["data"].items():
         depths = one["acceptance"]
         deep = sum(count >= ENOUGH for count in depths["examined"])
         series.append(
@@ -78,20 +82,21 @@ def simulate(seed: int) -> Numbers:
             }
             for one in series
         },
-        "basis": _basis(),
+        "basis": _basis(replay),
+        **record,
     }
 
 
 def paint(numbers: Numbers) -> Canvas:
     figure, (left, middle, right) = canvas(SIZE, panels=3)
-    for one in numbers["series"]:
-        style = STYLES[one["name"]] | {"markersize": 3}
+    for one, look in zip(numbers["series"], STYLES, strict=False):
+        style = look | {"markersize": 3}
         low, high = zip(*one["interval"], strict=True)
         left.plot(one["x"], one["y"], label=one["name"], **style)
         left.fill_between(one["x"], low, high, color=style["color"], alpha=0.15, linewidth=0)
         middle.plot(one["length"], [100.0 * e for e in one[RATE]], **style)
         right.plot(one["length"], [100.0 * e for e in one[PROFILE]], **style)
-        if one["name"] == "n-gram, instructcoder":
+        if one is numbers["series"][-1]:
             split = style | {"markerfacecolor": "white", "linestyle": (0, (1, 1.5)), "label": "split rounds"}
             right.plot(one["length"], [100.0 * e for e in one[SPLIT]], **split)
     for axes, names in zip((left, middle, right), numbers["axes"], strict=True):
@@ -143,6 +148,7 @@ COLUMNS = {
 
 def simulate_table(seed: int) -> Numbers:
     """Return Table X of ours: the errors of each estimate of the tokens of a round."""
-    rows = [{"name": name, **one} for name, one in read(REPLAY)["data"].items()]
+    replay, record = _replay()
+    rows = [{"name": name, **one} for name, one in replay["data"].items()]
     made = table_of("Expected tokens of a round, estimated and replayed", COLUMNS, rows)
-    return {"axes": [], "series": [], "statistics": {}, "tables": [made], "basis": _basis()}
+    return {"axes": [], "series": [], "statistics": {}, "tables": [made], "basis": _basis(replay), **record}

@@ -153,7 +153,7 @@ def replay_trace(path: Path, seed: int) -> None:
     whose = f"the drafts of the pair {pair} on the texts of its trace, {trace.manifest['new_tokens']} tokens at most"
     about = {"seed": seed, "whose": whose, "trace": fingerprint(trace), "resamples": RESAMPLES}
     store(out, about | {"data": {name: study(one, seed) for name, one in texts.items()}})
-    told = {"command": stamp()["command"], "commit": stamp()["commit"], "trace": about["trace"]}
+    told = {name: str(stamp()[name]) for name in ("command", "commit")}
     record(f"{EXPERIMENT} {pair}", out, models=f"the pair {pair}", data="HumanEval, GSM8K, MT-Bench", **told)
 
 

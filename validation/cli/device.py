@@ -141,7 +141,8 @@ def device(**options: Any) -> None:
     )
     with waiting(console, "loading the draft model"):
         model = PAIRS[asked.draft].draft if asked.draft in PAIRS else asked.draft
-        pair = load_single(model, device=asked.device, dtype=asked.dtype)
+        dtype = asked.dtype or PAIRS.get(asked.draft, PAIRS["builtin"]).dtype
+        pair = load_single(model, device=asked.device, dtype=dtype)
         tokenizer, weights = marks_of_model(pair)
     if asked.chat:
         require_template(pair.tokenizer, asked.draft)

@@ -87,6 +87,7 @@ def serve(
     with waiting(console, "loading the target model"):
         named = PAIRS[target].target if target in PAIRS else target
         own = PAIRS[draft].draft if draft in PAIRS else draft
+        dtype = dtype or PAIRS.get(target, PAIRS["builtin"]).dtype
         pair = (
             load_single(named, device=device, dtype=dtype)
             if own is None

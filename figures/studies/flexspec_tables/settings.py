@@ -44,7 +44,8 @@ TOLD = (
     "EAGLE-2, trained here and not stored"
 )
 if NAMED:
-    VERSIONS, DRAFTS, PER_SET, BATCH, TOLD = {BASE: MODELS}, {PLAIN: MODELS}, 2, 14, f"the pair {NAMED}"
+    VERSIONS, DRAFTS, TOLD = {BASE: MODELS}, {PLAIN: MODELS}, f"the pair {NAMED}"
+    PER_SET, NEW_TOKENS, BATCH = 2, 24, 14
 
 
 @lru_cache(maxsize=1)

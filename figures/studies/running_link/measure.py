@@ -29,7 +29,7 @@ from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time
 from validation.planning.request import Request
-from validation.planning.times import Times, read_times, with_times, write_times
+from validation.planning.times import Times, read_times, with_times
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 K = 4
@@ -41,8 +41,6 @@ SETTINGS = ("2M,20ms,0ms", "500k,30ms,0ms", "10M,10ms,30ms")
 HERE = [sys.executable, "-c"]
 PINNED = "import os; os.sched_setaffinity(0, {core}); from validation.cli.commands import main; main()"
 WAITS_S = 240.0
-WIDTHS = (1, 2, 3, 5, 9)
-"""Tokens of the passes of a named pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +64,27 @@ def main() -> None:
         positions=4000,
         texts=12,
         new_tokens=64,
+        stated=str,
         pair="builtin",
-        prompts=Path(),
+        prompts=str,
     )
     cores = sorted(os.sched_getaffinity(0))
     if not asked.trace.exists():
         words = ("--positions", str(asked.positions), "--new-tokens", str(asked.new_tokens), "--out", str(asked.trace))
         command(cores[0], "collect", *words)
-    if not asked.times.exists():
-        if asked.pair == "builtin":
-            command(cores[0], "doctor", "--times", str(asked.times))
-        else:
-            from validation.link.timing import measure_times
-            from validation.models.pair import load_pair
-
-            write_times(measure_times(load_pair(asked.pair), batches=(1,), widths=WIDTHS, repeats=7), asked.times)
-    times = read_times(asked.times)
+    if not (asked.stated or asked.times.exists()):
+        command(cores[0], "doctor", "--times", str(asked.times))
+    times = None if asked.stated else read_times(asked.times)
     found: dict[str, Any] = read(asked.out) if asked.out.exists() else {"rows": []}
-    found |= {"times": times.plain(), "texts": asked.texts, "new_tokens": asked.new_tokens}
+    found |= {
+        "times": times.plain() if times else {"stated": asked.stated},
+        "texts": asked.texts,
+        "new_tokens": asked.new_tokens,
+    }
     done = {(one["setting"], one["method"]) for one in found["rows"]}
     with tempfile.TemporaryDirectory() as folder:
         for setting in asked.settings:
-            ways = ways_of(setting, asked.trace, times, Path(folder))
+            ways = ways_of(setting, asked, times, Path(folder))
             told = {one.name: one.predicted for one in ways}
             kept = [row for row in found["rows"] if row["setting"] != setting or row["method"] in told]
             for row in kept:
@@ -136,16 +133,22 @@ def draw(stored: Path) -> None:
         legend(figure, (axes,), 3)
 
 
-def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
+def ways_of(text: str, asked: Any, times: Times | None, folder: Path) -> list[Way]:
     """Return the policies of a setting with the speeds that the plan prints."""
     rate, trip, stretch = (
         how("--settings", part) for how, part in zip((read_rate, read_time, read_time), text.split(","), strict=True)
     )
-    request, _, _ = with_times(Request(rate_bps=rate, round_trip_s=trip), times, LEFT_OUT)
-    assert request.passes is not None, "measured times hold passes"
-    passes = replace(request.passes, table=tuple(tuple(s + stretch for s in row) for row in request.passes.table))
-    request = replace(request, passes=passes, verify_s=request.verify_s + stretch)
-    planner, about = planner_of_trace(trace, request.setting(), cache=trace.parent / "plan", seal="checksum")
+    request = Request(rate_bps=rate, round_trip_s=trip)
+    if times is None:
+        draft_s, verify_s = (read_time("--stated", part) for part in asked.stated.split(","))
+        request = replace(request, draft_s=draft_s, server_draft_s=draft_s, verify_s=verify_s)
+    else:
+        request, _, _ = with_times(request, times, LEFT_OUT)
+        assert request.passes is not None, "measured times hold passes"
+        passes = replace(request.passes, table=tuple(tuple(s + stretch for s in row) for row in request.passes.table))
+        request = replace(request, passes=passes, verify_s=request.verify_s + stretch)
+    cache = asked.trace.parent / "plan"
+    planner, about = planner_of_trace(asked.trace, request.setting(), cache=cache, seal="checksum")
     aim = aim_of(planner, planner.setting)
 
     def told(option: Option) -> float:
@@ -187,13 +190,15 @@ def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int])
     """Run policies over one link; yield predicted and measured speeds."""
     _, _, stretch = setting.split(",")
     server, device = cores[0], cores[-1]
+    draft_s, pass_s = (asked.stated or "0ms,0ms").split(",")
     for drafts in (False, True):
         own = [one for one in ways if one.drafts == drafts]
         if not own:
             continue
-        extra = ("--draft", asked.pair, "--draft-length", str(K)) if drafts else ()
-        listen = ("--target", asked.pair, "--listen", "127.0.0.1:0")
-        with serving(server, "serve", *listen, "--stretch", stretch, *extra) as address:
+        words = ["--target", asked.pair, "--listen", "127.0.0.1:0", "--stretch", stretch, "--pass-time", pass_s]
+        if drafts:
+            words += ["--draft", asked.pair, "--draft-length", str(K), "--draft-time", draft_s]
+        with serving(server, "serve", *words) as address:
             rate, trip, _ = setting.split(",")
             link = ("link", "--listen", "127.0.0.1:0", "--to", address.removeprefix("ws://"), "--rate", rate)
             with serving(device, *link, "--rtt", trip) as relay:
@@ -206,7 +211,8 @@ def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int])
 def measured(way: Way, address: str, asked: Any, core: int) -> dict[str, Any]:
     """Return tokens per second by the wall clock, with the interval over texts, and the error of the prediction."""
     line = ("device", "--server", address, "--draft", asked.pair, "--texts", str(asked.texts), "--json", *way.words)
-    line += () if asked.pair == "builtin" else ("--chat", "--prompts", str(asked.prompts))
+    line += ("--chat", "--prompts", asked.prompts) if asked.prompts else ()
+    line += ("--draft-time", asked.stated.split(",")[0]) if asked.stated else ()
     every, first = (
         json.loads(command(core, *line, "--new-tokens", str(count)))["texts"] for count in (asked.new_tokens, 1)
     )

@@ -36,7 +36,7 @@ DEFAULT_NEW_TOKENS = 160
 DEFAULT_BATCH = 32
 DEFAULT_SEED = 1
 LARGEST_FLOAT16 = float(np.finfo(np.float16).max)  # 65504
-PREFILLED = 64  # tokens of the prompts that are read together: more take more memory
+READ_VALUES = 2**24  # of the widest layer while prompts are read, in parts
 SCORED_ROWS = 8  # sequences of similar length that are scored together
 SCORED_VALUES = 2**25  # logits in memory at a time, 128 MiB in float32
 
@@ -226,6 +226,8 @@ def continue_texts(
     pad = pair.end_tokens[0] if pair.end_tokens else 0
     ids = torch.tensor([[pad] * (width - text.start) + text.tokens for text in texts], device=pair.device)
     mask = torch.tensor([[0] * (width - text.start) + [1] * text.start for text in texts], device=pair.device)
+    sizes = pair.target.config.get_text_config()
+    widest = getattr(sizes, "intermediate_size", None) or 4 * sizes.hidden_size
     plain = GenerationConfig(
         do_sample=True,
         temperature=1.0,
@@ -234,7 +236,7 @@ def continue_texts(
         max_new_tokens=new_tokens,
         eos_token_id=list(pair.end_tokens) or None,
         pad_token_id=pad,
-        prefill_chunk_size=PREFILLED,
+        prefill_chunk_size=max(1, READ_VALUES // (widest * len(texts))),
     )
     with seeded_random_state(pair.device, seed), torch.inference_mode():
         watch = [_Watch(pair, texts, new_tokens, report)]
@@ -254,6 +256,7 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
     texts = sorted(texts, key=lambda text: len(text.tokens))
     done = 0
     while done < len(texts):
+        return_freed_memory()  # of the group before
         report(f"both models read text {done + 1} of {len(texts)}")
         group = texts[done : done + 1]
         for text in texts[done + 1 : done + SCORED_ROWS]:
@@ -268,7 +271,6 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
             index = np.full(len(generated), text.prompt_index, dtype=np.int32)
             position = np.arange(len(generated), dtype=np.int32)
             writer.append(draft_logits, target_logits, generated, index, position)
-        return_freed_memory()
 
 
 def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:

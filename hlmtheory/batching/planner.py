@@ -4,16 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hlmtheory._domains import COUNT, DomainError, flag, number, option
-from hlmtheory.batching import methods
+from hlmtheory.batching import methods, refusals
 from hlmtheory.batching.memory import RULES
-from hlmtheory.batching.refusals import (
-    LENGTH,
-    checked_lengths,
-    fitting_lengths,
-    refuse_batches,
-    refuse_method,
-    refuse_tasks,
-)
 from hlmtheory.serving import Service, Task
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
@@ -115,7 +107,7 @@ def plan(
         ("memory_rule", memory_rule, RULES),
     ):
         option(name, value, known)
-    lengths = checked_lengths(draft_lengths)
+    lengths = refusals.checked_lengths(draft_lengths)
     if method in OWN_LENGTH:
         lengths = [OWN_LENGTH[method]]
     options = methods.Options(
@@ -123,9 +115,9 @@ def plan(
         "ignored" if method == "autoregressive" else memory_rule,
         number(POSITIVE_COUNT, "max_labels", max_labels),
     )
-    lengths = fitting_lengths(tasks, service, lengths, options.rule)
+    lengths = refusals.fitting_lengths(tasks, service, lengths, options.rule)
     problem = methods.Problem(tasks, service, options)
-    refuse_method(problem, method, lengths)
+    refusals.refuse_method(problem, method, lengths)
     best = methods.METHODS[method](problem, lengths)
     if method == "improved":
         bound = problem.close_bound(lengths, best.latency)
@@ -206,8 +198,8 @@ def plan_latency(
         )
     length = number(COUNT, "draft_length", draft_length)
     rule = memory_rule if length else "ignored"
-    refuse_tasks(tasks, service, [length], rule)
-    counts = refuse_batches(tasks, service, batches, length, rule, waves)
+    refusals.refuse_tasks(tasks, service, [length], rule)
+    counts = refusals.refuse_batches(tasks, service, batches, length, rule, waves)
     return methods.measured(tasks, service, batches, counts, length, order, schedule)
 
 
@@ -255,8 +247,8 @@ def lower_bound(
     """
     option("schedule", schedule, SCHEDULES)
     option("memory_rule", memory_rule, RULES)
-    draft_length = number(LENGTH, "draft_length", draft_length)
-    refuse_tasks(tasks, service, [draft_length], memory_rule)
+    draft_length = number(refusals.LENGTH, "draft_length", draft_length)
+    refusals.refuse_tasks(tasks, service, [draft_length], memory_rule)
     problem = methods.Problem(tasks, service, methods.Options(schedule, memory_rule))
     if not flag("close", close):
         return problem.bound(draft_length)

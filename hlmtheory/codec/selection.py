@@ -18,17 +18,10 @@ from hlmtheory._array import Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import Domain, DomainError, instance, leading_dimensions, number
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import canonical
+from hlmtheory.codec import rounding
 from hlmtheory.codec.menu import Candidates, CodecMenu, Found, candidates, top_k_bits
 from hlmtheory.codec.messages import KINDS, LARGEST_VOCABULARY, LATTICE, MIXTURE, TOP_K
-from hlmtheory.codec.rounding import (
-    Bounds,
-    SortedRow,
-    certified,
-    least_distance,
-    rounding,
-    top_k_distance,
-    top_k_losses,
-)
+from hlmtheory.codec.rounding import certified
 
 VOCABULARY = Domain(
     f"a whole number in 2..{LARGEST_VOCABULARY}",
@@ -104,13 +97,13 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
 
 def _by_row(
     rows: NDArray[np.float64], limits: NDArray[np.float64], batch: tuple[int, ...]
-) -> Iterator[tuple[int, SortedRow, float]]:
+) -> Iterator[tuple[int, rounding.SortedRow, float]]:
     """Yield each place of the batch with its row and ε, grouped by row, so that a row is sorted once."""
     flat = rows.reshape(-1, rows.shape[-1])
     row_of = np.broadcast_to(np.arange(len(flat)).reshape(rows.shape[:-1]), batch).reshape(-1)
     wanted = np.broadcast_to(limits, batch).reshape(-1)
     for index in range(len(flat)):
-        row = SortedRow.of(flat[index])
+        row = rounding.SortedRow.of(flat[index])
         for place in np.flatnonzero(row_of == index).tolist():
             yield place, row, float(wanted[place])
 
@@ -130,7 +123,7 @@ def _stacked(xp: Any, found: list[Found], batch: tuple[int, ...], given: Array) 
     )
 
 
-def _cheapest(row: SortedRow, limit: float, index: int, menu: CodecMenu) -> Found:
+def _cheapest(row: rounding.SortedRow, limit: float, index: int, menu: CodecMenu) -> Found:
     """The cheapest entry of the menu for one row."""
     entries = candidates(row.vocabulary, menu)
     best = _least_lattice(row, limit, entries)
@@ -144,33 +137,33 @@ def _cheapest(row: SortedRow, limit: float, index: int, menu: CodecMenu) -> Foun
     return best
 
 
-def _least_lattice(row: SortedRow, limit: float, entries: Candidates) -> Found | None:
+def _least_lattice(row: rounding.SortedRow, limit: float, entries: Candidates) -> Found | None:
     """The first certified lattice or mixture, by ascending bits."""
-    bounds = Bounds(row)
+    bounds = rounding.Bounds(row)
     for start in range(0, len(entries.bits), CHUNK):
         place = np.arange(start, min(start + CHUNK, len(entries.bits)))
-        for bound in (least_distance, lambda _, *values: bounds.distances(*values)):  # the quick one first
+        for bound in (rounding.least_distance, lambda _, *values: bounds.distances(*values)):  # the quick one first
             values = entries.size[place], entries.resolution[place], entries.mixture[place]
             place = place[2.0 * bound(row, *values) <= limit] if len(place) else place
         for n in place.tolist():
             size, resolution, mixture = (int(value[n]) for value in (entries.size, entries.resolution, entries.mixture))
-            bias = certified(row, rounding(row, size, resolution, mixture=bool(mixture)).distance)
+            bias = certified(row, rounding.rounding(row, size, resolution, mixture=bool(mixture)).distance)
             if bias <= limit:
                 kind = MIXTURE if mixture else LATTICE
                 return Found(kind, size, resolution, bool(mixture), int(entries.bits[n]), bias)
     return None
 
 
-def _least_top_k(row: SortedRow, limit: float, widths: tuple[int, ...], best: Found | None) -> Found | None:
+def _least_top_k(row: rounding.SortedRow, limit: float, widths: tuple[int, ...], best: Found | None) -> Found | None:
     """The cheapest top-k with fewer bits than the best so far; for each b, its smallest certified k."""
     found: Found | None = None
     first = _first_size(row, limit)
     for width in widths:
         cap = found.bits if found else best.bits if best else None
         most = row.vocabulary if cap is None else _last_size(row.vocabulary, width, cap)
-        losses = top_k_losses(row, most, width)
+        losses = rounding.top_k_losses(row, most, width)
         for sizes in _sizes_in_turn(row, first, most, losses, limit):
-            distance = top_k_distance(row, sizes, losses)
+            distance = rounding.top_k_distance(row, sizes, losses)
             good = np.flatnonzero(2.0 * (distance + row.slack) <= limit)
             if len(good):
                 size = int(sizes[good[0]])
@@ -181,7 +174,7 @@ def _least_top_k(row: SortedRow, limit: float, widths: tuple[int, ...], best: Fo
 
 
 def _sizes_in_turn(
-    row: SortedRow, first: int, most: int, losses: NDArray[np.float64], limit: float
+    row: rounding.SortedRow, first: int, most: int, losses: NDArray[np.float64], limit: float
 ) -> Iterator[NDArray[np.int64]]:
     """The sizes that may be certified, in ascending chunks, each twice as long as the one before."""
     last = min(most, row.vocabulary - 1, int(np.searchsorted(losses, limit / 2.0 + row.slack, side="right")))
@@ -201,7 +194,7 @@ def _last_size(vocabulary: int, width: int, cap: int) -> int:
     return size
 
 
-def _first_size(row: SortedRow, limit: float) -> int:
+def _first_size(row: rounding.SortedRow, limit: float) -> int:
     """The smallest k whose Δ_k without rounding of the values is within the limit; rounding never lowers it."""
     low, high = 0, row.vocabulary
     while low < high:

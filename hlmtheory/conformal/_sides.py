@@ -6,17 +6,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT, DomainError, leading_dimensions, mask
 from hlmtheory._simplex import distributions
-from hlmtheory.conformal.controller import (
-    DOMAINS,
-    MassBudgetController,
-    Run,
-    ThresholdController,
-    dropped,
-    regret_bound,
-    setting,
-    sharp_bound,
-    with_positions,
-)
+from hlmtheory.conformal import controller as control
 
 # ------------------------------------------------------------------------------------------------- a threshold
 
@@ -26,13 +16,13 @@ def _admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array)
     return xp.maximum(threshold, -learning_rate * (1.0 - epsilon))
 
 
-def recorded(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Run:
+def recorded(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> control.Run:
     """Return the run of a controller."""
     xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
-    _, target, rate, tau = setting(*given)
-    _, _, rows = distributions(drafts=with_positions(drafts, 1))
+    _, target, rate, tau = control.setting(*given)
+    _, _, rows = distributions(drafts=control.with_positions(drafts, 1))
     leading_dimensions(drafts=tuple(rows.shape[:-2]), threshold=tuple((target + rate + tau).shape))
-    return ThresholdController(target, rate, _admissible(xp, target, rate, tau)).run(rows)
+    return control.ThresholdController(target, rate, _admissible(xp, target, rate, tau)).run(rows)
 
 
 def mean_dropped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
@@ -41,11 +31,11 @@ def mean_dropped(drafts: Array, epsilon: Array, learning_rate: Array, threshold:
 
 
 def positions(drafts: Array) -> int:
-    return int(with_positions(drafts, 1).shape[-2])
+    return int(control.with_positions(drafts, 1).shape[-2])
 
 
 def published(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    return regret_bound(epsilon, learning_rate, threshold, positions(drafts))
+    return control.regret_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
 def published_in_proof(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
@@ -54,7 +44,7 @@ def published_in_proof(drafts: Array, epsilon: Array, learning_rate: Array, thre
 
 
 def sharp(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    return sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
+    return control.sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
 def excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
@@ -93,22 +83,22 @@ def highest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Arra
 
 
 def overshoot(epsilon: Array, learning_rate: Array) -> Array:
-    _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
+    _, target, rate, _ = control.setting(epsilon, learning_rate, 0.0)
     return 1.0 + rate * target
 
 
 def undershoot(epsilon: Array, learning_rate: Array) -> Array:
-    _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
+    _, target, rate, _ = control.setting(epsilon, learning_rate, 0.0)
     return rate * (1.0 - target)
 
 
 def high_enough(epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    _, target, rate, tau = setting(epsilon, learning_rate, threshold)
+    _, target, rate, tau = control.setting(epsilon, learning_rate, threshold)
     return tau >= -rate * (1.0 - target)
 
 
 def small_step(epsilon: Array, learning_rate: Array) -> Array:
-    _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
+    _, target, rate, _ = control.setting(epsilon, learning_rate, 0.0)
     return rate * (1.0 - 2.0 * target) <= 1.0
 
 
@@ -116,7 +106,7 @@ def _scales(drafts: Array, target_scale: Array, learning_scale: Array) -> tuple[
     """Return ε = d/√T, η = c/√T and T."""
     xp, d, c = arrays(target_scale=target_scale, learning_scale=learning_scale)
     for name, value in (("target_scale", d), ("learning_scale", c)):
-        DOMAINS[name].check(xp, name, value)
+        control.DOMAINS[name].check(xp, name, value)
     count = float(positions(drafts))
     return d / count**0.5, c / count**0.5, count
 
@@ -129,7 +119,7 @@ def summed(drafts: Array, target_scale: Array, learning_scale: Array, threshold:
 
 def rate_bound(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
     epsilon, rate, count = _scales(drafts, target_scale, learning_scale)
-    return count * sharp_bound(epsilon, rate, threshold, positions(drafts))
+    return count * control.sharp_bound(epsilon, rate, threshold, positions(drafts))
 
 
 def first_high_enough(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
@@ -153,7 +143,7 @@ class Drafted:
 def _batches(drafts: Array, accepted: Array) -> tuple[Any, Array, Array]:
     """Check rows (..., B, L, V) of B batches of L drafts and the number accepted in each batch; return both."""
     xp, drafts, accepted = arrays(drafts=drafts, accepted=accepted)
-    _, _, rows = distributions(drafts=with_positions(drafts, 2))
+    _, _, rows = distributions(drafts=control.with_positions(drafts, 2))
     accepted = COUNT.check(xp, "accepted", accepted)
     if accepted.ndim == 0 or accepted.shape[-1] != rows.shape[-3] or bool(xp.any(accepted > rows.shape[-2])):
         raise DomainError(
@@ -168,15 +158,15 @@ def _drafted(
 ) -> Drafted:
     """Run a controller that drafts all positions of a batch and then rolls back; return sums over its supports."""
     xp, rows, accepted = _batches(drafts, accepted)
-    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
-    controller = ThresholdController(target, rate, _admissible(xp, target, rate, tau))
+    _, target, rate, tau = control.setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
+    controller = control.ThresholdController(target, rate, _admissible(xp, target, rate, tau))
     zero = 0.0 * (rows[..., 0, 0, 0] + tau)
     sums = [zero] * 3
     for batch in range(rows.shape[-3]):
         done = accepted[..., batch]
         for n in range(rows.shape[-2]):
             q = rows[..., batch, n, :]
-            mass = dropped(xp, q, controller.step(q))
+            mass = control.dropped(xp, q, controller.step(q))
             parts = ((done > n, mass), (done >= n, mass), (done >= n, 1.0))
             sums = [xp.where(where, value + more, value) for value, (where, more) in zip(sums, parts, strict=True)]
         controller.roll_back(done, printed=printed)
@@ -191,7 +181,7 @@ def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: A
 def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the last threshold of (6) and (8) over the accepted and rejected positions alone."""
     xp, rows, accepted = _batches(drafts, accepted)
-    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
+    _, target, rate, tau = control.setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
     used = tau + 0.0 * rows[..., 0, 0, 0]
     for batch in range(rows.shape[-3]):
         for n in range(rows.shape[-2]):
@@ -233,13 +223,13 @@ def _accepted_count(drafts: Array, accepted: Array) -> Array:
 
 
 def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    return sharp_bound(epsilon, learning_rate, threshold, _accepted_count(drafts, accepted))
+    return control.sharp_bound(epsilon, learning_rate, threshold, _accepted_count(drafts, accepted))
 
 
 def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     xp, rows, done = _batches(drafts, accepted)
     count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
-    return sharp_bound(epsilon, learning_rate, threshold, count)
+    return control.sharp_bound(epsilon, learning_rate, threshold, count)
 
 
 # --------------------------------------------------------------------------------------- a budget of dropped mass
@@ -248,21 +238,21 @@ def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Ar
 def largest_mean(drafts: Array, epsilon: Array) -> Array:
     """Return the largest mean of d_n over the first T positions, over all T."""
     _, drafts, epsilon = arrays(drafts=drafts, epsilon=epsilon)
-    _, _, rows = distributions(drafts=with_positions(drafts, 1))
-    xp, masses = arrays(masses=MassBudgetController(epsilon).run(rows).dropped)
+    _, _, rows = distributions(drafts=control.with_positions(drafts, 1))
+    xp, masses = arrays(masses=control.MassBudgetController(epsilon).run(rows).dropped)
     count = xp.arange(1, masses.shape[-1] + 1, dtype=xp.float64, device=masses.device)
     return xp.max(xp.cumulative_sum(masses, axis=-1) / count, axis=-1)
 
 
 def target(epsilon: Array) -> Array:
     xp, epsilon = arrays(epsilon=epsilon)
-    return DOMAINS["epsilon"].check(xp, "epsilon", epsilon)
+    return control.DOMAINS["epsilon"].check(xp, "epsilon", epsilon)
 
 
 def _others(drafts: Array, supports: Array) -> tuple[Any, Array, Array]:
     """Return rows and other supports, one for each."""
     xp, drafts, supports = arrays(drafts=drafts, supports=supports)
-    _, _, rows = distributions(drafts=with_positions(drafts, 1))
+    _, _, rows = distributions(drafts=control.with_positions(drafts, 1))
     kept = mask(xp, "supports", supports)
     if tuple(kept.shape[-2:]) != tuple(rows.shape[-2:]):
         raise DomainError(
@@ -283,7 +273,7 @@ def price(drafts: Array, supports: Array, threshold: Array) -> Array:
     _, tau = arrays(threshold=threshold)
     level = xp.where(tau > 0, tau, 1.0)
     above = rows >= level[..., None, None]
-    mass = xp.sum(dropped(xp, rows, kept) - dropped(xp, rows, above), axis=-1)
+    mass = xp.sum(control.dropped(xp, rows, kept) - control.dropped(xp, rows, above), axis=-1)
     return xp.astype(xp.count_nonzero(above, axis=(-2, -1)), level.dtype) - mass / level
 
 
@@ -295,4 +285,4 @@ def price_roundings(drafts: Array, threshold: Array) -> Array:
 
 def is_positive(threshold: Array) -> Array:
     xp, tau = arrays(threshold=threshold)
-    return DOMAINS["threshold"].check(xp, "threshold", tau) > 0
+    return control.DOMAINS["threshold"].check(xp, "threshold", tau) > 0

@@ -5,15 +5,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._simplex import distributions, largest
-from hlmtheory.lattice.arithmetic import (
-    RESOLUTION,
-    kept_part,
-    refuse_more_than_positive,
-    rounded,
-    row_and_size,
-    sharp_distortion,
-    sizes,
-)
+from hlmtheory.lattice import arithmetic
 
 
 def top_support(draft: Array, top_k: Array) -> Array:
@@ -41,15 +33,15 @@ def top_support(draft: Array, top_k: Array) -> Array:
     >>> top_support([0.5, 0.125, 0.375, 0.0], 2).tolist()
     [True, False, True, False]
     """
-    xp, q, size = row_and_size(draft, top_k)
-    refuse_more_than_positive(xp, q, size)
+    xp, q, size = arithmetic.row_and_size(draft, top_k)
+    arithmetic.refuse_more_than_positive(xp, q, size)
     return largest(xp, q, size)
 
 
 def dropped_mass(draft: Array, *, support: Array) -> Array:
     """Mass of q outside the support, which is TV(q, q̄), in [0, 1); c-sqs Lemma 1."""
     xp, kind, q, kept = _row_and_support(draft, support)
-    return in_kind(xp, kept_part(xp, q, kept)[1], kind)
+    return in_kind(xp, arithmetic.kept_part(xp, q, kept)[1], kind)
 
 
 def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
@@ -82,10 +74,12 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
     """
     xp, draft, support, resolution = arrays(draft=draft, support=support, resolution=resolution)
     xp, _, q, kept = _row_and_support(draft, support)
-    resolution = RESOLUTION.check(xp, "resolution", resolution)
+    resolution = arithmetic.RESOLUTION.check(xp, "resolution", resolution)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(resolution.shape))
     q, kept = (xp.broadcast_to(value, (*batch, q.shape[-1])) for value in (q, kept))
-    return rounded(xp, kept_part(xp, q, kept)[0], kept, xp.broadcast_to(resolution, batch)[..., None])
+    return arithmetic.rounded(
+        xp, arithmetic.kept_part(xp, q, kept)[0], kept, xp.broadcast_to(resolution, batch)[..., None]
+    )
 
 
 def distortion_bound_sharp(top_k: Array, resolution: Array) -> Array:
@@ -93,7 +87,7 @@ def distortion_bound_sharp(top_k: Array, resolution: Array) -> Array:
 
     Proposition 2 of reznik2011 in total variation, extended to ℓ < ⌊K/2⌋.
     """
-    return sharp_distortion(*sizes(top_k, resolution))
+    return arithmetic.sharp_distortion(*arithmetic.sizes(top_k, resolution))
 
 
 def _row_and_support(draft: Array, support: Array) -> tuple[Any, Any, Array, Array]:

@@ -3,22 +3,15 @@
 from hlmtheory._array import Array, arrays, distinct, every
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection_by_token
+from hlmtheory.truncation import reconstruction
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
-from hlmtheory.truncation.reconstruction import (
-    NOISE,
-    draft_and_size,
-    most_distortion,
-    pair_and_size,
-    truncate,
-    truncated,
-)
 from hlmtheory.verification import rejection_probability, total_variation
 
 
 def rebuilt_share(target: Array, draft: Array, k: Array) -> Array:
     """Return 1 + TV(q, p)/TV(q̂, p), the factor by which a rounding of q̂ grows in the mass that r̂ replaces."""
-    xp, _, p, q, k = pair_and_size(target, draft, k)
-    return 1.0 + quotient(xp, distance(xp, p, q), distance(xp, p, truncated(xp, q, k)))
+    xp, _, p, q, k = reconstruction.pair_and_size(target, draft, k)
+    return 1.0 + quotient(xp, distance(xp, p, q), distance(xp, p, reconstruction.truncated(xp, q, k)))
 
 
 def draft_and_top_k(draft: Array, top_k: Array) -> tuple[Array, Array, Array]:
@@ -40,12 +33,12 @@ def bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
     true = normalised(xp, excess(xp, target, q))[0]
     for k in distinct(xp, top_k):
         share = xp.sum(xp.where(top_k == k, lost, 0.0), axis=-1, keepdims=True)
-        _, _, p, row, k = pair_and_size(target, q, k)
-        rebuilt = truncated(xp, row, k)
+        _, _, p, row, k = reconstruction.pair_and_size(target, q, k)
+        rebuilt = reconstruction.truncated(xp, row, k)
         distorted, mass = normalised(xp, excess(xp, p, rebuilt))
-        exists = mass[..., None] > NOISE
+        exists = mass[..., None] > reconstruction.NOISE
         if not every(xp, exists):
-            most = most_distortion(xp, p, row, rebuilt)[..., None]
+            most = reconstruction.most_distortion(xp, p, row, rebuilt)[..., None]
             distorted = xp.where(exists, distorted, (1.0 - most) * true + most * xp.astype(below, q.dtype))
         law = law + share * distorted
     return xp.sum(xp.abs(law - target), axis=-1)
@@ -57,7 +50,7 @@ def certificate_side(draft: Array, k: Array) -> Array:
 
 def after(draft: Array, k: Array) -> Array:
     """Return k + 1, or V where k = V, which the assumption excludes."""
-    xp, _, q, k = draft_and_size(draft, k)
+    xp, _, q, k = reconstruction.draft_and_size(draft, k)
     return xp.where(k < q.shape[-1], k + 1, k)
 
 
@@ -67,26 +60,26 @@ def has_next(draft: Array, k: Array) -> Array:
 
 def residual_exists(target: Array, draft: Array, k: Array) -> Array:
     """Return whether r̂ is a distribution or nothing is rejected."""
-    xp, _, p, q, k = pair_and_size(target, draft, k)
-    return (distance(xp, p, truncated(xp, q, k)) > NOISE) | (distance(xp, p, q) == 0)
+    xp, _, p, q, k = reconstruction.pair_and_size(target, draft, k)
+    return (distance(xp, p, reconstruction.truncated(xp, q, k)) > reconstruction.NOISE) | (distance(xp, p, q) == 0)
 
 
 def deviation(target: Array, draft: Array, k: Array) -> Array:
-    return total_variation(draft, truncate(draft, k))
+    return total_variation(draft, reconstruction.truncate(draft, k))
 
 
 def misdeclared_side(target: Array, draft: Array, actual_draft: Array, k: Array) -> Array:
     """Return TV(law, p) for drafts from q′, acceptance by the exact q, and replacements from the residual of q̂."""
-    xp, _, p, q, k = pair_and_size(target, draft, k)
+    xp, _, p, q, k = reconstruction.pair_and_size(target, draft, k)
     _, _, drawn = distributions(actual_draft=actual_draft)
     beta = rejection_by_token(xp, p, q)
-    residual, _ = normalised(xp, excess(xp, p, truncated(xp, q, k)))
+    residual, _ = normalised(xp, excess(xp, p, reconstruction.truncated(xp, q, k)))
     law = drawn * (1.0 - beta) + xp.sum(drawn * beta, axis=-1, keepdims=True) * residual
     return 0.5 * xp.sum(xp.abs(law - p), axis=-1)
 
 
 def noise(target: Array, draft: Array, k: Array) -> Array:
     """Return 1 + 1/TV(q̂, p), the factor by which normalising the residual magnifies a rounding of q̂."""
-    xp, _, p, q, k = pair_and_size(target, draft, k)
-    mass = distance(xp, p, truncated(xp, q, k))
-    return 1.0 + 1.0 / xp.where(mass > NOISE, mass, 1.0)
+    xp, _, p, q, k = reconstruction.pair_and_size(target, draft, k)
+    mass = distance(xp, p, reconstruction.truncated(xp, q, k))
+    return 1.0 + 1.0 / xp.where(mass > reconstruction.NOISE, mass, 1.0)

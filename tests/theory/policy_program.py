@@ -32,19 +32,14 @@ class Case:
         slow = self.costs.seconds_per_bit / share
         return replace(self, costs=replace(self.costs, seconds_per_bit=slow))
 
+    def arguments(self):
+        names = ("costs", "acceptances", "rejection", "weight", "risk_limit", "skipping", "bonus")
+        given = {name: getattr(self, name) for name in names}
+        return {"hulls": lower_hulls(self.bits, self.risk), "draft_lengths": self.lengths, **given}
+
     def planned(self):
         try:
-            return plan_user(
-                lower_hulls(self.bits, self.risk),
-                self.costs,
-                self.acceptances,
-                rejection=self.rejection,
-                weight=self.weight,
-                risk_limit=self.risk_limit,
-                draft_lengths=self.lengths,
-                skipping=self.skipping,
-                bonus=self.bonus,
-            )
+            return plan_user(**self.arguments())
         except ValueError as error:
             return error
 

@@ -97,20 +97,7 @@ def test_no_shares_and_mixtures_of_two_users_beat_the_bound(seed):
         case = policy_program.draw(rng)
         if policy_program.fastest(case, charged=False):
             cases.append(case)
-    users = [
-        policy.BandUser(
-            lower_hulls(case.bits, case.risk),
-            case.costs,
-            case.acceptances,
-            rejection=case.rejection,
-            weight=case.weight,
-            risk_limit=case.risk_limit,
-            draft_lengths=case.lengths,
-            skipping=case.skipping,
-            bonus=case.bonus,
-        )
-        for case in cases
-    ]
+    users = [policy.BandUser(**case.arguments()) for case in cases]
     found = policy.plan_users(users)
     for share in (0.1, 0.3, float(found.shares[0]), 0.6, 0.9):
         rates = [

@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 
-from hlmtheory import uncertainty, verification
-from hlmtheory.skipping import (
-    calibrate,
-    calibration,
-    holder_bound,
-    non_acceptance,
-    one_step_risk,
-    rejection_risk,
-    skip_thresholds,
-)
+from hlmtheory import skipping, uncertainty, verification
 
 from . import oracles
 from .kinds import LIBRARIES, numbers, to
@@ -57,10 +48,10 @@ def loss_tables(draw):
 
 def test_the_printed_thresholds():
     """cu-hlm prints .8117 and .0810; its inputs give .8118. u-hlm prints .431; its inputs give .440."""
-    averse, prone = skip_thresholds(0.815, -0.066, non_acceptance=0.5956)
+    averse, prone = skipping.skip_thresholds(0.815, -0.066, non_acceptance=0.5956)
     assert round(float(averse), 4) == 0.0810
     assert round(float(prone), 4) == 0.8118
-    averse, prone = skip_thresholds(0.82, -0.06, non_acceptance=0.301)
+    averse, prone = skipping.skip_thresholds(0.82, -0.06, non_acceptance=0.301)
     assert round(float(averse), 3) == 0.073
     assert round(float(prone), 3) == 0.440
     slope = (0.301 + 0.06) / 0.431  # the slope that its threshold implies, if b and Δ are right
@@ -74,7 +65,7 @@ def test_non_acceptance_is_what_a_fit_counts_among_drafts(instance):
     """Δ is the probability of the drafts with β > 0, by the sum over the vocabulary and by tokens drawn from q."""
     target, draft = (np.asarray(instance[name], dtype=np.float64) for name in ("target", "draft"))
     beta = verification.rejection_probability(target, draft)
-    delta = non_acceptance(target, draft)
+    delta = skipping.non_acceptance(target, draft)
     np.testing.assert_allclose(delta, np.sum(np.where(beta > 0, draft, 0.0), axis=-1), rtol=1e-6, atol=1e-9)
     assert np.all(delta >= 1.0 - verification.acceptance_rate(target, draft) - 1e-9)
 
@@ -87,7 +78,7 @@ def test_the_one_step_risk_by_enumeration(instance):
         p, q, s = (oracles.exact(row) for row in (p, q, s))
         return float(oracles.total_variation(oracles.emitted(p, q, s), p))
 
-    ours = one_step_risk(instance["target"], instance["draft"], instance["skip"])
+    ours = skipping.one_step_risk(instance["target"], instance["draft"], instance["skip"])
     theirs = oracles.row_by_row(exact, (instance["target"], 1), (instance["draft"], 1), (instance["skip"], 1))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
@@ -99,7 +90,7 @@ def test_the_rule_of_the_papers_from_logits_to_risk():
     draft = verification.softmax(logits)
     target = verification.softmax(logits + rng.normal(0, 1, 12))
     skip = theory.skip_probability(theory.vocabulary_uncertainty(logits), 0.8, 20)
-    risk = float(one_step_risk(target, draft, skip))
+    risk = float(skipping.one_step_risk(target, draft, skip))
     token = rng.choice(12, 100_000, p=draft)
     u = uncertainty.sample_uncertainty(np.broadcast_to(logits, (100_000, 12)), token, rng=rng)
     lost = verification.rejection_probability(target, draft)[token] * (u <= 0.8)
@@ -112,7 +103,7 @@ def test_the_rule_of_the_papers_from_logits_to_risk():
 def test_the_surrogate_and_its_bound_against_adaptive_integration(instance, exponent):
     density, (a, b, delta) = instance["cell_probabilities"], (instance[name] for name in LINE)
     assume(density.ndim == 1 and density.size <= 12)
-    low, high = (min(max(float(end), 0.0), 1.0) for end in skip_thresholds(a, b, non_acceptance=delta))
+    low, high = (min(max(float(end), 0.0), 1.0) for end in skipping.skip_thresholds(a, b, non_acceptance=delta))
     edges = np.unique(np.clip([low, high, *np.arange(density.size + 1) / density.size], low, high))
 
     def integral(function):
@@ -121,12 +112,15 @@ def test_the_surrogate_and_its_bound_against_adaptive_integration(instance, expo
     def height(u):
         return density[min(int(u * density.size), density.size - 1)] * density.size
 
-    risk = float(rejection_risk(density, a, b, non_acceptance=delta))
+    risk = float(skipping.rejection_risk(density, a, b, non_acceptance=delta))
     assert risk == pytest.approx(integral(lambda u: (a * u + b) * height(u)), abs=1e-9)
-    assert risk <= float(holder_bound(density, a, b, non_acceptance=delta, exponent=exponent)) * (1 + 1e-9) + 1e-12
+    assert (
+        risk
+        <= float(skipping.holder_bound(density, a, b, non_acceptance=delta, exponent=exponent)) * (1 + 1e-9) + 1e-12
+    )
     if float(exponent) == 2.0:
         norm = math.sqrt(integral(lambda u: height(u) ** 2))
-        assert float(holder_bound(density, a, b, non_acceptance=delta)) == pytest.approx(
+        assert float(skipping.holder_bound(density, a, b, non_acceptance=delta)) == pytest.approx(
             delta**1.5 / math.sqrt(3 * a) * norm, rel=1e-6
         )
 
@@ -134,11 +128,11 @@ def test_the_surrogate_and_its_bound_against_adaptive_integration(instance, expo
 def test_the_ends_of_the_exponent():
     density, line = [0.125, 0.5, 0.375, 0.0], dict(zip(LINE, (2.0, -0.25, 0.75), strict=True))  # I = [1/8, 1/2]
     share = 0.125 / 2 + 0.5
-    assert float(holder_bound(density, **line, exponent=math.inf)) == pytest.approx(0.75 * share)
-    assert float(holder_bound(density, **line, exponent=1.0)) == pytest.approx(0.75**2 / 4 * 2.0)
+    assert float(skipping.holder_bound(density, **line, exponent=math.inf)) == pytest.approx(0.75 * share)
+    assert float(skipping.holder_bound(density, **line, exponent=1.0)) == pytest.approx(0.75**2 / 4 * 2.0)
     for near, end in ((1.0 + 1e-9, 1.0), (1e9, math.inf)):
-        assert float(holder_bound(density, **line, exponent=near)) == pytest.approx(
-            float(holder_bound(density, **line, exponent=end))
+        assert float(skipping.holder_bound(density, **line, exponent=near)) == pytest.approx(
+            float(skipping.holder_bound(density, **line, exponent=end))
         )
     mass = [0.25, 0.25, 0.5]
     assert float(theory.holder_bound_discrete(mass, 1.0, 0.0, non_acceptance=1.0, exponent=math.inf)) == pytest.approx(
@@ -153,8 +147,8 @@ def test_nothing_between_the_thresholds():
     """Δ = 0, or all mass outside I: the surrogate risk and all bounds are 0."""
     for values in ((1.0, 0.0, 0.0), (1.0, -0.75, 0.125), (1e-300, 0.5, 0.25), (1e-300, -0.5, 0.25)):
         line = dict(zip(LINE, values, strict=True))
-        assert float(rejection_risk([1.0, 0.0], **line)) == 0.0
-        assert float(holder_bound([1.0, 0.0], **line)) == 0.0
+        assert float(skipping.rejection_risk([1.0, 0.0], **line)) == 0.0
+        assert float(skipping.holder_bound([1.0, 0.0], **line)) == 0.0
     assert float(theory.rejection_risk_discrete([1.0, 0.0], 1.0, -0.5, non_acceptance=0.25)) == 0.0
     assert float(theory.holder_bound_discrete([1.0, 0.0], 1.0, -0.5, non_acceptance=0.25)) == 0.0
 
@@ -185,11 +179,11 @@ def test_an_uncertainty_at_the_threshold_is_skipped(library, dtype):
 
 def test_lines_that_are_all_but_flat_or_upright():
     for density in ([0.5, 0.5], [0.25, 0.75]):
-        assert float(rejection_risk(density, 1e-308, -10.0, non_acceptance=0.5)) == 0.0
-        assert float(rejection_risk(density, 1e-308, 0.25, non_acceptance=0.5)) == pytest.approx(0.25)
+        assert float(skipping.rejection_risk(density, 1e-308, -10.0, non_acceptance=0.5)) == 0.0
+        assert float(skipping.rejection_risk(density, 1e-308, 0.25, non_acceptance=0.5)) == pytest.approx(0.25)
         for exponent in (1.0, 2.0, math.inf):
-            assert float(holder_bound(density, 1e-308, -10.0, non_acceptance=0.5, exponent=exponent)) == 0.0
-    averse, prone = skip_thresholds([1e8, 1e308, 1e-308], [0.0, -1.0, -1.0], non_acceptance=0.5)
+            assert float(skipping.holder_bound(density, 1e-308, -10.0, non_acceptance=0.5, exponent=exponent)) == 0.0
+    averse, prone = skipping.skip_thresholds([1e8, 1e308, 1e-308], [0.0, -1.0, -1.0], non_acceptance=0.5)
     assert averse.tolist() == [0.0, 1e-308, math.inf]
     assert prone.tolist() == [5e-9, 1.5e-308, math.inf]
 
@@ -230,7 +224,7 @@ def test_whole_texts_by_enumeration(seed):
     by_p = by_h = np.ones(1)
     from_target = from_system = 0.0
     for p, q, skip in tree(rng, 4, 6):
-        risk = one_step_risk(p, q, skip)
+        risk = skipping.one_step_risk(p, q, skip)
         from_target += by_p @ risk
         from_system += by_h @ risk
         law = verification.output_distribution(p, q, skip=skip)
@@ -264,11 +258,11 @@ def test_the_threshold_of_ragged_prompts_is_that_of_the_padded_table(prompts, pa
     if limit * len(prompts) >= 1:
         left_out = []
         for i, rows in enumerate(prompts):
-            threshold = calibrate(prompts[:i] + prompts[i + 1 :], limit).threshold
+            threshold = skipping.calibrate(prompts[:i] + prompts[i + 1 :], limit).threshold
             left_out.append(np.mean(np.where(rows[:, 0] <= threshold, rows[:, 1], 0.0)))
         assert np.mean(left_out) <= limit + 1e-12
         found, table = (
-            calibrate(prompts, limit),
+            skipping.calibrate(prompts, limit),
             theory.calibrate_threshold(losses, grid, risk=limit + 1e-12, bound=1.0),
         )
         assert dataclasses.astuple(found) == pytest.approx(dataclasses.astuple(table))
@@ -288,7 +282,7 @@ def test_the_threshold_of_ragged_prompts_is_that_of_the_padded_table(prompts, pa
 )
 def test_prompts_that_cannot_be_calibrated_are_refused_with_a_remedy(prompts, message):
     with pytest.raises(ValueError, match=f"^{message}"):
-        calibrate(prompts, 9.87e-3)
+        skipping.calibrate(prompts, 9.87e-3)
 
 
 def test_the_calibration_by_hand():
@@ -332,7 +326,7 @@ def test_losses_block_by_block_are_those_at_once(monkeypatch):
     u, beta, grid = rng.random((5, 40)), rng.random((5, 40)), np.arange(1, 12) / 12
     at_once = np.sum(np.where(u[:, None, :] <= grid[:, None], beta[:, None, :], 0.0), axis=-1)
     for block in (1, 450, 10**6):
-        monkeypatch.setattr(calibration, "_BLOCK", block)
+        monkeypatch.setattr(skipping.calibration, "_BLOCK", block)
         np.testing.assert_array_equal(theory.threshold_losses(u, beta, grid), at_once)
 
 

@@ -9,16 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from validation.acceptance.counts import (
-    read_count,
-    read_counts,
-    read_field,
-    read_histogram,
-    read_length,
-    read_optional,
-    read_seconds,
-    read_word,
-)
+from validation.acceptance import counts as counting
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read, of_totals
 from validation.errors import UserError
 
@@ -96,13 +87,13 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
         labels = dict(_LABEL.findall(found["labels"] or ""))
         models |= {labels["model_name"]} if "model_name" in labels else set()
         try:
-            value = read_count(where, found["name"], float(found["value"]))
+            value = counting.read_count(where, found["name"], float(found["value"]))
         except ValueError as error:
             raise UserError(f"{where}: {found['value']!r} is not a number.") from error
         if name == "accepted_tokens_per_pos":
-            places[read_length(where, "position", labels.get("position", ""))] += value
+            places[counting.read_length(where, "position", labels.get("position", ""))] += value
         elif "token_position" in labels and name in ("drafted_tokens", "accepted_tokens"):  # of TensorRT-LLM
-            position = read_length(where, "token_position", labels["token_position"])
+            position = counting.read_length(where, "token_position", labels["token_position"])
             totals["accepted_tokens" if name == "accepted_tokens" else "draft_tokens"] += value
             totals["accepted_tokens"] += 0
             totals["drafts"] += value if name == "drafted_tokens" and position == 0 else 0
@@ -183,10 +174,10 @@ def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
             continue
         where, short = f"{path}[{number}]", name.removeprefix(PREFIX).removesuffix("_total")
         if short == "accepted_tokens_per_pos":
-            values = read_counts(where, "values", metric.get("values"))
+            values = counting.read_counts(where, "values", metric.get("values"))
             places = [a + b for a, b in zip(values, places or [0] * len(values), strict=False)]
         else:
-            totals[short] += read_field(where, metric, "value")
+            totals[short] += counting.read_field(where, metric, "value")
     return [_record("vllm", path, totals, places)]
 
 
@@ -203,22 +194,22 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
     name = "acceptance_histogram"
     histogram, by_length = found.get(name), found.get(f"{name}_by_draft_length")
     fields: dict[str, Any] = {
-        name: read_optional(where, found, name) for name in ("num_draft_tokens", "num_spec_tokens")
+        name: counting.read_optional(where, found, name) for name in ("num_draft_tokens", "num_spec_tokens")
     }
     listed = [part for part in ("per_step_accepted", "per_step_drafted") if found.get(part) is not None]
-    fields |= {part: read_counts(where, part, found[part]) for part in listed}
-    fields |= {mark: read_word(where, found, mark) for mark in ("draft_sampling", "verification")}
+    fields |= {part: counting.read_counts(where, part, found[part]) for part in listed}
+    fields |= {mark: counting.read_word(where, found, mark) for mark in ("draft_sampling", "verification")}
     if by_length is not None:
-        keys = ((read_length(where, f"{name}_by_draft_length", k), k) for k in by_length)
-        fields["by_draft_length"] = {n: read_counts(where, f"draft length {k}", by_length[k]) for n, k in keys}
+        keys = ((counting.read_length(where, f"{name}_by_draft_length", k), k) for k in by_length)
+        fields["by_draft_length"] = {n: counting.read_counts(where, f"draft length {k}", by_length[k]) for n, k in keys}
     return [
         AcceptanceRecord(
             engine=str(found.get("engine", "vllm")).replace("_", "-"),
             source=where,
-            num_spec_steps=read_field(where, found, "num_spec_steps"),
-            num_accepted_draft_tokens=read_field(where, found, "num_accepted_draft_tokens"),
-            completion_tokens=read_optional(where, usage, "completion_tokens"),
-            acceptance_histogram=None if histogram is None else read_histogram(where, name, histogram),
+            num_spec_steps=counting.read_field(where, found, "num_spec_steps"),
+            num_accepted_draft_tokens=counting.read_field(where, found, "num_accepted_draft_tokens"),
+            completion_tokens=counting.read_optional(where, usage, "completion_tokens"),
+            acceptance_histogram=None if histogram is None else counting.read_histogram(where, name, histogram),
             copied=found.get("copied") is True,
             seconds_per_token=found.get("seconds_per_token") or _latency(metrics),
             **fields,
@@ -228,28 +219,28 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
 
 def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return the record of ``vllm bench serve --save-result``; its rate is in per cent and is not used."""
-    steps = read_field(path, content, "spec_decode_num_drafts")
+    steps = counting.read_field(path, content, "spec_decode_num_drafts")
     rates = content.get("spec_decode_per_position_acceptance_rates") or []
     places = tuple(round(float(rate) * steps) for rate in rates)
-    accepted = read_field(path, content, "spec_decode_accepted_tokens", "spec_decode_num_accepted_tokens")
+    accepted = counting.read_field(path, content, "spec_decode_accepted_tokens", "spec_decode_num_accepted_tokens")
     if places and sum(places) != accepted:
         raise UserError(
             f"{path}: the rates by position give {sum(places):,} accepted drafts, the total is {accepted:,}; the rates "
             "are rounded or damaged."
         )
-    drafted = read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens")
+    drafted = counting.read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens")
     record = _record("vllm", path, {"drafts": steps, "draft_tokens": drafted, "accepted_tokens": accepted}, places)
-    return [replace(record, seconds_per_token=read_seconds(content, rate="output_throughput"))]
+    return [replace(record, seconds_per_token=counting.read_seconds(content, rate="output_throughput"))]
 
 
 def _latency(metrics: Any) -> float | None:
     """Return AIPerf's time between two tokens of a request."""
     found = metrics.get("inter_token_latency") if isinstance(metrics, Mapping) else None
-    return read_seconds(found, milliseconds="value") if isinstance(found, Mapping) else None
+    return counting.read_seconds(found, milliseconds="value") if isinstance(found, Mapping) else None
 
 
 def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
     names = (("drafts",), ("verified_draft_tokens", "draft_tokens"), ("accepted_tokens",))
-    counts = [read_field(source, totals, *each) for each in names]
+    counts = [counting.read_field(source, totals, *each) for each in names]
     own: dict[str, Any] = {"num_spec_tokens": len(places) or None, "accepted_per_position": tuple(places) or None}
     return of_totals(engine, source, counts, **own)

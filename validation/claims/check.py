@@ -18,29 +18,8 @@ from hlmtheory import truncation
 from hlmtheory._remember import HELD, freeze, remembering
 from hlmtheory.claims import Claim, Verdict
 from hlmtheory.own import Trial
-from validation.claims.instances import (
-    MAX_DRAFT_LENGTH,
-    ROW_ARRAYS,
-    WINDOW_ARRAYS,
-    InstanceDraws,
-    Scenario,
-    instance_arrays,
-    measured,
-    row_arrays,
-    scenario_rng,
-    scenarios,
-    windows,
-)
-from validation.claims.interval_claims import (
-    Shared,
-    check_known,
-    holds_lists,
-    known_lists,
-    known_rows,
-    lists_of,
-    reasons,
-    rounding_of,
-)
+from validation.claims import instances, interval_claims
+from validation.claims.instances import measured
 from validation.claims.progress import CheckSums, Unfinished, mark_of
 from validation.claims.results import Results, Tally, load_results
 from validation.collection.intervals import acceptance, certified_sizes
@@ -50,7 +29,7 @@ from validation.models.devices import cores, keep_freed_memory, memory_errors
 from validation.processes import in_threads
 from validation.trace.reader import ListChunk, Trace, TraceChunk, probabilities
 
-__all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
+__all__ = ["BIASES", "Results", "Tally", "check_trace", "load_results"]
 
 LIST_BLOCK = 4096  # maximum positions in a block of top-k lists
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logits of one model
@@ -166,7 +145,7 @@ def _add(found: CheckSums, part: Part) -> None:
 
 def _refuse_unserved(measured: Iterable[Claim]) -> None:
     for claim in measured:
-        missing = [name for name in claim.takes if name not in (*ROW_ARRAYS, *WINDOW_ARRAYS)]
+        missing = [name for name in claim.takes if name not in (*instances.ROW_ARRAYS, *instances.WINDOW_ARRAYS)]
         if missing:
             raise UserError(
                 f"A trace offers no {', '.join(missing)} for {claim.id}, which is no claim of hlmtheory; "
@@ -184,7 +163,7 @@ def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
 
 def block_rows(vocabulary: int) -> int:
     """Return the positions in a block: a power of two, so that blocks align with the chunks of the store."""
-    fitting = max(2 * MAX_DRAFT_LENGTH, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
+    fitting = max(2 * instances.MAX_DRAFT_LENGTH, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
     return 1 << (fitting.bit_length() - 1)
 
 
@@ -205,7 +184,7 @@ class Work:
     why: Mapping[str, str]
     seed: int
     rounded: Mapping[str, Rounding] | None
-    tables: Mapping[str, Scenario]
+    tables: Mapping[str, instances.Scenario]
     batches: int
     rows: int
     stored_rows: bool
@@ -224,13 +203,13 @@ class Work:
     ) -> Self:
         """Return the work of a check; refuse a claim that no instance can be built for."""
         keep_freed_memory()
-        tables = scenarios()
+        tables = instances.scenarios()
         simulated = {name: claim for name, claim in claims.items() if name in tables}
         measured = [claim for name, claim in claims.items() if name not in tables]
         _refuse_unserved(measured)
-        if stored_rows and holds_lists(trace):
+        if stored_rows and interval_claims.holds_lists(trace):
             raise UserError(f"{trace.path} holds top-k lists, which are no rows; leave out --stored-rows.")
-        why = reasons(trace, measured, stored_rows)
+        why = interval_claims.reasons(trace, measured, stored_rows)
         batches = SCENARIO_BATCHES if batches is None else batches
         most = {name: min(batches, DEAR.get(name, batches)) for name in simulated}
         return cls(
@@ -239,7 +218,7 @@ class Work:
             [claim for claim in measured if claim.id not in why],
             why,
             seed,
-            None if stored_rows else rounding_of(trace),
+            None if stored_rows else interval_claims.rounding_of(trace),
             tables,
             batches,
             rows or _rows(trace),
@@ -263,14 +242,14 @@ class Work:
         if number < self.scenes:
             name, batch = self.drawn[number]
             return partial(
-                _check_scenario, self.simulated[name], self.tables[name], scenario_rng(self.seed, name, batch)
+                _check_scenario, self.simulated[name], self.tables[name], instances.scenario_rng(self.seed, name, batch)
             )
         index = number - self.scenes
         rng = np.random.default_rng([self.seed, index])
         if self.rounded is None:
             chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
             return partial(_check_block, chunk, self.measured, rng)
-        if holds_lists(self.trace):
+        if interval_claims.holds_lists(self.trace):
             lists = ListChunk(**self.trace.rows(index * self.rows, self.rows))
             return partial(_check_lists, lists, self.trace.vocabulary, self.measured, rng, self.rounded)
         chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
@@ -278,7 +257,7 @@ class Work:
 
 
 def _rows(trace: Trace) -> int:
-    if not holds_lists(trace):
+    if not interval_claims.holds_lists(trace):
         return block_rows(trace.vocabulary)
     widths: list[int] = [trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target")]
     return max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
@@ -298,14 +277,14 @@ def _covered(summary: dict[str, float]) -> dict[str, float]:
     return summary
 
 
-def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) -> Part:
+def _check_scenario(claim: Claim, scenario: instances.Scenario, rng: np.random.Generator) -> Part:
     return Part.of([claim.check(scenario(rng))])
 
 
 def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator) -> Part:
     count, vocabulary = chunk.draft_logits.shape
-    draws = InstanceDraws.of(rng, count, vocabulary)
-    by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]
+    draws = instances.InstanceDraws.of(rng, count, vocabulary)
+    by_row = [claim for claim in claims if not set(claim.takes) & set(instances.WINDOW_ARRAYS)]
     names = {name for claim in by_row for name in claim.takes}
     verdicts: list[Verdict] = []
     acceptance, top = np.empty(count), np.empty(count)
@@ -313,13 +292,13 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     step = max(1, CACHED_VALUES // vocabulary)
     for start in range(0, count, step):
         part = slice(start, start + step)
-        arrays = row_arrays(chunk[part], draws[part], names)
+        arrays = instances.row_arrays(chunk[part], draws[part], names)
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
         freeze(tuple(arrays.values()))
         with remembering():  # the summary and the claims sort the same rows
             sizes[part] = _sizes(arrays["draft"])
             verdicts += [claim.check({name: arrays[name] for name in claim.takes}) for claim in by_row]
-    runs = windows(acceptance, chunk)
+    runs = instances.windows(acceptance, chunk)
     if len(runs):
         by_window = [claim for claim in claims if claim not in by_row]
         verdicts += [claim.check({"acceptances": runs}) for claim in by_window]
@@ -329,13 +308,17 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
 def _check_lists(
     chunk: ListChunk, vocabulary: int, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
 ) -> Part:
-    lists = lists_of(chunk, vocabulary, rounded)
+    lists = interval_claims.lists_of(chunk, vocabulary, rounded)
     rate, sizes = acceptance(lists), certified_sizes(lists, BIASES)
     sums = {"acceptance_low": float(rate.lower.sum()), "acceptance_high": float(rate.upper.sum())}
     for bias, size in zip(BIASES, sizes.T, strict=True):
         sums[f"covered_for_bias_{bias}"] = float(np.count_nonzero(size >= 0))
         sums[f"size_for_bias_{bias}"] = float(size[size >= 0].sum())
-    return Part.of(check_known(claims, Shared(known_lists(lists, rng))), len(chunk.tokens), sums)
+    return Part.of(
+        interval_claims.check_known(claims, interval_claims.Shared(interval_claims.known_lists(lists, rng))),
+        len(chunk.tokens),
+        sums,
+    )
 
 
 def _check_rounded(
@@ -347,9 +330,9 @@ def _check_rounded(
     step = max(1, CACHED_VALUES // vocabulary)
     for start in range(0, count, step):
         part = chunk[start : start + step]
-        known = known_rows(part, rounded, rng)
-        shared = Shared(known)
-        verdicts += check_known(claims, shared)
+        known = interval_claims.known_rows(part, rounded, rng)
+        shared = interval_claims.Shared(known)
+        verdicts += interval_claims.check_known(claims, shared)
         draft = probabilities(part.draft_logits)
         found = {"acceptance_low": 1.0 - shared.apart.upper, "acceptance_high": 1.0 - shared.apart.lower}
         # A row is within a TV of this slack of the model's, and 2 Δ_k changes by at most 4 TV.

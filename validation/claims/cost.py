@@ -18,14 +18,7 @@ import hlmtheory
 from validation.claims.check import block_rows, check_trace
 from validation.claims.instances import measured as decided_by_models
 from validation.claims.order import PROCESS_MEMORY, workers_here
-from validation.collection.collect import (
-    DEFAULT_BATCH,
-    SCORED_ROWS,
-    SCORED_VALUES,
-    Text,
-    continue_texts,
-    teacher_forced_logits,
-)
+from validation.collection import collect
 from validation.models.devices import wait_for, working_memory
 from validation.models.pair import Pair
 from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
@@ -99,7 +92,7 @@ class Asked:
 
     @property
     def batch(self) -> int:
-        return min(DEFAULT_BATCH, self.prompts)
+        return min(collect.DEFAULT_BATCH, self.prompts)
 
     @property
     def batches(self) -> int:
@@ -113,7 +106,7 @@ class Asked:
     def expected(self) -> int:
         return round(self.texts * (self.length or self.new_tokens))
 
-    def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Self:
+    def ending(self, texts: Sequence[collect.Text], end_tokens: Sequence[int]) -> Self:
         """Return the same with the mean length of texts that end as often as those of a trial."""
         tokens = sum(len(text.tokens) - text.start for text in texts)
         ends = sum(text.tokens[-1] in end_tokens for text in texts)
@@ -162,9 +155,9 @@ def _try_models(
 ) -> tuple[list[Step], float, Trace, Asked]:
     import torch
 
-    texts = [Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
+    texts = [collect.Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
     say("the target model writes a few tokens")
-    write = partial(continue_texts, pair, texts, seed=seed, report=lambda text: None)
+    write = partial(collect.continue_texts, pair, texts, seed=seed, report=lambda text: None)
     write(new_tokens=1)  # warm-up
     few, _ = _timed(pair, partial(write, new_tokens=FEW))
     more, written = _timed(pair, partial(write, new_tokens=min(MORE, asked.new_tokens)))
@@ -173,11 +166,11 @@ def _try_models(
     asked = asked.ending(written, pair.end_tokens)
     say("both models read a few texts")
     whole = [_lengthened(text, asked.new_tokens) for text in written]
-    rows = max(1, min(SCORED_ROWS, SCORED_VALUES // (asked.new_tokens * pair.vocabulary), len(whole)))
+    rows = max(1, min(collect.SCORED_ROWS, collect.SCORED_VALUES // (asked.new_tokens * pair.vocabulary), len(whole)))
     group = sorted(whole, key=lambda text: len(text.tokens))[-rows:]
     times, logits = {}, {}
     for which in ("draft", "target"):
-        read = partial(teacher_forced_logits, pair, which)
+        read = partial(collect.teacher_forced_logits, pair, which)
         read(group[:1])  # warm-up
         times[which], logits[which] = _timed(pair, partial(read, group))
     count = rows * asked.new_tokens
@@ -195,13 +188,13 @@ def _try_models(
     return found, size / count, open_trace(folder / "block"), asked
 
 
-def _lengthened(text: Text, new_tokens: int) -> Text:
+def _lengthened(text: collect.Text, new_tokens: int) -> collect.Text:
     own = text.tokens[text.start :]
     repeated = (own * -(-new_tokens // len(own)))[:new_tokens]
-    return Text(text.prompt_index, text.prompt_id, text.tokens[: text.start] + repeated, text.start)
+    return collect.Text(text.prompt_index, text.prompt_id, text.tokens[: text.start] + repeated, text.start)
 
 
-def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, Any], count: int) -> int:
+def _store(folder: Path, pair: Pair, group: Sequence[collect.Text], logits: dict[str, Any], count: int) -> int:
     with TraceWriter(folder, pair.vocabulary) as writer:
         for text, draft, target in zip(group, logits["draft"], logits["target"], strict=True):
             rows = min(len(draft), count - writer.positions)

@@ -12,19 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from validation.errors import UserError
-from validation.trace.format import (
-    DTYPES,
-    FIELDS,
-    FORMAT,
-    LIST_DTYPE,
-    LISTS,
-    MANIFEST,
-    VERSION,
-    check_files,
-    complete,
-    fields_of,
-    read_tail,
-)
+from validation.trace import format as trace_format
 from validation.trace.journal import Committed, Lock, Sums, disk_error, open_journal, sync_folder, write_durably
 from validation.trace.remote import RemotePath, place
 from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
@@ -46,12 +34,12 @@ class TraceWriter:
         lists: tuple[int, int] | None = None,
         finish: bool = True,
     ) -> None:
-        self._kind: dict[str, Any] = {} if lists is None else {"kind": LISTS, "widths": list(lists)}
-        self._fields = FIELDS if lists is None else fields_of(self._kind)
+        self._kind: dict[str, Any] = {} if lists is None else {"kind": trace_format.LISTS, "widths": list(lists)}
+        self._fields = trace_format.FIELDS if lists is None else trace_format.fields_of(self._kind)
         if lists is not None:
-            dtype = LIST_DTYPE
-        elif dtype not in DTYPES:
-            raise UserError(f"Logits cannot be stored as {dtype!r}; choose {' or '.join(DTYPES)}.")
+            dtype = trace_format.LIST_DTYPE
+        elif dtype not in trace_format.DTYPES:
+            raise UserError(f"Logits cannot be stored as {dtype!r}; choose {' or '.join(trace_format.DTYPES)}.")
         self.path = place(path).absolute()
         self.vocabulary = vocabulary
         self.manifest = dict(manifest or {})
@@ -99,7 +87,7 @@ class TraceWriter:
                 self._leave()
 
     def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
-        rows = complete(self._fields, arrays, named, self.vocabulary, self._dtype)
+        rows = trace_format.complete(self._fields, arrays, named, self.vocabulary, self._dtype)
         self.positions += len(rows["tokens"])
         self._on_disk(self._add, rows)
 
@@ -112,7 +100,7 @@ class TraceWriter:
             self.path, self.vocabulary, self._dtype, self._settings, fresh=self._fresh, kind=self._kind
         )
         if committed is None:
-            header = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary}
+            header = {"format": trace_format.FORMAT, "version": trace_format.VERSION, "vocabulary": self.vocabulary}
             header |= {"dtype": self._dtype, "settings": self._settings} | self._kind
             self._journal = open_journal(self.path)
             try:
@@ -123,8 +111,8 @@ class TraceWriter:
                 raise
             committed, tail = Committed(header), {}
         else:
-            check_files(self.path, committed, content=False)
-            tail = read_tail(self.path, committed)
+            trace_format.check_files(self.path, committed, content=False)
+            tail = trace_format.read_tail(self.path, committed)
             self._on_disk(remove_strays, self.path, committed)
             self._journal = open_journal(self.path, committed)
         self._known, self._tail = committed.files, committed.tail
@@ -188,11 +176,16 @@ class TraceWriter:
                 self._arrays[name][self._chunked[name] :] = _joined(pieces)
         for key, value in self._files.metadata.items():
             self._files.write(key, value.to_bytes())
-        own = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary, "positions": rows}
+        own = {
+            "format": trace_format.FORMAT,
+            "version": trace_format.VERSION,
+            "vocabulary": self.vocabulary,
+            "positions": rows,
+        }
         own |= {"dtype": self._dtype} | self._kind | ({} if self._settings is None else {"settings": self._settings})
         text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"
-        manifest = write_durably(self.path / MANIFEST, text.encode(), below=self.path)
-        self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
+        manifest = write_durably(self.path / trace_format.MANIFEST, text.encode(), below=self.path)
+        self._record(rows, self.state, self._files.written | {trace_format.MANIFEST: manifest}, tail=None)
 
     def _record(self, rows: int, state: dict[str, Any], files: Sums, tail: str | None) -> None:
         for folder in sorted({(self.path / name).parent for name in files}):

@@ -15,7 +15,7 @@ import pytest
 import hlmtheory
 from hlmtheory.claims import le
 from tests.scaled import scaled
-from validation.claims import check
+from validation.claims import check, instances
 from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenarios
 from validation.errors import UserError
 from validation.trace.reader import SyntheticTrace, TraceWriter, open_trace
@@ -79,14 +79,14 @@ def test_a_false_claim_is_found(trace):
 
 def test_instances_are_what_they_say(trace):
     chunk = next(trace.chunks(100))
-    arrays = check.instance_arrays(chunk, np.random.default_rng(1))
+    arrays = instances.instance_arrays(chunk, np.random.default_rng(1))
     assert arrays["k"].min() >= 0
     assert arrays["k"].max() <= VOCABULARY
     assert (arrays["draft"][np.arange(100), arrays["token"]] > 0).all()
     expected = [
-        arrays["acceptance"][start : start + check.MAX_DRAFT_LENGTH]
-        for start in range(100 - check.MAX_DRAFT_LENGTH + 1)
-        if chunk.prompt_index[start] == chunk.prompt_index[start + check.MAX_DRAFT_LENGTH - 1]
+        arrays["acceptance"][start : start + instances.MAX_DRAFT_LENGTH]
+        for start in range(100 - instances.MAX_DRAFT_LENGTH + 1)
+        if chunk.prompt_index[start] == chunk.prompt_index[start + instances.MAX_DRAFT_LENGTH - 1]
     ]
     np.testing.assert_array_equal(arrays["acceptances"], expected)
 
@@ -148,7 +148,7 @@ def simulated(monkeypatch):
     def make(rng):
         return {"acceptance": np.ones(3), "draft_length": rng.integers(0, 1000, 3)}
 
-    monkeypatch.setattr(check, "scenarios", lambda: {name: make})
+    monkeypatch.setattr(instances, "scenarios", lambda: {name: make})
     monkeypatch.setattr(check, "SCENARIO_BATCHES", 4)
     return name
 
@@ -166,7 +166,7 @@ def test_a_scenario_comes_before_the_trace(trace, simulated):
 
 def test_a_scenario_out_of_scope_is_named(trace, monkeypatch):
     claim = hlmtheory.all_claims()["truncation.monotone"]
-    monkeypatch.setattr(check, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
+    monkeypatch.setattr(instances, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
     with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; draw"):
         check.check_trace(trace, claims={claim.id: claim})
 

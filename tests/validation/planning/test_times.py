@@ -11,35 +11,27 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
+from validation.planning import times as planning_times
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
-from validation.planning.times import (
-    PassTiming,
-    RoundTiming,
-    Serialisation,
-    Times,
-    Timing,
-    pass_line,
-    read_times,
-    table_of,
-    with_times,
-    write_times,
-)
 from validation.trace.sealed import write_sealed
 
 
-def exactly(seconds: float) -> Timing:
-    return Timing(seconds, seconds, seconds)
+def exactly(seconds: float) -> planning_times.Timing:
+    return planning_times.Timing(seconds, seconds, seconds)
 
 
-def times(*passes: tuple[int, int, float], waiting: float = 0.0175, token: float = 0.0124) -> Times:
-    return Times(
+def times(*passes: tuple[int, int, float], waiting: float = 0.0175, token: float = 0.0124) -> planning_times.Times:
+    return planning_times.Times(
         exactly(0.004),
-        tuple(PassTiming(batch, width, exactly(seconds)) for batch, width, seconds in passes),
-        (Serialisation("tokens", 4, 19, exactly(0.0002)), Serialisation("rows", 4, 65555, exactly(0.0009))),
+        tuple(planning_times.PassTiming(batch, width, exactly(seconds)) for batch, width, seconds in passes),
+        (
+            planning_times.Serialisation("tokens", 4, 19, exactly(0.0002)),
+            planning_times.Serialisation("rows", 4, 65555, exactly(0.0009)),
+        ),
         exactly(0.0003),
-        RoundTiming(4, exactly(0.0165), exactly(waiting), exactly(0.0155)),
+        planning_times.RoundTiming(4, exactly(0.0165), exactly(waiting), exactly(0.0155)),
         exactly(token),
         *(64, 21, {"small_name": "small", "large_name": "large"}, {"load": 0.1}, "2026-01-01T00:00:00+00:00"),
     )
@@ -49,10 +41,10 @@ LINE = times((1, 1, 0.011), (1, 3, 0.013), (1, 9, 0.019), (2, 1, 0.5))
 
 
 def test_a_line_for_what_needs_one() -> None:
-    assert pass_line(LINE.table) == pytest.approx((0.010, 0.001))
-    assert pass_line(times((1, 5, 0.02)).table) == pytest.approx((0.02, 0.0))
-    assert pass_line(times((1, 1, 0.02), (1, 9, 0.01)).table)[1] == 0.0  # never faster for more tokens
-    base, slope = pass_line(times((1, 1, 0.001), (1, 9, 0.020)).table)
+    assert planning_times.pass_line(LINE.table) == pytest.approx((0.010, 0.001))
+    assert planning_times.pass_line(times((1, 5, 0.02)).table) == pytest.approx((0.02, 0.0))
+    assert planning_times.pass_line(times((1, 1, 0.02), (1, 9, 0.01)).table)[1] == 0.0  # never faster for more tokens
+    base, slope = planning_times.pass_line(times((1, 1, 0.001), (1, 9, 0.020)).table)
     assert base >= 0
     assert slope == pytest.approx(0.001)
 
@@ -60,7 +52,7 @@ def test_a_line_for_what_needs_one() -> None:
 def test_passes_are_those_that_were_measured() -> None:
     """A staircase of widths and batches: exact where it was measured, on lines between, the last slope beyond."""
     rows = [(1, 1, 0.010), (1, 2, 0.010), (1, 5, 0.016), (4, 1, 0.012), (4, 2, 0.018), (4, 5, 0.048)]
-    passes = table_of(rows)
+    passes = planning_times.table_of(rows)
     for batch, width, seconds in rows:
         assert passes.seconds(np.array(float(width)), batch) == pytest.approx(seconds, rel=1e-12)
     assert passes.seconds(np.array([3.0, 8.0])) == pytest.approx([0.012, 0.022])
@@ -104,7 +96,7 @@ def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
 
 
 def test_a_plan_says_the_options_that_would_give_the_same() -> None:
-    request, (said, *_), _ = with_times(Request(), LINE, {"--draft-time", "--between-time"})
+    request, (said, *_), _ = planning_times.with_times(Request(), LINE, {"--draft-time", "--between-time"})
     options = {option: float(ms) / 1e3 for option, ms in re.findall(r"(--[\w-]+) ([\d.]+)ms", said)}
     assert options == pytest.approx({"--draft-time": request.draft_s, "--between-time": request.between_s})
 
@@ -133,13 +125,13 @@ def test_a_plan_with_these_times_gives_a_round_and_a_token_the_time_that_they_to
 def test_a_file_with_something_else_is_refused(tmp_path: Path, changed: dict[str, object], said: str) -> None:
     write_sealed(tmp_path / "times.json", LINE.plain() | changed)
     with pytest.raises(UserError, match=said):
-        read_times(tmp_path / "times.json")
+        planning_times.read_times(tmp_path / "times.json")
 
 
 def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "trace")
-    write_times(LINE, tmp_path / "times.json")
+    planning_times.write_times(LINE, tmp_path / "times.json")
     line = ["plan", "--trace", "trace", "--rate", "1M", "--rtt", "40ms", "--json"]
     timed = json.loads(run(*line, "--times", "times.json").stdout)
     given = ("--draft-time", "4ms", "--verify-time", "10ms", "--verify-token-time", "1000us")
@@ -150,7 +142,9 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
     assert not {"--draft-time", "--verify-time"} & set(timed["defaults"])
     own = json.loads(run(*line, "--times", "times.json", "--draft-time", "7ms").stdout)
     assert own["request"]["draft_s"] == pytest.approx(0.007)
-    write_times(replace(LINE, token=exactly(0.0102)), tmp_path / "quick.json")  # less than a pass of 11 ms
+    planning_times.write_times(
+        replace(LINE, token=exactly(0.0102)), tmp_path / "quick.json"
+    )  # less than a pass of 11 ms
     quick = {row["policy"]: row for row in json.loads(run(*line, "--times", "quick.json").stdout)["rows"]}
     stream = quick["server alone, streaming"]["counts"]
     seconds = 0.0102 + stream["down_bits"] / 1e6

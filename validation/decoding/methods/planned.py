@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory import wire
 from hlmtheory.policy.answers import answer_length
 from hlmtheory.policy.device_parts import DeviceDraft
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DevicePolicy,
-    DraftProbabilities,
-    SeededTokens,
-    StreamedTokens,
-)
 from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import cut
@@ -46,16 +39,16 @@ class Planned(Method):
 
     source, law, format, row = "policy", Law.LIMIT, Format.POLICY, OURS
 
-    def __init__(self, policy: DevicePolicy) -> None:
+    def __init__(self, policy: wire.DevicePolicy) -> None:
         self.policy, self.text = policy, policy.to_json()
         self.name = f"Planned ({zlib.crc32(self.text.encode()):08x})"
         self.max_draft_length, self.bonus = policy.rule.draft_length, policy.bonus
-        self.truncates = isinstance(policy.messages, CertifiedRows)
+        self.truncates = isinstance(policy.messages, wire.CertifiedRows)
         self.runs_draft = policy.rule.draft_length > 0
-        self.shared_seed = isinstance(policy.messages, SeededTokens)
-        self.streamed = isinstance(policy.messages, StreamedTokens)
+        self.shared_seed = isinstance(policy.messages, wire.SeededTokens)
+        self.streamed = isinstance(policy.messages, wire.StreamedTokens)
         self.by_block = policy.block
-        self.cuts_answer = isinstance(policy.messages, CertifiedAnswers)
+        self.cuts_answer = isinstance(policy.messages, wire.CertifiedAnswers)
 
     def begin(self, session: Session) -> None:
         policy = self.policy
@@ -101,7 +94,7 @@ class Planned(Method):
 
     def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
         messages = self.policy.messages
-        if not isinstance(messages, CertifiedAnswers) or not bool(target.isfinite().all()):
+        if not isinstance(messages, wire.CertifiedAnswers) or not bool(target.isfinite().all()):
             return target
         return cut(draft, target, messages.limit)
 
@@ -109,7 +102,7 @@ class Planned(Method):
         """Return the bytes of the answer: the count and a token, or after a rejection p, if the device draws."""
         if self.policy.message_sizes:
             return answer_length(self.policy, len(drafts))
-        if accepted == len(drafts) or not isinstance(self.policy.messages, DraftProbabilities):
+        if accepted == len(drafts) or not isinstance(self.policy.messages, wire.DraftProbabilities):
             return super().reply(drafts, accepted) + self.streamed
         return 2 + (len(drafts[accepted].answer) if self.cuts_answer else 4 * self.policy.vocabulary)
 
@@ -121,7 +114,7 @@ class Planned(Method):
         return Columns(self.session.noise.several(step.sequences[one], step.positions[one], 2 * line.draws))
 
 
-def refuse_other_sampling(policy: DevicePolicy, temperature: float, top_p: float) -> None:
+def refuse_other_sampling(policy: wire.DevicePolicy, temperature: float, top_p: float) -> None:
     if temperature != policy.temperature or top_p != 1.0:
         raise UserError(
             f"The policy is for temperature {policy.temperature:g} and top-p 1, and the run has {temperature:g} and "
@@ -137,7 +130,7 @@ class Audited(Planned):
 
     def __init__(
         self,
-        policy: DevicePolicy,
+        policy: wire.DevicePolicy,
         probability: float,
         *,
         keeps: Callable[[float], bool] | None = None,
@@ -178,17 +171,17 @@ class Audited(Planned):
         return sequence in self.audits
 
 
-def _check_audit(policy: DevicePolicy, probability: float, *, own_threshold: bool) -> None:
+def _check_audit(policy: wire.DevicePolicy, probability: float, *, own_threshold: bool) -> None:
     rule = policy.rule
     if not rule.skips:
         raise UserError("The policy skips no verification, so there is nothing to audit; leave the audit out.")
     if not 0 < probability <= 1:
         raise UserError(f"The audit's probability is {probability:g}; it must be above 0 and at most 1, such as 0.1.")
-    if own_threshold and (isinstance(policy.messages, CertifiedRows) or rule.bit_price or rule.skip_slope != 1):
+    if own_threshold and (isinstance(policy.messages, wire.CertifiedRows) or rule.bit_price or rule.skip_slope != 1):
         raise UserError("The policy's rule has prices, so it has no threshold that could change; leave that out.")
 
 
-def write_policy(policy: DevicePolicy, path: str | Path) -> Path:
+def write_policy(policy: wire.DevicePolicy, path: str | Path) -> Path:
     file = Path(path)
     file = file / FILE if file.is_dir() else file
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -196,11 +189,11 @@ def write_policy(policy: DevicePolicy, path: str | Path) -> Path:
     return file
 
 
-def read_policy(path: str | Path) -> DevicePolicy:
+def read_policy(path: str | Path) -> wire.DevicePolicy:
     file = Path(path)
     file = file / FILE if file.is_dir() else file
     try:
-        return DevicePolicy.from_json(file.read_text(encoding="utf-8"))
+        return wire.DevicePolicy.from_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"There is no policy at {file}; make one with `python3 hlm plan`.") from error
     except ValueError as error:  # of the policy, or of UTF-8

@@ -44,16 +44,18 @@ UNBROKEN = 100_000
 
 
 def verdict_screen(console: Console, results: Results) -> None:
+    there = {"holds", "violated", *(tally.outcome for tally in results.tallies.values())}
+    shown = {label.replace(" ", "\n"): outcome for label, outcome in OUTCOMES.items() if outcome in there}
     modules: dict[tuple[str, str], list[Tally]] = {}
     for name, tally in results.tallies.items():
         modules.setdefault((name.split(".")[0], tally.kind), []).append(tally)
     rows = []
     for (module, kind), tallies in modules.items():
-        counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in OUTCOMES.values()]
+        counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in shown.values()]
         counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
         rows.append([module, kind, *(count or "·" for count in counts)])
     title = "Claims by outcome, and how many were vacuous or out of scope somewhere"
-    heads = ("module", "data", *OUTCOMES, "vacuous", "out of scope")
+    heads = ("module", "data", *shown, "vacuous", "out of\nscope")
     print_table(console, title, heads, rows, left=heads)
     for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive")):
         named = [name for name, tally in results.tallies.items() if tally.outcome == outcome]

@@ -25,6 +25,7 @@ def _commands(**options: Any) -> None:
         print(f"hlmtheory, version {__version__}")
         return
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ["MPLBACKEND"] = "agg"  # files alone are drawn; Jupyter sets its own, which may be missing here
     # torch's threads sleep while they wait. Threads that spin were over 20 times slower on two cores with other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:

@@ -25,7 +25,8 @@ def label_ends(
     for place, (label, line) in enumerate(_curves(axes)):
         name = (names or {}).get(label, label)
         if name:
-            text = fill(re.sub(r"\(.*?\)", lambda part: part[0].replace(" ", "\xa0"), name), wrap)
+            whole = re.sub(r"\(.*?\)", lambda part: part[0].replace(" ", "\xa0"), name)
+            text = fill(whole, wrap, break_long_words=False)
             ends.append((list(order).index(label) if label in order else place, text, line))
     _write_all(axes, ends, tied=bool(order))
 

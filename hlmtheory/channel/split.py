@@ -5,9 +5,9 @@ import numpy as np
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, entry_for_each, leading_dimensions
 from hlmtheory._quantities import positive
-from hlmtheory._sides import Values
 from hlmtheory._simplex import canonical
 from hlmtheory.channel.latency import vocabulary_payload_bits
+from hlmtheory.sides.host import Values
 
 _BITS = positive("a distribution has some bits")
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each
-from hlmtheory._sides import Values
 from hlmtheory._simplex import quotient
 from hlmtheory.draft_length.rates import COST, etgr_profile
+from hlmtheory.sides.host import Values
 
 
 def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:

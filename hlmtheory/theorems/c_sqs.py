@@ -5,8 +5,8 @@ The lemmas of its appendix follow the theorem that they prove.
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
-from hlmtheory.conformal import _sides as conformal_sides
-from hlmtheory.lattice import _sides as sides
+from hlmtheory.sides import conformal_sides
+from hlmtheory.sides import lattice_sides as sides
 
 CSQS = "bhattacharjee2025csqs"
 POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", sides.all_positive)

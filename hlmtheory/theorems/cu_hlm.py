@@ -25,16 +25,15 @@ from hlmtheory.channel.latency import (
     throughput,
     vocabulary_payload_bits,
 )
-from hlmtheory.channel.sides import growth, strip
 from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
-from hlmtheory.shared_seed import sides
-from hlmtheory.skipping.chains import HORIZON, from_target, law_of_chain, text_distance
+from hlmtheory.sides import shared_seed_sides as sides
+from hlmtheory.sides import sizes_sides, softplus_sides, truncation_sides, worst_case_sides
+from hlmtheory.sides.channel_sides import growth, strip
+from hlmtheory.sides.skipping_sides import HORIZON, from_target, law_of_chain, mean_rejection_side, text_distance
+from hlmtheory.sides.uncertainty_sides import coldness, not_same, sampled_side
+from hlmtheory.sides.verification_sides import ones_side
 from hlmtheory.skipping.holder import holder_bound, line, rejection_risk, skip_thresholds
 from hlmtheory.skipping.risk import non_acceptance, one_step_risk
-from hlmtheory.skipping.sides import mean_rejection_side
-from hlmtheory.truncation import sides as truncation_sides
-from hlmtheory.truncation import sizes_sides, softplus_sides
-from hlmtheory.truncation._claim_sides import inverse_distance, loss_at_draft, rebuilt_deviation
 from hlmtheory.truncation.reconstruction import (
     NOISE,
     pair_and_size,
@@ -48,18 +47,8 @@ from hlmtheory.truncation.reconstruction import (
 )
 from hlmtheory.truncation.sizes import certified_size, exact_size, online_size
 from hlmtheory.truncation.softplus import LN2, SHARPNESS, rejection_at, softplus_distance
-from hlmtheory.truncation.worst_case import (
-    attacked,
-    deviation_side,
-    draft_is_sent,
-    inverse_loss,
-    lost_at_draft,
-    sent_mass_suffices,
-)
-from hlmtheory.uncertainty.sides import coldness, not_same, sampled_side
 from hlmtheory.verification import total_variation
 from hlmtheory.verification.rule import output_distribution
-from hlmtheory.verification.sides import ones_side
 
 HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
 CUHLM = "oh2025cuhlm"
@@ -378,7 +367,10 @@ def monotone(draft, k):
     μ is gone, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺ = Δ_k, as t_1 adds
     nothing. The ratio comes near 1 for a tail of m ones and m zeros, m large.
     """
-    return le(rebuilt_deviation(draft, truncation_sides.after(draft, k)), rebuilt_deviation(draft, k))
+    return le(
+        truncation_sides.rebuilt_deviation(draft, truncation_sides.after(draft, k)),
+        truncation_sides.rebuilt_deviation(draft, k),
+    )
 
 
 @theorem(
@@ -454,7 +446,7 @@ def bias_worst(target, draft, k):
     """
     left = resampling_bias(target, draft, k)
     xp, _, p, q, k = pair_and_size(target, draft, k)
-    return le(left, 2.0 * xp.minimum(distance(xp, p, q), deviation_side(xp, q, k)))
+    return le(left, 2.0 * xp.minimum(distance(xp, p, q), worst_case_sides.deviation_side(xp, q, k)))
 
 
 @theorem(
@@ -463,7 +455,7 @@ def bias_worst(target, draft, k):
     IMPLIED,
     assuming=(NEXT, EXISTS),
     false={"target": [22 / 39, 13 / 39, 4 / 39], "draft": [21 / 39, 13 / 39, 5 / 39], "k": 0},
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def monotone_distortion(target, draft, k):
     """TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1).
@@ -481,7 +473,7 @@ def monotone_distortion(target, draft, k):
     EXACT,
     PUBLISHED,
     tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.5},
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def exact(target, draft, distortion_tolerance):
     """TV(r, r̂_k) ≤ θ at the k* of (19).
@@ -506,7 +498,7 @@ def exact(target, draft, distortion_tolerance):
     assuming=(Assumption("k* of (19) > 0", sizes_sides.sends_something),),
     tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.4999},
     ratio=0.9998,
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def exact_least(distortion_tolerance, target, draft):
     """θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do.
@@ -529,7 +521,7 @@ def exact_least(distortion_tolerance, target, draft):
     tight=TIGHT | {"target": [0.375, 0.375, 0.25]},
     ratio=0.5,
     ceiling=1.0,
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def truncation_tvd_bound(target, draft, k):
     """TV(r, r̂) ≤ 2 Δ_k / TV(q, p).
@@ -539,7 +531,7 @@ def truncation_tvd_bound(target, draft, k):
     return le(resampling_distortion(target, draft, k), tvd_bound(target, draft, k))
 
 
-@theorem("truncation.tvd_sharp", PAPER, NEW, tight=TIGHT, ceiling=1.0, condition=inverse_distance)
+@theorem("truncation.tvd_sharp", PAPER, NEW, tight=TIGHT, ceiling=1.0, condition=truncation_sides.inverse_distance)
 def tvd_sharp(target, draft, k):
     """TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p)).
 
@@ -554,9 +546,9 @@ def tvd_sharp(target, draft, k):
     "truncation.worst_case",
     Source("oh2025cuhlm", "Prop. 1, (20)"),
     NEW,
-    assuming=(Assumption("0 < TV(q, p) ≤ the mass that is sent", sent_mass_suffices),),
+    assuming=(Assumption("0 < TV(q, p) ≤ the mass that is sent", worst_case_sides.sent_mass_suffices),),
     tight={"target": [0.4375, 0.3125, 0.125, 0.125], "draft": [0.5, 0.25, 0.125, 0.125], "k": 1},
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def worst_case(target, draft, k):
     """max TV(r, r̂) over all p with TV(q, p) = δ is min(1, Δ_k/δ), attained by the p that is constructed.
@@ -567,9 +559,9 @@ def worst_case(target, draft, k):
     sum Δ_k + δ - f. If δ ≤ Δ_k, then f = δ, the two have disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k, then f =
     Δ_k, both sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. By truncation.tvd_sharp no target has more.
     """
-    left = attacked(target, draft, k)
+    left = worst_case_sides.attacked(target, draft, k)
     xp, _, p, q, k = pair_and_size(target, draft, k)
-    return eq(left, xp.clip(quotient(xp, deviation_side(xp, q, k), distance(xp, p, q)), max=1.0))
+    return eq(left, xp.clip(quotient(xp, worst_case_sides.deviation_side(xp, q, k), distance(xp, p, q)), max=1.0))
 
 
 @theorem(
@@ -687,7 +679,7 @@ def online_bound():
         "sharpness": 20.0,
     },
     ceiling=1.0,
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def online_gap(target, draft, k, token, sharpness):
     """TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η; the paper asks for a moderate η and has sent
@@ -706,7 +698,7 @@ def online_gap(target, draft, k, token, sharpness):
     assuming=(Assumption("D ≤ 2 max(Δ_k, q_d β_d)", softplus_sides.safe),),
     tight={**softplus_sides.TIGHT, "sharpness": 1.6278145318315138},  # η*(0.625, 0.2), rounded up
     ceiling=1.0,
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def online_safe(target, draft, k, token, sharpness):
     """TV(r, r̂) ≤ Ū(k) where D ≤ 2 max(Δ_k, q_d β_d): for all η from η*(q_d, β_d) on.
@@ -725,7 +717,7 @@ def online_safe(target, draft, k, token, sharpness):
     assuming=(Assumption("q_d β_d > 0", softplus_sides.is_rejected),),
     tight=softplus_sides.TIGHT,
     ceiling=1.0,
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def online_certified(target, draft, k, token):
     """TV(r, r̂) ≤ Δ_k / (q_d b) for any b ≤ β_d (checked at b = β_d).
@@ -733,7 +725,7 @@ def online_certified(target, draft, k, token):
     TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
     """
     left = resampling_distortion(target, draft, k)
-    lost = loss_at_draft(target, draft, token)
+    lost = truncation_sides.loss_at_draft(target, draft, token)
     xp, _, _, q, k = pair_and_size(target, draft, k)
     return le(left, quotient(xp, distance(xp, q, truncated(xp, q, k)), lost))
 
@@ -748,7 +740,7 @@ def online_certified(target, draft, k, token):
         "token": 0,
         "sharpness": 1.0,
     },
-    condition=inverse_distance,
+    condition=truncation_sides.inverse_distance,
 )
 def online(target, draft, token, sharpness):
     """TV(r, r̂) ≤ θ at the k* of (24), with the true β_d, any η and θ = 0.1; the paper says that the estimated
@@ -801,9 +793,9 @@ def online_direction(target, draft, token, k, sharpness):
     "truncation.online_direction_worst",
     Source("oh2025cuhlm", "below (24)"),
     CORRECTED,
-    assuming=(Assumption("d is among the k sent, and β_d > 0", draft_is_sent),),
+    assuming=(Assumption("d is among the k sent, and β_d > 0", worst_case_sides.draft_is_sent),),
     tight={"target": [0.4375, 0.375, 0.1875], "draft": [0.5, 0.375, 0.125], "token": 0, "k": 1},
-    condition=inverse_loss,
+    condition=worst_case_sides.inverse_loss,
 )
 def online_direction_worst(target, draft, token, k):
     """max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained; it falls in β_d, so k may fall too.
@@ -812,7 +804,7 @@ def online_direction_worst(target, draft, token, k):
     rejection probability is the given β_d. Since TV(q, p) ≥ q_d β_d, the largest distortion with that β_d is W(β_d)
     = min(1, Δ_k/(q_d β_d)), which falls as β_d rises.
     """
-    left = lost_at_draft(target, draft, token, k)
-    lost = loss_at_draft(target, draft, token)
+    left = worst_case_sides.lost_at_draft(target, draft, token, k)
+    lost = truncation_sides.loss_at_draft(target, draft, token)
     xp, _, _, q, k = pair_and_size(target, draft, k)
-    return eq(left, xp.clip(quotient(xp, deviation_side(xp, q, k), lost), max=1.0))
+    return eq(left, xp.clip(quotient(xp, worst_case_sides.deviation_side(xp, q, k), lost), max=1.0))

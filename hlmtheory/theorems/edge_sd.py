@@ -6,19 +6,19 @@ import numpy as np
 
 from hlmtheory._array import arrays, to_numpy
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, numbers
-from hlmtheory._sides import host_side
-from hlmtheory.batching import claim_sides, search, wave_sides
+from hlmtheory.batching import search
 from hlmtheory.batching.planner import lower_bound, plan
-from hlmtheory.batching.sides import against, fits_each, planned, side
 from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
 from hlmtheory.ofdma.shares import PER_USER, SIZES, sum_latency
-from hlmtheory.ofdma.sides import certified, first_share, latency_as_printed, latency_of_radio, least, times_side
-from hlmtheory.serving import schedule_sides
 from hlmtheory.serving.costs import memory_bytes, operations
 from hlmtheory.serving.pipeline import partition_bound, recurrence, stage_pair
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS
-from hlmtheory.serving.sides import model_side, product_side
-from hlmtheory.verification.sides import LONGEST_SUM, few_enough, terms
+from hlmtheory.sides import run_sides, schedule_sides, wave_sides
+from hlmtheory.sides.batching_sides import against, fits_each, planned, side
+from hlmtheory.sides.host import host_side
+from hlmtheory.sides.ofdma_sides import certified, first_share, latency_as_printed, latency_of_radio, least, times_side
+from hlmtheory.sides.schedule_sides import model_side, product_side
+from hlmtheory.sides.verification_sides import LONGEST_SUM, few_enough, terms
 from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile, rate_and_length
 
 BATCH = ("output_tokens", "acceptance", "draft_length")
@@ -66,7 +66,7 @@ LEAVING = {
     "labels": [0, 1, 0],
 }
 TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
-RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", claim_sides.are_runs)
+RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", run_sides.are_runs)
 BATCHING_TWO = {
     **BATCHING_UNIT,
     "input_tokens": [1, 1],
@@ -236,7 +236,7 @@ def batching_lower_bound():
     piece ends are removed, batches only get shorter. If all O are set to their minimum, runs suffice: in the order
     of the longest prompts, runs of the same sizes have no longer prompts.
     """
-    return le(side(partial(lower_bound, memory_rule="each")), against(claim_sides.worth))
+    return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
 
 
 @theorem(
@@ -396,7 +396,7 @@ def exact():
 
     All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
     """
-    return le(planned("exact"), against(claim_sides.worth))
+    return le(planned("exact"), against(run_sides.worth))
 
 
 @theorem("batching.dp", TABLE, CORRECTED, tight=UNEVEN)
@@ -409,7 +409,7 @@ def dp():
     may be better for a later batch.
     """
     return eq(
-        side(lambda tasks, service, length: search.dynamic_program(claim_sides.costs_side(tasks, service, length))[1]),
+        side(lambda tasks, service, length: search.dynamic_program(run_sides.costs_side(tasks, service, length))[1]),
         planned("dp"),
     )
 
@@ -421,7 +421,7 @@ def dp_printed_value():
     False: (29) adds T^d to the finish time of the verify stage. By (31) and (32) it belongs to that of the draft
     stage. Instead: batching.dp.
     """
-    return eq(side(claim_sides.printed_value), side(claim_sides.printed_runs))
+    return eq(side(run_sides.printed_value), side(run_sides.printed_runs))
 
 
 @theorem(
@@ -436,7 +436,7 @@ def dp_printed_objective():
 
     False: see batching.dp_printed_value. Instead: batching.dp.
     """
-    return le(planned("dp-printed-objective"), against(claim_sides.as_given))
+    return le(planned("dp-printed-objective"), against(run_sides.as_given))
 
 
 @theorem(
@@ -454,7 +454,7 @@ def dp_printed_choice():
         side(lambda tasks, service, length: 1.0),
         side(
             lambda tasks, service, length: float(
-                search.printed_program(claim_sides.costs_side(tasks, service, length)).choice[-1]
+                search.printed_program(run_sides.costs_side(tasks, service, length)).choice[-1]
             )
         ),
     )
@@ -467,7 +467,7 @@ def dp_printed_memory():
     False: if j = 1 is skipped because of its memory, Υ[i,0,0] keeps its initial 0, and no later j has a smaller
     value. Instead: batching.dp.
     """
-    return le(side(partial(lower_bound, memory_rule="each")), side(claim_sides.printed_value))
+    return le(side(partial(lower_bound, memory_rule="each")), side(run_sides.printed_value))
 
 
 @theorem(
@@ -482,7 +482,7 @@ def dp_printed_packing():
     False: lines 24-26 pack from S[i] to i for every i, not only for the ends of batches, so tasks are packed more
     than once. Instead: batching.dp.
     """
-    return eq(side(claim_sides.packed_side), side(lambda tasks, service, length: float(len(tasks))))
+    return eq(side(run_sides.packed_side), side(lambda tasks, service, length: float(len(tasks))))
 
 
 @theorem(
@@ -498,7 +498,7 @@ def dp_gap():
     False: the counterexample. The table keeps one state for each prefix, and another may be better for a later batch
     (batching.dp). Instead: batching.pareto.
     """
-    return le(planned("dp"), against(claim_sides.as_given))
+    return le(planned("dp"), against(run_sides.as_given))
 
 
 @theorem("batching.pareto", TABLE, NEW, assuming=(FITS, RUNS), tight={**LATE_DRAFTS, "labels": [0, 0, 1]})
@@ -508,7 +508,7 @@ def pareto():
     C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
     entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
     """
-    return le(planned("pareto"), against(claim_sides.as_given))
+    return le(planned("pareto"), against(run_sides.as_given))
 
 
 @theorem(

@@ -7,36 +7,39 @@ from hlmtheory._domains import COUNT as DRAFT_COUNT
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
 from hlmtheory._runs import along, ever, pasts, settings
-from hlmtheory._sides import host_side
 from hlmtheory._simplex import distance, law_overlap, rejection_by_token
 from hlmtheory.channel.fading import Rayleigh, Rician, capacity_by_quadrature
 from hlmtheory.channel.latency import COUNT, efficiency
 from hlmtheory.channel.leak import CLASSES, ROUNDS
-from hlmtheory.channel.leak_sides import rounds_entropy
 from hlmtheory.channel.links import GilbertElliott
 from hlmtheory.channel.split import by_mean, rows_side, split, whole_rows
 from hlmtheory.claims import CORRECTED, IMPLIED, PUBLISHED, Assumption, Source, eq, le, theorem
-from hlmtheory.draft_length import censored_sides, online_sides
 from hlmtheory.draft_length.delay import below_critical
 from hlmtheory.draft_length.rates import LENGTH, etgr
-from hlmtheory.lattice import _sides as sides
-from hlmtheory.policy.colocated_sides import device_rate, no_slower, server_plan
-from hlmtheory.policy.user_sides import DOMAINS as USER_DOMAINS
-from hlmtheory.serving import goodput_sides
 from hlmtheory.serving.goodput import LOAD
 from hlmtheory.serving.shapes import LENGTH as CONTEXT_LENGTH
 from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
-from hlmtheory.shared_seed import sides as shared_seed_sides
 from hlmtheory.shared_seed.match import match_probability, message_value
+from hlmtheory.sides import (
+    block_sides,
+    censored_sides,
+    goodput_sides,
+    online_sides,
+    shared_seed_sides,
+    vocabulary_sides,
+)
+from hlmtheory.sides import lattice_sides as sides
+from hlmtheory.sides.audit_sides import given_error, runs
+from hlmtheory.sides.colocated_sides import device_rate, no_slower, server_plan
+from hlmtheory.sides.host import host_side
+from hlmtheory.sides.leak_sides import rounds_entropy
+from hlmtheory.sides.multi_draft_sides import independent_cut
+from hlmtheory.sides.user_sides import DOMAINS as USER_DOMAINS
+from hlmtheory.sides.verification_sides import mean_rejection, ones_side
 from hlmtheory.skipping.audit import DOMAINS as AUDIT_DOMAINS
-from hlmtheory.skipping.audit_sides import given_error, runs
 from hlmtheory.theorems import c_sqs, cu_hlm
-from hlmtheory.verification import block_sides
 from hlmtheory.verification.multi_draft import multi_draft_optimum
-from hlmtheory.verification.multi_draft_sides import independent_cut
 from hlmtheory.verification.rule import acceptance_rate, total_variation
-from hlmtheory.verification.sides import mean_rejection, ones_side
-from hlmtheory.vocabulary import sides as vocabulary_sides
 
 COINS = {"kept": [0.5, 0.5], "draft_length": 1}
 DEFENCE = Source("wei2024spills", "padding of packets; the cost is ours")

@@ -8,12 +8,12 @@ import numpy as np
 from hlmtheory._array import arrays
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, positive, whole_from_one
-from hlmtheory._sides import host_side
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import IMPLIED, NEW, Source, eq, le, theorem
+from hlmtheory.sides.block_sides import text_laws
+from hlmtheory.sides.host import host_side
+from hlmtheory.sides.lossy_sides import mixture
 from hlmtheory.theorems import cu_hlm
-from hlmtheory.verification.block_sides import text_laws
-from hlmtheory.verification.lossy_sides import mixture
 from hlmtheory.verification.misdeclared import bias
 from hlmtheory.verification.rule import acceptance_rate, total_variation
 

@@ -5,14 +5,14 @@ from functools import partial
 from hlmtheory._array import arrays, take
 from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory._sides import host_side
 from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
-from hlmtheory.draft_length import sides as draft_length_sides
 from hlmtheory.draft_length.optimum import kept, least_kept, surrogate_draft_length
 from hlmtheory.draft_length.rates import COST, FACTOR, LENGTH, etgr, etgr_profile
 from hlmtheory.draft_length.rounds import PAPER, misfit, size_one
 from hlmtheory.draft_length.tracking import LENGTH as DRAFT_COUNT
 from hlmtheory.draft_length.tracking import law_side, linear_in_use, mean_share
+from hlmtheory.sides import draft_length_sides
+from hlmtheory.sides.host import host_side
 from hlmtheory.verification import expected_tokens
 from hlmtheory.verification.rule import greedy_output_distribution, total_variation
 

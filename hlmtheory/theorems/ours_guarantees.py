@@ -5,17 +5,16 @@ from hlmtheory._domains import DomainError
 from hlmtheory._runs import HORIZON, NODES, along, ever, outcomes, pasts, settings
 from hlmtheory._simplex import chains, distributions
 from hlmtheory.claims import NEW, Assumption, Source, le, theorem
-from hlmtheory.lossless import sides as lossless_sides
 from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
-from hlmtheory.skipping import audit_sides
+from hlmtheory.sides import audit_sides, lossless_sides
+from hlmtheory.sides.bill_sides import chain_noise, deviations, device_noise, distance_side, noise, parts_side
+from hlmtheory.sides.skipping_sides import enough
 from hlmtheory.skipping.audit import DOMAINS as AUDIT_DOMAINS
 from hlmtheory.skipping.audit import audit_bound
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill
-from hlmtheory.skipping.bill_sides import chain_noise, deviations, device_noise, distance_side, noise, parts_side
 from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.confident import above_side
 from hlmtheory.skipping.rounds import round_text_distance, summed_bill
-from hlmtheory.skipping.sides import enough
 from hlmtheory.skipping.text_risk import text_risk
 from hlmtheory.theorems import field
 

@@ -4,17 +4,14 @@ import numpy as np
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
-from hlmtheory.codec import sides as codec_sides
 from hlmtheory.codec.messages import truncated_message
 from hlmtheory.codec.selection import cheapest_codec
-from hlmtheory.conformal import _sides as sides
-from hlmtheory.lattice import _sides as lattice_sides
+from hlmtheory.sides import codec_sides, lattice_sides, partial_sides, truncation_sides
+from hlmtheory.sides import conformal_sides as sides
+from hlmtheory.sides.any_codec_sides import bias, certificate_side, distances, noise, residuals_exist
+from hlmtheory.sides.truncation_sides import deviation, rebuilt_deviation
 from hlmtheory.theorems import c_sqs, cu_hlm
-from hlmtheory.truncation import partial_sides
-from hlmtheory.truncation import sides as truncation_sides
-from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import least_distance, most_distance, outside_both
-from hlmtheory.truncation.any_codec import bias, certificate_side, distances, noise, residuals_exist
 from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.message import message_certificate
 from hlmtheory.truncation.multi_draft import EXISTS as RESIDUAL_EXISTS
@@ -22,7 +19,6 @@ from hlmtheory.truncation.multi_draft import bias as truncation_bias
 from hlmtheory.truncation.multi_draft import certificate
 from hlmtheory.truncation.multi_draft import noise as multi_draft_noise
 from hlmtheory.truncation.reconstruction import resampling_bias, truncate
-from hlmtheory.truncation.sides import deviation
 from hlmtheory.verification import acceptance_rate, total_variation
 from hlmtheory.verification.intervals import decoded_acceptance_rate
 

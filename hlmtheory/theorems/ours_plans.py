@@ -7,21 +7,26 @@ import numpy as np
 
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, numbers
 from hlmtheory._quantities import checked as policy_checked
-from hlmtheory._sides import Values, host_side
 from hlmtheory.batching import search
-from hlmtheory.channel import leak_sides
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
 from hlmtheory.channel.leak import rounds_leak
 from hlmtheory.channel.split import by_mean, downlink_bits, noise, received_bias, received_error, rows_side
 from hlmtheory.claims import NEW, Assumption, Source, eq, le, theorem
-from hlmtheory.draft_length import censored_sides, online_sides
 from hlmtheory.draft_length.delay import rates_side, threshold_rate
 from hlmtheory.draft_length.rates import COST
-from hlmtheory.policy import colocated_sides, fading_sides, user_sides
-from hlmtheory.policy.served_sides import bound, competing_rates, longest, on_the_band, response
-from hlmtheory.serving import goodput_sides
 from hlmtheory.serving.pipeline import recurrence, stage_pair
 from hlmtheory.shared_seed import streamed_rate
+from hlmtheory.sides import (
+    censored_sides,
+    colocated_sides,
+    fading_sides,
+    goodput_sides,
+    leak_sides,
+    online_sides,
+    user_sides,
+)
+from hlmtheory.sides.host import Values, host_side
+from hlmtheory.sides.served_sides import bound, competing_rates, longest, on_the_band, response
 from hlmtheory.theorems import field
 from hlmtheory.theorems.field import CHANNEL_side, DRAFT_LENGTH_side, POLICY_side, SERVING_side, SERVING_test, side
 from hlmtheory.verification import expected_tokens

@@ -4,19 +4,19 @@ from hlmtheory._array import Array, arrays
 from hlmtheory._domains import tree_levels
 from hlmtheory._simplex import distance, distributions, excess, normalised
 from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
-from hlmtheory.shared_seed import sides
 from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
+from hlmtheory.sides import block_sides, lossy_sides, update_sides
+from hlmtheory.sides import shared_seed_sides as sides
+from hlmtheory.sides.interval_sides import largest_miss, settings
+from hlmtheory.sides.multi_draft_sides import counted, top_cut
+from hlmtheory.sides.vocabulary_sides import mass_side, whole
 from hlmtheory.theorems import cu_hlm, field
-from hlmtheory.verification import block_sides, lossy_sides, update_sides
-from hlmtheory.verification.interval_sides import largest_miss, settings
 from hlmtheory.verification.misdeclared import bias, misdeclared_by
 from hlmtheory.verification.multi_draft import checked_rows, multi_draft_optimum, top_draft_optimum
-from hlmtheory.verification.multi_draft_sides import counted, top_cut
 from hlmtheory.verification.rule import acceptance_rate, output_distribution, rejection_probability, total_variation
 from hlmtheory.verification.tokens import expected_tokens_profile
 from hlmtheory.verification.tree import checked, flat, one_side, sibling_acceptance, tree_distribution
 from hlmtheory.vocabulary.intersection import common_acceptance
-from hlmtheory.vocabulary.sides import mass_side, whole
 
 FIRST_LIST = cu_hlm.THIRDS | {"list_size": 1}
 POINTS = {"target": [1.0, 0.0], "draft": [1.0, 0.0]}

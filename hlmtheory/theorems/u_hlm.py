@@ -3,11 +3,11 @@
 from hlmtheory._array import arrays
 from hlmtheory._simplex import law_overlap
 from hlmtheory.claims import IMPLIED, MISPRINT, NEW, Source, eq, le, theorem
+from hlmtheory.sides.uncertainty_sides import differing, not_same
+from hlmtheory.sides.verification_sides import assembled, at_token, mean_rejection, ones_side
 from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
 from hlmtheory.theorems import cu_hlm
-from hlmtheory.uncertainty.sides import differing, not_same
 from hlmtheory.verification.rule import rejection_probability
-from hlmtheory.verification.sides import assembled, at_token, mean_rejection, ones_side
 
 THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 

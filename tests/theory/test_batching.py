@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import hlmtheory
 from hlmtheory import batching
-from hlmtheory.batching import bounds, claim_sides, methods, plan, plan_latency, search
+from hlmtheory.batching import bounds, methods, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
@@ -23,6 +23,7 @@ from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 from hlmtheory.serving.costs import operations
 from hlmtheory.serving.pipeline import recurrence
+from hlmtheory.sides import batching_sides, run_sides
 
 from .strategies import acceptances, shapes
 
@@ -101,7 +102,7 @@ def fastest(tasks, service, length: int, rule: str = "together") -> float:
 
 def cases(instance: dict):
     shape = instance["draft_length"].shape
-    return [batching.sides.case({name: value[n] for name, value in instance.items()}) for n in np.ndindex(shape)]
+    return [batching_sides.case({name: value[n] for name, value in instance.items()}) for n in np.ndindex(shape)]
 
 
 def fits(tasks, service, batch) -> bool:
@@ -205,7 +206,7 @@ def test_the_program_takes_the_last_of_equals():
     model, tasks = ModelShape(1, 1, 1), [Task(1, 1)] * 3
     idle = Service(model, model, Device(0.0, 0.0), Device(0.0, 0.0), 1.0)
     assert plan(tasks, idle, "dp", draft_lengths=[1]).batches == ((0,), (1,), (2,))
-    runs, value = search.dynamic_program(claim_sides.costs_side(tasks, idle, 1))
+    runs, value = search.dynamic_program(run_sides.costs_side(tasks, idle, 1))
     assert (runs.starts, runs.waves, value) == ([0, 1, 2], (3,), 0.0)
 
 

@@ -11,10 +11,11 @@ from hlmtheory import channel, codec, draft_length, policy
 from hlmtheory.codec.selection import CodecChoice
 from hlmtheory.draft_length.optimum import optimal_draft_length_profile
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.policy import band_shares, served_sides
-from hlmtheory.policy.fading_sides import fading_skip
+from hlmtheory.policy import band_shares
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Prices, Rounds
+from hlmtheory.sides import served_sides
+from hlmtheory.sides.fading_sides import fading_skip
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:

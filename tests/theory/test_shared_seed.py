@@ -15,8 +15,9 @@ from scipy import stats
 
 from hlmtheory import all_claims, shared_seed
 from hlmtheory.claims import Status
-from hlmtheory.shared_seed import sides, stream
+from hlmtheory.shared_seed import stream
 from hlmtheory.shared_seed.match import match_floor
+from hlmtheory.sides import shared_seed_sides as sides
 
 from .kinds import LIBRARIES, to
 from .public import theory

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hlmtheory.verification.update_sides import divergence_side
+from hlmtheory.sides.update_sides import divergence_side
 from hlmtheory.verification.updates import largest_distance
 
 from .strategies import pairs

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._sides import Values
 from hlmtheory.ofdma.shares import finish_times, kkt_residual, minmax_latency, minmax_shares
+from hlmtheory.sides.host import Values
 
 # Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
 # paper: a user's power then grows with its share.

@@ -8,7 +8,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance as apart
 from hlmtheory._simplex import excess, normalised, quotient
-from hlmtheory.truncation._claim_sides import loss_at_draft
+from hlmtheory.sides.truncation_sides import loss_at_draft
 from hlmtheory.truncation.reconstruction import kept, pair_and_size, resampling_distortion
 from hlmtheory.truncation.softplus import rejection_at
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._sides import Values
 from hlmtheory.serving.costs import tokens_per_step
 from hlmtheory.serving.goodput import crossover_batch, goodput, load_batch, round_line
+from hlmtheory.sides.host import Values
 
 # T_K(B) = F_K + B S_K, and the gain of K drafts is G(B) = E T_0(B) - T_K(B).
 

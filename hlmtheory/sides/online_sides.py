@@ -7,9 +7,9 @@ import numpy as np
 from hlmtheory._array import NUMPY, Array
 from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import positive
-from hlmtheory._sides import Values, host_side
 from hlmtheory.draft_length.online import ERROR, online_regret_bound, optimistic, radius
 from hlmtheory.draft_length.rates import FACTOR
+from hlmtheory.sides.host import Values, host_side
 
 
 def _costs(one: Values) -> tuple[Array, float, Array]:

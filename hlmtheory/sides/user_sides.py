@@ -10,7 +10,6 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory._sides import host_side
 from hlmtheory._simplex import canonical
 from hlmtheory.claims import Source
 from hlmtheory.codec import CodecMenu
@@ -21,6 +20,7 @@ from hlmtheory.policy.hulls import BITS, RISK, lower_hulls
 from hlmtheory.policy.plan_law import Law, World, law_of
 from hlmtheory.policy.user import plan_user
 from hlmtheory.serving.shapes import POSITIVE_COUNT
+from hlmtheory.sides.host import host_side
 
 # A plan decides for each of N rows: whether it is skipped as the first draft of a round, and its message at each place
 # of a round; and K. A competitor is a mixture of two such plans of other K, with any of the J messages of a row.

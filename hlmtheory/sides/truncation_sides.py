@@ -1,10 +1,11 @@
 """Sides of the theorems on the reconstruction of a truncated draft."""
 
 from hlmtheory._array import Array, arrays, distinct, every
-from hlmtheory._domains import size_up_to
+from hlmtheory._domains import size_up_to, token_of
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection_by_token
 from hlmtheory.truncation import reconstruction
-from hlmtheory.truncation._claim_sides import rebuilt_deviation
+from hlmtheory.truncation.reconstruction import draft_and_size, truncated
+from hlmtheory.truncation.softplus import draft_probability, rejection_at
 from hlmtheory.verification import rejection_probability, total_variation
 
 
@@ -83,3 +84,22 @@ def noise(target: Array, draft: Array, k: Array) -> Array:
     xp, _, p, q, k = reconstruction.pair_and_size(target, draft, k)
     mass = distance(xp, p, reconstruction.truncated(xp, q, k))
     return 1.0 + 1.0 / xp.where(mass > reconstruction.NOISE, mass, 1.0)
+
+
+def inverse_distance(target: Array, draft: Array) -> Array:
+    """1/TV(q, p): the factor by which the normalisation of r magnifies a rounding error."""
+    xp, apart = arrays(distance=total_variation(target, draft))
+    return quotient(xp, xp.ones_like(apart), apart)
+
+
+def loss_at_draft(target: Array, draft: Array, token: Array) -> Array:
+    """q_d β_d: the probability that d is drafted and rejected, a lower bound on TV(q, p)."""
+    xp, q, token = arrays(draft=draft, token=token)
+    token = token_of(q.shape[-1]).check(xp, "token", token)
+    return draft_probability(xp, q, token) * rejection_at(target, q, token)
+
+
+def rebuilt_deviation(draft: Array, k: Array) -> Array:
+    """Δ_k as the distance between q and the rebuilt q̂."""
+    xp, _, q, k = draft_and_size(draft, k)
+    return distance(xp, q, truncated(xp, q, k))

@@ -5,7 +5,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import UNIT_INTERVAL, mask
 from hlmtheory._simplex import distance, distributions, rejection_by_token, skip_probabilities
-from hlmtheory.verification.block_sides import tree_rows
+from hlmtheory.sides.block_sides import tree_rows
 from hlmtheory.verification.rule import total_variation
 
 

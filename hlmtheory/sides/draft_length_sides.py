@@ -6,10 +6,10 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT
-from hlmtheory._sides import Values
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import etgr, etgr_profile, rate_and_costs, round_time
 from hlmtheory.draft_length.rounds import round_costs
+from hlmtheory.sides.host import Values
 
 _K_MAX = 64
 """Value of K_max in the claims about two links."""

@@ -8,12 +8,12 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL
-from hlmtheory._sides import Values, host_side
 from hlmtheory.batching import methods
 from hlmtheory.batching.planner import plan
 from hlmtheory.serving import Device, ModelShape, Service, Task
 from hlmtheory.serving.costs import memory_bytes
 from hlmtheory.serving.shapes import MEMORY, POSITIVE_COUNT, SECONDS
+from hlmtheory.sides.host import Values, host_side
 
 Side: TypeAlias = Callable[..., Array]
 

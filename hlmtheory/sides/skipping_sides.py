@@ -1,11 +1,23 @@
-"""The effect of skipping on the distribution of whole texts, for short Markov chains whose texts are enumerated."""
+"""Sides of the theorems on skipping."""
 
 from typing import Any
 
-from hlmtheory._array import Array
+from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import chains, skip_probabilities, text_law
 from hlmtheory.skipping.risk import one_step_risk
-from hlmtheory.verification import output_distribution
+from hlmtheory.verification import output_distribution, rejection_probability
+
+
+def mean_rejection_side(target: Array, draft: Array) -> Array:
+    """Return E[β_d] = Σ_v q_v β_v."""
+    xp, q = arrays(draft=draft)
+    return xp.sum(q * rejection_probability(target, draft), axis=-1)
+
+
+def enough(losses: Array, risk: Array, bound: Array) -> Array:
+    _, table, wanted, most = arrays(losses=losses, risk=risk, bound=bound)
+    return table.shape[-2] * wanted >= most
+
 
 HORIZON = 4  # tokens of a text
 

@@ -4,10 +4,10 @@ import numpy as np
 
 from hlmtheory._array import NUMPY, Array
 from hlmtheory._domains import DomainError
-from hlmtheory._sides import Values
 from hlmtheory._simplex import canonical
 from hlmtheory.draft_length.censored import anytime, examined_and_accepted
 from hlmtheory.draft_length.published import mean_interval, position_interval, split_tokens
+from hlmtheory.sides.host import Values
 from hlmtheory.verification.tokens import expected_tokens_profile
 
 # L counts the drafts that would be accepted if the draft had no end, S(d) =

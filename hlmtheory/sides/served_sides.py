@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._sides import Values
 from hlmtheory.policy.band_shares import Curve, lines_of, price_bound
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.queueing import Pass, longest_response, passes
+from hlmtheory.sides.host import Values
 
 # A user has P plans, whose mean rounds have E tokens, A seconds without air time, b bits and σ seconds of the server. A
 # competitor takes any plans and shares, and each user a part of the rate that these allow; all are slowed down alike

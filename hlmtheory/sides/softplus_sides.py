@@ -3,7 +3,7 @@
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, quotient
-from hlmtheory.truncation._claim_sides import loss_at_draft
+from hlmtheory.sides.truncation_sides import loss_at_draft
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, truncated
 from hlmtheory.truncation.softplus import SHARPNESS, online_bound, online_denominator, rejection_at, softplus_distance
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._domains import DomainError
-from hlmtheory._sides import Values
 from hlmtheory.channel.leak import size_classes
+from hlmtheory.sides.host import Values
 
 # X is the text, T its trace, R its rounds, log is to base 2.
 

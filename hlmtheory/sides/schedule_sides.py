@@ -3,10 +3,11 @@
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError
-from hlmtheory._sides import Values
+from hlmtheory._domains import DomainError, numbers
 from hlmtheory.serving.costs import cached_tokens, expected_steps, memory_bytes, tokens_per_step
 from hlmtheory.serving.pipeline import finish_time, in_turn, recurrence, stage_pair
+from hlmtheory.serving.shapes import POSITIVE_COUNT
+from hlmtheory.sides.host import Values
 
 
 def counted_peak(one: Values) -> float:
@@ -78,3 +79,12 @@ def appended(one: Values) -> float:
             machines[k] = ready[m] = max(machines[k], ready[m]) + float((draft, verify)[k][n, m])
             done[m] += 1
     return max(ready)
+
+
+def product_side(rows: Array, inner: Array, columns: Array) -> Array:
+    return 2.0 * rows * inner * columns
+
+
+def model_side(model: Array) -> tuple[Array, Array, Array]:
+    shape = numbers(POSITIVE_COUNT, "model", model)
+    return shape[..., 0], shape[..., 1], shape[..., 2]

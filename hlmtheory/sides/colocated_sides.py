@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._sides import Values
 from hlmtheory.draft_length import optimal_draft_length
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.colocated import ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.queueing import passes
 from hlmtheory.shared_seed.streamed import DOMAINS
+from hlmtheory.sides.host import Values
 
 _LAPS = 3
 """Rounds of each user that are simulated."""

@@ -1,0 +1,1 @@
+"""The sides of the theorems: what is compared, where no public function computes it."""

@@ -46,24 +46,7 @@ if TYPE_CHECKING:
 @quiet_option
 @json_option
 def decode(
-    name: str,
-    run: Path,
-    named: str | None,
-    draft: str | None,
-    target: str | None,
-    base: str | None,
-    changed_anchor: bool,
-    prompts: Path | None,
-    chat: bool,
-    new_tokens: int,
-    batch: int,
-    only: tuple[str, ...],
-    policy: Path | None,
-    seed: int,
-    device: str,
-    dtype: str | None,
-    quiet: bool,
-    as_json: bool,
+    name: str, run: Path, prompts: Path | None, only: tuple[str, ...], policy: Path | None, **options: Any
 ) -> None:
     """Continue prompts by the methods of a study.
 
@@ -91,18 +74,19 @@ def decode(
     )
     from validation.trace.reader import open_trace
 
-    known = STUDIES | {one.name: one for one in (COMMON, REFERENCE)}
+    known = STUDIES | {study.name: study for study in (COMMON, REFERENCE)}
     if name not in known:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(known)}.")
     study, folder = known[name], run / "decoded" / name
-    models = {"name": named, "draft": draft, "target": target, "chat": chat}
-    models |= {"base": base, "changed_anchor": changed_anchor}
+    models = {option: options[option] for option in ("draft", "target", "base", "changed_anchor", "chat")}
+    models |= {"name": options["named"], "device": options["device"], "dtype": options["dtype"]}
+    settings = {option: options[option] for option in ("new_tokens", "batch", "seed")}
     if study is COMMON:
         _refuse_common(models, policy)
     planned = planned_methods(policy, study.temperature, study.top_p)
-    own = [one.name for one in planned]
-    only = tuple(own[0] if own and one == "planned" else one for one in only)
-    console = open_console(quiet=quiet, stderr=as_json)
+    own = [method.name for method in planned]
+    only = tuple(own[0] if own and method == "planned" else method for method in only)
+    console = open_console(quiet=options["quiet"], stderr=options["as_json"])
     trace = open_trace(run / "trace") if study.fits else None
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
     fitted = None
@@ -111,12 +95,11 @@ def decode(
             fitted = fitted_to(trace, folder.parent / "fitted.json")
     refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
     with waiting(console, "loading the two models"):
-        pair = _load(models, device, dtype, common=study is COMMON)
+        pair = _load(models, common=study is COMMON)
     tell_notes(console, pair)
     refuse_other_models(planned, pair)
     if trace is not None and (remark := of_other_models(trace, pair)):
         say(console, remark)
-    settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
     with progress_bar(console) as report, naming(folder):
@@ -131,7 +114,7 @@ def decode(
             f"Of the tokens of these texts {shares['of_texts']:.1%} are common; no more drafts can be accepted "
             "(vocabulary.target_mass).",
         )
-    if as_json:
+    if options["as_json"]:
         about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}
         about |= {"common": shares} if shares else {}
         print_json(about | {"methods": decoded_lines(decoded, passes)})
@@ -146,13 +129,13 @@ def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
         raise UserError(f"{named[0]} is for models with one tokenizer; leave it out, or use another study.")
 
 
-def _load(models: dict[str, Any], device: str, dtype: str | None, *, common: bool) -> Pair:
+def _load(models: dict[str, Any], *, common: bool) -> Pair:
     from validation.models.pair import load_pair
     from validation.models.two_tokenizers import load_two
 
     if common:
-        return load_two(**{name: models[name] for name in ("draft", "target", "chat")}, device=device, dtype=dtype)
-    return load_pair(**models, device=device, dtype=dtype)
+        return load_two(**{name: models[name] for name in ("draft", "target", "chat", "device", "dtype")})
+    return load_pair(**models)
 
 
 def _shares(pair: Pair, decoded: Decoded) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """The command ``hlm import``."""
 
 import shlex
+from typing import Any
 
 import click
 
@@ -27,21 +28,7 @@ from validation.trace.remote import Place
 @option("--dtype", None, click.Choice(["auto", "float16", "float32"]), default="auto")
 @option("--fresh", "Delete the trace in that folder first.", is_flag=True)
 @quiet_option
-def import_(
-    draft: str,
-    target: str,
-    vocabulary: int | None,
-    processing: str | None,
-    draft_processing: str | None,
-    target_processing: str | None,
-    tokens: str | None,
-    texts: str | None,
-    text_origin: str | None,
-    out: Place,
-    dtype: str,
-    fresh: bool,
-    quiet: bool,
-) -> None:
+def import_(draft: str, target: str, out: Place, quiet: bool, **options: Any) -> None:
     """Make a trace of your own logits or log-probabilities.
 
     Whole rows: .npy, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
@@ -60,37 +47,19 @@ def import_(
     if listed != other:
         rows, lists = (target, draft) if listed else (draft, target)
         raise UserError(f"{rows} holds whole rows and {lists} lists of tokens; give both models in one form.")
-    given = {"--tokens": tokens, "--texts": texts} if listed else {"--vocabulary": vocabulary}
-    if wrong := [name for name, value in given.items() if value is not None]:
-        raise UserError(f"{wrong[0]} belongs to {'arrays' if listed else 'lists'}; leave it out.")
+    if wrong := [name for name in (("tokens", "texts") if listed else ("vocabulary",)) if options[name] is not None]:
+        raise UserError(f"--{wrong[0]} belongs to {'arrays' if listed else 'lists'}; leave it out.")
     defaults = ("raw_logprobs", "raw_logprobs") if listed else (default_values(draft), default_values(target))
-    said = read_processing(processing, draft_processing, target_processing, defaults)
+    said = read_processing(options, defaults)
     with progress_bar(console) as report:
+        common: dict[str, Any] = {"processing": said, "fresh": options["fresh"], "progress": report}
         if listed:
-            sources = [open_lists(where, one) for where, one in zip((draft, target), said, strict=True)]
-            trace = import_lists(
-                sources[0],
-                sources[1],
-                out,
-                vocabulary=vocabulary,
-                processing=said,
-                text_origin=text_origin or CORPUS,
-                fresh=fresh,
-                progress=report,
-            )
+            first, second = (open_lists(where, values) for where, values in zip((draft, target), said, strict=True))
+            common |= {"text_origin": options["text_origin"] or CORPUS, "vocabulary": options["vocabulary"]}
+            trace = import_lists(first, second, out, **common)
         else:
-            trace = import_logits(
-                draft,
-                target,
-                out,
-                tokens=tokens,
-                texts=texts,
-                dtype=dtype,
-                processing=said,
-                text_origin=text_origin,
-                fresh=fresh,
-                progress=report,
-            )
+            common |= {name: options[name] for name in ("tokens", "texts", "dtype", "text_origin")}
+            trace = import_logits(draft, target, out, **common)
     for note in trace.manifest["notes"]:
         say(console, note)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")

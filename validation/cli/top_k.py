@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,18 +33,17 @@ list_options = together(
 """The options about lists and about what was done to the values."""
 
 
-def read_processing(
-    both: str | None, draft: str | None, target: str | None, defaults: tuple[str, str]
-) -> tuple[Processing, Processing]:
+def read_processing(options: dict[str, Any], defaults: tuple[str, str]) -> tuple[Processing, Processing]:
     """Return what was done to the values of the draft and the target model; refuse a mix."""
     from validation.collection.processing import parse_processing, refuse_mixed
 
+    both, draft, target = (options[name] for name in ("processing", "draft_processing", "target_processing"))
     if both is not None and (draft is not None or target is not None):
         raise UserError("--processing speaks of both models; leave out --draft-processing and --target-processing.")
     texts = (both or draft, both or target)
-    one, other = (parse_processing(text, default) for text, default in zip(texts, defaults, strict=True))
-    refuse_mixed(one, other)
-    return one, other
+    first, second = (parse_processing(text, default) for text, default in zip(texts, defaults, strict=True))
+    refuse_mixed(first, second)
+    return first, second
 
 
 def _answers(source: ListSource, after: tuple[int, ...]) -> Iterator[ListedText]:
@@ -73,15 +72,7 @@ def _ids(text: str | None) -> tuple[int, ...]:
 @option("--whole-text", "Count the positions of template and prompt too.", is_flag=True)
 @json_option
 def top_k(
-    draft: Path,
-    target: Path,
-    vocabulary: int | None,
-    processing: str | None,
-    draft_processing: str | None,
-    target_processing: str | None,
-    answer_after: tuple[int, ...],
-    whole_text: bool,
-    as_json: bool,
+    draft: Path, target: Path, answer_after: tuple[int, ...], whole_text: bool, as_json: bool, **options: Any
 ) -> None:
     """Bound the acceptance rate of a pair from top-k log-probabilities, and certify how many probabilities to send.
 
@@ -98,14 +89,14 @@ def top_k(
     if answer_after and whole_text:
         raise UserError("--answer-after leaves out template and prompt, --whole-text takes them; give one of both.")
     console = open_console(stderr=as_json)
-    said = read_processing(processing, draft_processing, target_processing, ("raw_logprobs", "raw_logprobs"))
-    if any(one.logits for one in said):
+    said = read_processing(options, ("raw_logprobs", "raw_logprobs"))
+    if any(values.logits for values in said):
         raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
     one, other = (open_lists(path, values) for path, values in zip((draft, target), said, strict=True))
     if not whole_text:
         one, other = (replace(source, texts=partial(_answers, source, answer_after)) for source in (one, other))
     with waiting(console, "reading the lists"):
-        found = intervals(pair_lists(one, other, vocabulary))
+        found = intervals(pair_lists(one, other, options["vocabulary"]))
     low, high = found.acceptance
     console.print(
         f"{found.places:,} positions of {found.texts:,} texts, V = {found.vocabulary:,}; at each, {found.draft_k} "

@@ -35,6 +35,19 @@ class VerifiedDrafts:
         return self.target[int(self.last[i - 1]) + 1 if i else 0 : int(self.last[i]) + 1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The drafts in flight of n sequences, and the target model's distributions after its pass."""
+
+    session: Session
+    sequences: Array
+    in_flight: list[list[Draft]]
+    target: torch.Tensor
+    first: Array  # (n,), the row of ``target`` of a sequence's first draft
+    position: Array
+    counts: Array
+
+
 def verify(
     method: Method,
     session: Session,
@@ -52,13 +65,13 @@ def verify(
     target = distributions_of(logits, session.temperature, session.top_p)
     counts = np.array([len(drafts) for drafts in in_flight])
     last = np.cumsum(sizes) - 1
-    weight = None
+    read, weight = _Read(session, sequences, in_flight, target, last - counts, position, counts), None
     if method.shared_seed:
-        accepted, token, mass = _matches(session, sequences, in_flight, target, last - counts, position, counts)
+        accepted, token, mass = _matches(read)
     elif method.by_block and session.temperature > 0:  # at 0 the two rules are one, and no distribution is sent
-        accepted, weight = _longest_blocks(session, sequences, in_flight, target, last - counts, position)
+        accepted, weight = _longest_blocks(read)
     else:
-        accepted = _count_accepted(method, session, sequences, in_flight, target, last - counts, position, counts)
+        accepted = _count_accepted(method, read)
     rejected = accepted < counts
 
     # choose which sequences get a token from the server: after a rejection always, else a bonus token if it still fits
@@ -80,34 +93,25 @@ def verify(
     return VerifiedDrafts(accepted, rejected, np.where(gets_token, token, -1), mass, target, last, counts)
 
 
-def _count_accepted(
-    method: Method,
-    session: Session,
-    sequences: Array,
-    in_flight: list[list[Draft]],
-    target: torch.Tensor,
-    first: Array,
-    position: Array,
-    counts: Array,
-) -> Array:
-    """Return the number of accepted drafts of each sequence; ``first`` (n,): the ``target`` row of its first draft."""
+def _count_accepted(method: Method, read: _Read) -> Array:
+    """Return the number of accepted drafts of each sequence."""
     import torch
 
-    most = int(counts.max())
+    target, most = read.target, int(read.counts.max())
     if not most:
-        return np.zeros(len(sequences), dtype=np.int64)
+        return np.zeros(len(read.sequences), dtype=np.int64)
     number = np.arange(most)
-    sent = number < counts[:, None]
+    sent = number < read.counts[:, None]
     tokens, q = np.zeros(sent.shape, dtype=np.int64), np.ones(sent.shape)
-    tokens[sent] = [draft.token for drafts in in_flight for draft in drafts]
-    q[sent] = [draft.probability for drafts in in_flight for draft in drafts]
-    row = torch.from_numpy(np.minimum(first[:, None] + number, len(target) - 1)).to(target.device)
+    tokens[sent] = [draft.token for drafts in read.in_flight for draft in drafts]
+    q[sent] = [draft.probability for drafts in read.in_flight for draft in drafts]
+    row = torch.from_numpy(np.minimum(read.first[:, None] + number, len(target) - 1)).to(target.device)
     if method.by_argmax:
         passes = target.argmax(dim=-1)[row].cpu().numpy() == tokens
     else:
         p = target[row, torch.from_numpy(tokens).to(target.device)].double().cpu().numpy()
-        places = np.minimum(position[:, None] + number, session.new_tokens)
-        uniform = session.noise.uniform(ACCEPT, sequences[:, None], places)
+        places = np.minimum(read.position[:, None] + number, read.session.new_tokens)
+        uniform = read.session.noise.uniform(ACCEPT, read.sequences[:, None], places)
         passes = uniform * q < p  # u < p/q, computed without the quotient, which may overflow
     passes &= sent
     return np.asarray(np.cumprod(passes, axis=1).sum(axis=1))
@@ -119,22 +123,15 @@ def block_passes(weights: Array, spare: Array) -> Array:
     return np.append(np.divide(spare, rest, out=np.ones_like(rest), where=rest > 0), weights[-1])
 
 
-def _longest_blocks(
-    session: Session,
-    sequences: Array,
-    in_flight: list[list[Draft]],
-    target: torch.Tensor,
-    first: Array,
-    position: Array,
-) -> tuple[Array, Array]:
+def _longest_blocks(read: _Read) -> tuple[Array, Array]:
     """Return the drafts of the longest block of each sequence that passes, and the block's weight, both (n,)."""
     import torch
 
-    kept, weight = np.zeros(len(sequences), dtype=np.int64), np.ones(len(sequences))
-    for i, drafts in enumerate(in_flight):
+    kept, weight = np.zeros(len(read.sequences), dtype=np.int64), np.ones(len(read.sequences))
+    for i, drafts in enumerate(read.in_flight):
         if not drafts:
             continue
-        p = target[int(first[i]) : int(first[i]) + len(drafts)].double()
+        p = read.target[int(read.first[i]) : int(read.first[i]) + len(drafts)].double()
         q = torch.stack([draft.server_distribution for draft in drafts if draft.server_distribution is not None]).to(p)
         p, q = p / p.sum(dim=-1, keepdim=True), q / q.sum(dim=-1, keepdim=True)
         tokens = np.array([draft.token for draft in drafts])
@@ -144,34 +141,27 @@ def _longest_blocks(
         before = torch.tensor(weights[1:-1], dtype=p.dtype, device=p.device)[:, None]
         spare = (before * p[1:]).sub_(q[1:]).clamp_min_(0.0).sum(dim=-1).cpu().numpy()
         passes = block_passes(np.array(weights[1:]), spare)
-        passed = session.noise.blocks(int(sequences[i]), int(position[i]), len(drafts)) < passes
+        uniforms = read.session.noise.blocks(int(read.sequences[i]), int(read.position[i]), len(drafts))
+        passed = uniforms < passes
         kept[i] = passed.nonzero()[0].max(initial=-1) + 1
         weight[i] = weights[kept[i]]
     return kept, weight
 
 
-def _matches(
-    session: Session,
-    sequences: Array,
-    in_flight: list[list[Draft]],
-    target: torch.Tensor,
-    first: Array,
-    position: Array,
-    counts: Array,
-) -> tuple[Array, Array, Array]:
+def _matches(read: _Read) -> tuple[Array, Array, Array]:
     """Return the number of drafts that are the server's tokens, the server's next token, and its distribution's sum."""
     import torch
 
-    number = np.arange(int(counts.max()) + 1)
-    read = number <= counts[:, None]
-    rows = target[torch.from_numpy((first[:, None] + number)[read]).to(target.device)]
-    winner, mass = np.full(read.shape, -1), np.ones(read.shape)
-    each = np.broadcast_to(sequences[:, None], read.shape)[read]
-    winner[read], mass[read] = session.race(rows, each, (position[:, None] + number)[read])
-    drafted = np.full(read.shape, -2)
-    drafted[number < counts[:, None]] = [draft.token for drafts in in_flight for draft in drafts]
+    number = np.arange(int(read.counts.max()) + 1)
+    there = number <= read.counts[:, None]
+    rows = read.target[torch.from_numpy((read.first[:, None] + number)[there]).to(read.target.device)]
+    winner, mass = np.full(there.shape, -1), np.ones(there.shape)
+    each = np.broadcast_to(read.sequences[:, None], there.shape)[there]
+    winner[there], mass[there] = read.session.race(rows, each, (read.position[:, None] + number)[there])
+    drafted = np.full(there.shape, -2)
+    drafted[number < read.counts[:, None]] = [draft.token for drafts in read.in_flight for draft in drafts]
     accepted = np.cumprod(winner == drafted, axis=1).sum(axis=1)
-    sequence = np.arange(len(counts))
+    sequence = np.arange(len(read.counts))
     return accepted, winner[sequence, accepted], mass[sequence, accepted]
 
 

@@ -218,8 +218,17 @@ def sort_ascending(xp: Any, values: Array) -> Array:
 
 @remembered
 def order_descending(xp: Any, values: Array) -> Array:
-    """Return the indices that sort the last axis in descending order, equal values by lowest index."""
-    return xp.argsort(values, axis=-1, descending=True, stable=True)
+    """Return the indices that sort the last axis in descending order, equal values by lowest index.
+
+    numpy's fast sort is not stable: the indices of equal values are sorted behind it, with the rank of the value above.
+    """
+    if xp is not NUMPY or values.shape[-1] >= 2**31 or xp.any(xp.isnan(values)):
+        return xp.argsort(values, axis=-1, descending=True, stable=True)
+    order = np.argsort(-values, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    order[..., 1:] += (ordered[..., 1:] != ordered[..., :-1]).cumsum(axis=-1) << 31
+    order.sort(axis=-1)
+    return order & (2**31 - 1)
 
 
 @remembered
@@ -249,7 +258,8 @@ def take(xp: Any, values: Array, indices: Array) -> Array:
     """Call ``take_along_axis`` over the last axis."""
     if is_torch_namespace(xp):  # the wrapper is 2 to 5 times slower
         return values.take_along_dim(indices, dim=-1)
-    if xp is NUMPY and values.ndim == 2 and values.shape[0] == indices.shape[0] and values.flags.c_contiguous:
+    few = xp is NUMPY and values.ndim == indices.ndim == 2 and 8 * indices.shape[1] < values.shape[1]
+    if few and values.shape[0] == indices.shape[0] and values.flags.c_contiguous:
         starts = values.shape[1] * np.arange(values.shape[0])[:, None]  # numpy's own is slower for a few entries
         return values.reshape(-1).take(indices + starts if values.shape[0] > 1 else indices)
     return xp.take_along_axis(values, indices, axis=-1)

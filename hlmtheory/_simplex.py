@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, every, in_kind, is_kind, sort_descending, take, to_numpy, widest
+from hlmtheory._array import NUMPY, Array, arrays, every, in_kind, is_kind, sort_descending, take, to_numpy, widest
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._remember import remembered
 
@@ -129,7 +129,7 @@ def law_overlap(law: Array, target: Array) -> Array:
 @remembered
 def excess(xp: Any, p: Array, q: Array) -> Array:
     """(p - q)⁺."""
-    return xp.clip(p - q, min=0.0)
+    return np.maximum(p - q, 0.0) if xp is NUMPY else xp.clip(p - q, min=0.0)
 
 
 @remembered

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hlmtheory._array import Array, arrays, in_kind, softmax, widest
+from hlmtheory._array import Array, arrays, in_kind, widest
 from hlmtheory._domains import Domain, check_logits, generator, leading_dimensions, number, token_of
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory.uncertainty.binomial import DRAWS
@@ -70,12 +70,13 @@ def sample_uncertainty(
     shape = leading_dimensions(logits=tuple(z.shape[:-1]), token=tuple(token.shape))
     cold = gap_of(xp, 1.0 - coldest(xp, z), token)
     differing = xp.zeros_like(cold)
+    gaps = scaled_gaps(xp, z, warmest) if warmest else z
     for _ in range(count):
         share, quantile = (xp.asarray(rng.random(shape), device=z.device) for _ in range(2))
         differs = cold
         if warmest:
-            rows = scaled_gaps(xp, z, warmest) * (-1.0 / (1.0 - share))[..., None]  # (8): 1 - share is in (0, 1]
-            differs = 1.0 - gap_of(xp, softmax(xp, rows), token)
+            e = xp.exp(gaps * (-1.0 / (1.0 - share))[..., None])  # (8): 1 - share is in (0, 1]; the largest is 1
+            differs = 1.0 - gap_of(xp, e, token) / xp.sum(e, axis=-1)
         differing = differing + xp.astype(quantile < differs, xp.float64)
     return in_kind(xp, differing / count, kind)  # (9)
 
@@ -120,7 +121,7 @@ def expected_uncertainty(logits: Array, token: Array, *, max_temperature: float 
     gaps = scaled_gaps(xp, z, warmest)
     own = gap_of(xp, gaps, token)
     rows = xp.broadcast_to(gaps, (*own.shape, gaps.shape[-1]))
-    return in_kind(xp, xp.clip(1.0 - mean_at(xp, rows, own, quick_rule()), min=0.0, max=1.0), kind)
+    return in_kind(xp, xp.clip(1.0 - mean_at(xp, rows, own[..., None], quick_rule())[..., 0], min=0.0, max=1.0), kind)
 
 
 def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:

@@ -41,16 +41,16 @@ def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
 
 
 def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
-    """Return the mean over the rule of softmax(z/θ) at one entry of each row, whose gap is ``chosen`` (...)."""
+    """Return the mean over the rule of softmax(z/θ) at some entries of each row, whose gaps are ``chosen`` (..., C)."""
     parts = []
     hottest_first = sorted(rule, reverse=True)
     for part in _blocks(gaps):
-        rows, own = sort_ascending(xp, _flat(xp, gaps)[part, :]), xp.reshape(chosen, (-1,))[part]
+        rows, own = sort_ascending(xp, _flat(xp, gaps)[part, :]), xp.reshape(chosen, (-1, chosen.shape[-1]))[part, :]
         mean = xp.zeros_like(own)
         for fraction, weight in hottest_first:
             near = xp.count_nonzero(rows < _NEGLIGIBLE * fraction, axis=-1)
             rows = rows[:, : int(xp.max(near))]
-            mass = xp.sum(xp.exp(rows * (-1.0 / fraction)), axis=-1)
+            mass = xp.sum(xp.exp(rows * (-1.0 / fraction)), axis=-1, keepdims=True)
             mean = mean + weight * (xp.exp(own * (-1.0 / fraction)) / mass)
         parts.append(mean)
     return xp.reshape(xp.concat(parts), chosen.shape) if parts else xp.zeros_like(chosen)

@@ -33,9 +33,9 @@ __all__ = ["BIASES", "Results", "Tally", "check_trace", "load_results"]
 
 LIST_BLOCK = 4096  # maximum positions in a block of top-k lists
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logits of one model
-CACHED_VALUES = 2**17  # probabilities of one model checked at a time
+CACHED_VALUES = 2**18  # probabilities of one model checked at a time
 ARRAYS_ALIVE = 32 + HELD  # maximum number of float64 arrays of that size in one claim's check, and remembered
-MEMORY = 3 * 2**29  # bytes, for all workers together
+MEMORY = 3 * 2**30  # bytes, for all workers together
 SCENARIO_BATCHES = 10
 # fmt: off
 DEAR: Mapping[str, int] = {

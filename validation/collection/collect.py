@@ -239,12 +239,36 @@ def continue_texts(
         prefill_chunk_size=max(1, READ_VALUES // (widest * len(texts))),
     )
     with seeded_random_state(pair.device, seed), torch.inference_mode():
+        options = {"attention_mask": mask, "past_key_values": _roomy_cache(pair.target.config, width + new_tokens)}
         watch = [_Watch(pair, texts, new_tokens, report)]
-        written = pair.target.generate(ids, attention_mask=mask, generation_config=plain, logits_processor=watch)
+        written = pair.target.generate(ids, generation_config=plain, logits_processor=watch, **options)
     return [
         Text(text.prompt_index, text.prompt_id, text.tokens + _until_end(row, pair.end_tokens), text.start)
         for text, row in zip(texts, written[:, width:].tolist(), strict=True)
     ]
+
+
+def _roomy_cache(config: Any, capacity: int) -> Any:
+    """Return a cache with room for all tokens, where every step of transformers' own copies all keys and values.
+
+    It is None, which means transformers' own, if a layer needs one of another kind.
+    """
+    from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+
+    class Layer(DynamicLayer):  # type: ignore[misc]
+        def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+            each, before = (key_states, value_states), self.get_seq_length()
+            if not self.is_initialized:
+                self.lazy_initialization(*each)
+                self.room = [one.new_empty((*one.shape[:-2], capacity, one.shape[-1])) for one in each]
+            last = before + key_states.shape[-2]
+            for room, new in zip(self.room, each, strict=True):
+                room[..., before:last, :] = new
+            self.keys, self.values = (room[..., :last, :] for room in self.room)
+            return self.keys, self.values
+
+    plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+    return Cache(layer_class_to_replicate=Layer) if plain else None
 
 
 def _until_end(tokens: list[int], end_tokens: tuple[int, ...]) -> list[int]:

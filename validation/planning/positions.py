@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory._array import NUMPY
 from hlmtheory._simplex import quotient
 from hlmtheory.lattice import payload_bits, quantize
 from hlmtheory.shared_seed.match import sorted_matches
 from hlmtheory.uncertainty.binomial import DRAWS, skip_probability
-from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
+from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
+from hlmtheory.uncertainty.quadrature import mean_at, quick_rule, scaled_gaps
 from validation.decoding.wire import index_bits
 from validation.trace.reader import TraceChunk, probabilities
 
@@ -121,11 +123,16 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
     at, vocabulary = np.arange(len(q)), q.shape[-1]
     y, known = np.maximum(chunk.tokens, 0), chunk.tokens >= 0
-    u = np.asarray(vocabulary_uncertainty(chunk.draft_logits.astype(np.float64)))
     p_y = np.where(known, p[at, y], 0.0)
-    # 1. whole rows: nearly all tokens are in the last bin, so only the others are counted
-    low = u <= (BINS - 1) / BINS
-    bins = np.maximum(np.ceil(u * BINS).astype(np.int64) - 1, 0)
+    # 1. whole rows: all but the BINS likeliest tokens are in the last bin, so only the others are counted
+    d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), vocabulary - 1)
+    index, value = _likeliest(q)
+    tokens = np.concatenate([index[:, :BINS], d[:, None]], axis=1)
+    gaps = np.asarray(scaled_gaps(NUMPY, chunk.draft_logits, MAX_TEMPERATURE))
+    u = np.clip(1.0 - mean_at(NUMPY, gaps, np.take_along_axis(gaps, tokens, axis=-1), quick_rule()), 0.0, 1.0)
+    bins = np.full(q.shape, BINS - 1)
+    np.put_along_axis(bins, tokens, np.maximum(np.ceil(u * BINS).astype(np.int64) - 1, 0), axis=-1)
+    low = bins < BINS - 1
     both = np.minimum(p, q)
     place = (at[:, None] * BINS + bins)[low]
     masses = [[_by_bin(values[low], place, values.sum(axis=-1))] for values in (q, both)]
@@ -133,10 +140,8 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     width = index_bits(vocabulary)
     bits, kept, sizes = [np.full(len(q), width + 32.0)], [np.ones(len(q))], [np.zeros(len(q))]
     # 2. one drawn draft
-    d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), vocabulary - 1)
     rejection = np.maximum(0.0, 1.0 - p[at, d] / np.where(q[at, d] > 0, q[at, d], 1.0))
     # 3. quantised rows, of the likeliest tokens alone
-    index, value = _likeliest(q)
     target, own_bins = np.take_along_axis(p, index, axis=-1), np.take_along_axis(bins, index, axis=-1)
     is_y = index == y[:, None]
     for lattice in LATTICES:
@@ -168,7 +173,7 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     kept.append(np.zeros(len(q)))
     sizes.append(np.zeros(len(q)))
     rates, accepted, fell, ratio = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
-    sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[at, d], rejection)
+    sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[:, -1], rejection)
     drafted, kept_mass = (np.stack(one, 1) for one in masses)
     several = sure_drafts(p, q, index[:, : MOST_CHILDREN - 1], np.where(known, y, -1))
     return Positions(rates, accepted, fell, ratio[:, :-1], *sent, drafted, kept_mass, moved, *drawn, several)

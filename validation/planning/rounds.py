@@ -82,15 +82,17 @@ def expected_counts(
             now = now - kept
         left = np.maximum(length - t, 0)
         wanted = most if isinstance(most, int) else most[t]
-        drafts = np.broadcast_to(np.minimum(wanted, left), shape)
+        drafts = np.minimum(wanted, left)  # (texts,), or of the shape of ``most``
+        fewest = int(drafts.min())
         found["exchanges"] += now
         found["drafts"] += now * drafts
         found["verified"] += now * (drafts + 1 if read is None else read[t])
         ends = np.minimum(t + drafts, steps)
-        if isinstance(most, int) and (drafts == drafts.flat[0]).all():
+        if isinstance(most, int) and (drafts == fewest).all():
             sent = total[ends.flat[0]] - total[t]
         else:
-            sent = np.take_along_axis(np.broadcast_to(total, (steps + 1, *shape)), ends[None], 0)[0] - total[t]
+            ends = np.broadcast_to(ends, (1, *shape))
+            sent = np.take_along_axis(np.broadcast_to(total, (steps + 1, *shape)), ends, 0)[0] - total[t]
         header = wire.header[t] if isinstance(wire.header, np.ndarray) else wire.header
         found["up_bits"] += now * (header + sent)
         found["down_bits"] += now * wire.reply
@@ -101,13 +103,14 @@ def expected_counts(
                 break
             if ratio is None:
                 row = by_depth[j] if by_depth is not None else accepted if j or first is None else first
-                rate = row[min(t + j, steps - 1)]
-                lost = np.where(active, alive * (1.0 - rate), 0.0)
+                lost = alive * (1.0 - row[min(t + j, steps - 1)])
             else:
                 product = product * ratio[min(t + j, steps - 1)]
-                lost = np.where(active, np.maximum(alive - now * product, 0.0), 0.0)
+                lost = np.maximum(alive - now * product, 0.0)
+            lost = lost if j < fewest else np.where(active, lost, 0.0)
             start[t + j + 1] += lost
-            found["down_bits"] += lost * wire.rejection
+            if wire.rejection:
+                found["down_bits"] += lost * wire.rejection
             alive = alive - lost
         for count in np.unique(drafts).tolist():
             here = np.where(drafts == count, alive, 0.0)

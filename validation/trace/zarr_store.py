@@ -115,6 +115,7 @@ class StoredArray:
         self.shape: tuple[int, ...] = (rows, *chunks.shape[1:])
         self.dtype: np.dtype[Any] = np.dtype(chunks.dtype)
         self.ndim, self.chunk_rows = len(self.shape), int(chunks.chunks[0])
+        self._held: tuple[int, NDArray[Any]] | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -146,10 +147,22 @@ class StoredArray:
     def _stored(self, start: int, stop: int) -> NDArray[Any]:
         if start >= self._whole:
             return self._tail[start - self._whole : stop - self._whole].copy()
-        found = np.asarray(self._chunks[start : min(stop, self._whole)])
-        if stop <= self._whole:
-            return found
-        return np.concatenate([found, self._tail[: stop - self._whole]])
+        last, size = min(stop, self._whole), self.chunk_rows
+        touched = range(start // size, -(-last // size))
+        if len(touched) > 2:
+            found = [np.asarray(self._chunks[start:last])]
+        else:  # each chunk is checked and decompressed as a whole
+            found = [self._chunk(n)[max(start - n * size, 0) : last - n * size] for n in touched]
+        return np.concatenate([*found, self._tail[: stop - last]])
+
+    def _chunk(self, number: int) -> NDArray[Any]:
+        """Return a chunk; the last one is kept, because a reader of a few rows comes back to it."""
+        held = self._held
+        if held is None or held[0] != number:
+            first = number * self.chunk_rows
+            held = number, np.asarray(self._chunks[first : min(first + self.chunk_rows, self._whole)])
+            self._held = held
+        return held[1]
 
     def _pick(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         found = np.empty((*rows.shape, *self.shape[1:]), self.dtype)

@@ -74,12 +74,13 @@ class SortedPair:
 
     def least(self, tolerances: Sequence[float]) -> list[int]:
         """The smallest k with TV(r, r̂_k) ≤ θ, or Δ_k ≤ θ TV(q, p), which implies it; for each θ, in falling order."""
-        k, found = 0, []
+        if not (self.apart > 0 and self.before[-1] > 0):
+            return [0] * len(tolerances)
+        k, found, limits = 0, [], np.asarray(tolerances, dtype=np.float64) * self.apart
         tails = Tails(NUMPY, NUMPY, (), self.q[None, ::-1].copy(), self.tails[None, ::-1].copy())  # sorted already
-        for theta in tolerances:
-            if theta < 1.0 and self.apart > 0 and self.before[-1] > 0:
-                enough = tails.least(np.asarray(theta * self.apart), "distortion_tolerance", sure=True)
-                k = self._first(theta, k, int(enough))
+        sizes = tails.least(limits, "distortion_tolerance", sure=True).tolist()
+        for theta, enough in zip(tolerances, sizes, strict=True):
+            k = self._first(theta, k, enough) if theta < 1.0 else k
             found.append(k)
         return found
 

@@ -95,6 +95,7 @@ def test_a_connection_that_breaks_is_repeated_with_a_bound(served):
     first = trace.arrays["target_logits"][:5]
     assert next(broken, None) is None
     served.fault = lambda method, key: "cut" if (method, key[-26:]) == ("GET", chunk) else None
+    trace = open_trace(PLACE)  # which holds no chunk yet
     served.asked.clear()
     with pytest.raises(
         UserError, match=r"^s3://bucket/mine/trace/arrays/target_logits/c\.0\.0 cannot be read \("

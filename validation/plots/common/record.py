@@ -16,6 +16,7 @@ from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
+SPREAD_OUT = 16  # of so many positions that are read, on average one is held
 
 Numbers = dict[str, Any]
 """``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and optionally ``tables``.
@@ -169,7 +170,8 @@ def sampled(
     """Yield draft and target logits of ``count`` random positions in chunks, in the order of the trace."""
     chosen = sampled_positions(trace, count, seed)
     start = 0
-    for chunk in trace.chunks(max(1, CHUNK_VALUES // (trace.vocabulary * per_position))):
+    spread_out = max(1, min(SPREAD_OUT, trace.positions // count))
+    for chunk in trace.chunks(spread_out * max(1, CHUNK_VALUES // (trace.vocabulary * per_position))):
         first, last = np.searchsorted(chosen, [start, start + len(chunk.tokens)])
         rows = chosen[first:last] - start
         start += len(chunk.tokens)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory._remember import freeze, remembering
 from hlmtheory.truncation import resampling_bias, tail_deviation
 from hlmtheory.truncation.reconstruction import resampling_distortion
 from hlmtheory.verification import total_variation
@@ -100,7 +101,9 @@ def measure_bias(trace: Trace, seed: int) -> Numbers:
     for draft, target in sampled(trace, count, seed, per_position=len(sizes)):
         q, p = probabilities(draft)[:, None], probabilities(target)[:, None]
         distance = np.broadcast_to(total_variation(p, q), (len(q), len(sizes)))
-        parts.append(np.stack([distance, resampling_distortion(p, q, sizes), resampling_bias(p, q, sizes)]))
+        freeze((p, q))
+        with remembering():
+            parts.append(np.stack([distance, resampling_distortion(p, q, sizes), resampling_bias(p, q, sizes)]))
     distance, distortion, bias = np.concatenate(parts, axis=1)
     product = 2.0 * distance * distortion
     tvd, both = axis("TV(r, r̂)", scale="linear"), axis("bias", scale="linear")

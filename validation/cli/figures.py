@@ -13,7 +13,7 @@ from validation import plots
 from validation.cli.tables import print_table, say
 from validation.errors import UserError
 from validation.plots import FORMATS, Decoding, Exhibit, Figure, draw
-from validation.plots.common.record import printed_words
+from validation.plots.common.record import claims_words, printed_words
 from validation.processes import Call, Processes
 from validation.provenance import commit_of_code
 from validation.trace.reader import Trace, open_trace
@@ -75,7 +75,7 @@ def show_numbers(console: Console, sidecar: Path) -> None:
     """Print the caption of a figure or table, its paper's numbers, its method, the claims behind it, its tables."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     say(console, about["caption"], *filter(None, [printed_words(about)]), f"Method: {about['method']}")
-    say(console, *([f"Claims (hlm claims ID): {', '.join(about['claims'])}"] if about.get("claims") else ()))
+    say(console, *filter(None, [claims_words(about)]))
     for each in about.get("tables", []):
         print_table(console, each["title"], each["heads"], each["rows"], left=each["heads"][:1])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.claims.certificate import certificate
-from validation.plots.common.record import printed_words
+from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
 from validation.provenance import versions
 from validation.report import first_screen
@@ -175,7 +175,7 @@ def _excerpt(text: str, length: int) -> str:
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     name, _, caption = about["caption"].partition(": ")
-    details = f"{printed_words(about)} {about['method']}".strip()
+    details = " ".join(filter(None, [printed_words(about), about["method"], claims_words(about)]))
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, f"{name}: {about['title']}. {caption}") if picture.exists() else ""
     width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)

@@ -13,7 +13,7 @@ from pathlib import Path
 import hlmtheory
 from validation.claims.results import Results
 from validation.plots import EXHIBITS
-from validation.plots.common.record import Exhibit, printed_words
+from validation.plots.common.record import Exhibit, claims_words, printed_words
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 
 INTRODUCTIONS = {
@@ -79,7 +79,7 @@ def _exhibit(figures: Path, one: Exhibit) -> str:
         if sidecar.parent == figures:
             shown += [f"![{about['figure']}]({picture})"] if picture else []
             shown.append(about["caption"].partition(": ")[2])
-            shown += [printed_words(about)] if about["printed"] else []
+            shown += filter(None, [printed_words(about), claims_words(about)])
             shown.append(f"Method: {about['method']} Numbers: [`{sidecar.name}`]({place}).")
         else:
             links = f"[picture]({picture}), [numbers]({place})" if picture else f"[numbers]({place})"

@@ -143,6 +143,11 @@ def printed_words(about: Mapping[str, Any]) -> str:
     return f"Printed: {'; '.join(each)}." if each else ""
 
 
+def claims_words(about: Mapping[str, Any]) -> str:
+    """Return the claims behind a sidecar as a sentence; empty if it names none."""
+    return f"Claims (hlm claims ID): {', '.join(about['claims'])}." if about.get("claims") else ""
+
+
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
     return {"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}
 

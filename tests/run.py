@@ -29,6 +29,7 @@ def main(words: list[str], root: Path = ROOT) -> int:
         return 0
     deep, asked = "--deep" in words, [word for word in words if word != "--deep"]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}  # the processes share the cores
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of the hundred commands compiles the package again
     if deep:
         environment = {"HYPOTHESIS_PROFILE": "deep", **environment, "DEEP": "1"}
 

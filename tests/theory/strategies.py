@@ -111,7 +111,7 @@ def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: St
 
 def drawn(claim: Claim | str) -> Strategy:
     record = all_claims()[claim] if isinstance(claim, str) else claim
-    few = (3,) if record.id.startswith(("policy", "batching")) else (20,)
+    few = (3,) if record.id.startswith(("policy", "batching", "verification.interval")) else (20,)
     return st.builds(
         lambda seed, batch: instance(record, np.random.default_rng(seed), batch),
         st.integers(0, 2**32 - 1),

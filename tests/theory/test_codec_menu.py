@@ -115,7 +115,8 @@ def test_the_bytes_are_as_many_as_promised_and_hold_the_certificate(data):
         for row, rebuilt, bias in zip(rows, decoded, found.bias.tolist(), strict=True):
             q = [Fraction(value) for value in row.tolist()]
             hat = [Fraction(value) for value in rebuilt.tolist()]
-            assert gap([value / sum(q) for value in q], [value / sum(hat) for value in hat]) <= Fraction(bias)
+            mass, sent_mass = sum(q), sum(hat)
+            assert gap([value / mass for value in q], [value / sent_mass for value in hat]) <= Fraction(bias)
             assert bias <= epsilon
             assert min(hat) >= 0
     np.testing.assert_allclose(np.abs(decoded - rows).sum(-1), found.bias, atol=2e-7)  # attained without q_d

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory.draft_length import etgr, online_regret_bound, optimistic_draft_length
+from hlmtheory.draft_length.online_sides import played
 
 
 def radius(n, error, means):
@@ -58,3 +59,31 @@ def test_it_finds_the_best_length_and_loses_less_than_the_bound():
     assert lost < float(online_regret_bound(examined, error=0.05))
     assert abs(np.median(chosen[-500:]) - best) <= 1
     assert chosen[0] == 6
+
+
+@pytest.mark.parametrize(
+    ("hopeful", "second", "luck", "lost", "examined"),
+    [
+        # K = 2 is best and chosen first; its drafts fail, so that K = 0 is chosen twice and loses 7/5 - 1 each time
+        (False, 0.5, [[0.9, 0.9], [0.1, 0.9], [0.1, 0.9]], 0.8, [1, 1]),
+        # K = 1 is best; K = 2, chosen first, loses 4/3 · 5/4 - 3/2; its first draft is accepted, so that K = 1 follows
+        (False, 0.0, [[0.1, 0.9], [0.1, 0.9], [0.1, 0.9]], 1 / 6, [3, 1]),
+        (True, 0.0, [[0.1, 0.9], [0.1, 0.9], [0.1, 0.9]], 3 / 6, [3, 3]),  # every upper end is 1
+    ],
+)
+def test_the_rounds_that_a_theorem_plays_by_hand(hopeful, second, luck, lost, examined):
+    """T(K) = 1 + K/8 seconds: a pass of 1/2 s, a mean delay of 1/2 s, drafts of 1/8 s."""
+    scalars = {"verify_s": 0.5, "draft_s": 0.125, "rise": 3.0, "expected": 0.5, "error": 0.5}
+    arrays = {"acceptances": [0.5, second], "luck": luck, "waits": [0.5, 0.5, 0.5]}
+    tokens, seen, held = played(hopeful, {name: np.array(value) for name, value in (scalars | arrays).items()})
+    assert (tokens, seen.tolist(), held) == (pytest.approx(lost, abs=1e-12), examined, True)
+
+
+@pytest.mark.parametrize(("share", "inside"), [(-0.1, True), (0.1, False)])
+def test_a_mean_wait_at_the_edge_of_its_interval_decides_whether_all_held(share, inside):
+    """20 equal waits that exceed the mean by r(19) and a little less or more; the draft is always accepted."""
+    wait = 0.125 + radius(19, 0.5, 2) + share / 19
+    scalars = {"verify_s": 0.5, "draft_s": 0.125, "rise": 1.0, "expected": 0.125, "error": 0.5}
+    arrays = {"acceptances": [1.0], "luck": np.zeros((20, 1)), "waits": np.full(20, wait)}
+    for hopeful in (False, True):
+        assert played(hopeful, {name: np.array(value) for name, value in (scalars | arrays).items()})[2] == inside

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-import hlmtheory
+from hlmtheory import theorems
 from hlmtheory.claims import COARSE, Status, Verdict
 from validation.claims.instances import MAX_DRAFT_LENGTH
 from validation.errors import UserError
@@ -49,7 +49,7 @@ class Tally:
     @property
     def outcome(self) -> str:
         """Outcome for the report, in one or two words."""
-        claim = hlmtheory.all_claims().get(self.claim)
+        claim = theorems.THEOREMS.get(self.claim)
         if claim is None:
             return "withdrawn"
         if claim.standing != "true":

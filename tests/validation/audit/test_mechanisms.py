@@ -5,6 +5,7 @@
 
 import functools
 import itertools
+import math
 import os
 from random import Random
 
@@ -57,7 +58,7 @@ def rounds(fault, q, p, n, seed, bonus=None, told=None, most=2):
             made, i = drafts, 0
             for i, x in enumerate(drafts):
                 here = p(text + drafts[: 0 if fault == "stale target" else i], ends)
-                known, top = (told or q)(text + drafts[:i], ends), int(np.argmax(here))
+                known, top = (told or q)(text + drafts[:i], ends), here.index(max(here))
                 unverified = fault == "draft_unverified" or (fault == "first_draft_unverified" and i == 0)
                 by_rule = x == top if fault == "verified_by_argmax" else random.random() * known[x] < here[x]
                 if not unverified and not by_rule:
@@ -94,13 +95,14 @@ def test_a_fault_of_the_rounds_is_named_and_a_sound_sampler_is_not(fault):
     target = TableLaw(p, [[0], [1]], (), Processors(frequency_penalty=penalty))
     draft, told = TableLaw(q, [[0], [1]]), q[::-1] if fault == "q_of_other_row" else q
 
-    def penalised(text, ends, c):
+    def penalised(text, ends, law):
         seen = ends if fault == "penalty_of_last_token" else text
-        found = [one * np.exp(-penalty * seen.count(v)) for v, one in enumerate(of(p[c])(text, ends))]
-        return [one / sum(found) for one in found]
+        weights = [mass * math.exp(-penalty * seen.count(v)) for v, mass in enumerate(law(text, ends))]
+        return [weight / sum(weights) for weight in weights]
+
+    rows = [functools.partial(penalised, law=of(p[c])) if penalty else of(p[c]) for c in range(2)]
 
     def sample(prompts, n, seed):
-        rows = [functools.partial(penalised, c=c) for c in range(2)]
         return [rounds(fault, of(q[c]), rows[c], n, seed + c, told=of(told[c])) for c in range(2)]
 
     report = audit_sampler(target, sample, draws=20_000 if fault else 2_000, depth=D, draft=draft)

@@ -9,6 +9,7 @@ is chosen on other prompts than those whose numbers are printed, and the plan mu
 
 import os
 import re
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from validation.models.pair import load_pair
 from validation.planning import shared
 from validation.planning.aims import aims_of
 from validation.planning.measure import planner_of_trace
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.result import make
@@ -38,6 +40,7 @@ from validation.planning.verdict import verdict_of
 SETTINGS, EVERY, WITH_USERS = (2_000, 200, 400) if os.environ.get("DEEP") == "1" else (600, 200, 30)
 NUMBER = r"([\d,.]+(?:e[+-]?\d+)?)"
 TOTALS: dict[tuple[int, int], list[np.ndarray]] = {}
+KIN: dict[tuple[int, int], dict[tuple[object, ...], list[Option]]] = {}
 LEAST: dict[tuple[int, int, str], float] = {}
 C = {name: column for column, name in enumerate(COUNTS)}
 
@@ -98,6 +101,13 @@ def drawn(rng) -> Setting:
     return replace(found, **changed, objective=str(rng.choice(kinds)))
 
 
+def kind_of(option) -> tuple[object, ...]:
+    """Return what options that differ in their threshold alone have in common."""
+    if option.family in (U_HLM, CU_HLM):
+        return option.family, option.label.split("u ≤")[0]
+    return (option.family, option.codec) if option.draft_length == 1 else ()
+
+
 class Oracle:
     """Times, limits and values of all options on the test texts, written anew."""
 
@@ -111,10 +121,14 @@ class Oracle:
         if key not in TOTALS:
             parts = (planner.split.train, planner.split.test)
             TOTALS[key] = [np.stack([one.counts[part].sum(axis=0) for one in planner.options]) for part in parts]
+            KIN[key] = defaultdict(list)
+            for option in planner.options:
+                KIN[key][kind_of(option)].append(option)
         train, test = TOTALS[key]
         if drawn_on:
             more = [drawn_on.counts[part].sum(axis=0) for part in (planner.split.train, planner.split.test)]
             train, test = np.vstack([train, more[0]]), np.vstack([test, more[1]])
+        self.kin = KIN[key]
         self.n, self.fit = (part / part[:, :1] for part in (test, train))
         self.device = np.array([one.row.device for one in self.options])
         self.lossless = np.array([not one.loss.any() and one.threshold == -np.inf for one in self.options])
@@ -176,15 +190,11 @@ class Oracle:
         def losses(one):
             return one.loss if kind == "text" else one.token_loss
 
-        def same(one):
-            if option.family in (U_HLM, CU_HLM):
-                return one.family == option.family and one.label.split("u ≤")[0] == option.label.split("u ≤")[0]
-            return one.family == OURS and one.codec == (option.codec or 0) and one.draft_length == 1
-
         if option.family == CERTIFIED:
             return losses(option).max()
         top = 1.0 if option.family == DEVICE else option.threshold
-        up_to = [one for one in self.options if same(one) and -np.inf < one.threshold <= top + 1e-9]
+        kin = kind_of(option) if option.family in (U_HLM, CU_HLM) else (OURS, option.codec or 0)
+        up_to = [one for one in self.kin[kin] if -np.inf < one.threshold <= top + 1e-9]
         worst = np.max([np.minimum(losses(one)[self.planner.split.calibrate], 1.0) for one in up_to], axis=0)
         return (worst.sum() + 1.0) / (len(worst) + 1.0)
 

@@ -159,7 +159,7 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
     found = find_claims(hlmtheory.all_claims(), identifier)
     if paper is not None:
         found = claims_of_paper(found, paper)
-    found = [one for one in found if all(value in (None, one.plain()[name]) for name, value in kind.items())]
+    found = [one for one in found if all(value is None or value == one.plain()[name] for name, value in kind.items())]
     if as_json:
         print_json({"claims": [plain_claim(claim, own.get(claim.id)) for claim in found]})
     elif [claim.id for claim in found] == [identifier]:

@@ -47,7 +47,7 @@ C = {name: column for column, name in enumerate(COUNTS)}
 
 def builtin(path: Path) -> None:
     pair = load_pair("builtin", device="cpu")
-    collect(pair, builtin_prompts(limit=40), path, positions=40 * 16, new_tokens=16, batch=40)
+    collect(pair, builtin_prompts(limit=40), path, positions=40 * 8, new_tokens=8, batch=40)
 
 
 MADE = (lambda path: stored(path, noise=0.35, seed=1), lambda path: stored(path, noise=0.9, seed=2), builtin)

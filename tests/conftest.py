@@ -44,6 +44,7 @@ DEEP = (
     "tests/validation/decoding/test_tree_defects.py::test_the_audit_finds_*",
     "tests/validation/planning/test_page_script.py::*?cost?",
     "tests/validation/planning/test_page_script.py::*?goodput?",
+    "tests/validation/planning/test_page_script.py::*?recorded?",
     "tests/validation/plots/test_drawing.py::*/*",
     "tests/validation/plots/test_drawing.py::test_a_figure_has_few_*frame?[efu]*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",

@@ -11,7 +11,7 @@ import numpy as np
 brute_force = importlib.import_module("figures.studies.policy_bound.brute_force")
 served_gaps = importlib.import_module("figures.studies.policy_bound.served_gaps")
 
-INSTANCES = 40 if os.environ.get("DEEP") == "1" else 16
+INSTANCES = 40 if os.environ.get("DEEP") == "1" else 10
 
 
 def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory.draft_length import etgr, online_regret_bound, optimistic_draft_length
-from hlmtheory.draft_length.online_sides import played
+from hlmtheory.sides.online_sides import played
 
 
 def radius(n, error, means):

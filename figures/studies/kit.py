@@ -29,6 +29,7 @@ MAIN = {
     "c_sqs": "decode_texts",
     "flexspec_tables": "decode_rows",
     "gpu": "measure",
+    "growth": "measure",
     "length_rules": "length_rules",
     "lossy_rules": "measure",
     "multi_draft": "measure",

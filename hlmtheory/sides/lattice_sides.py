@@ -166,11 +166,6 @@ def misdeclared(target: Array, draft: Array, k: Array) -> Array:
     return law(target, draft, k, drawn_from_draft=True)
 
 
-def ones(target: Array) -> Array:
-    xp, p = arrays(target=target)
-    return xp.ones_like(p[..., 0])
-
-
 def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:
     """Probability of each prefix under the law of the rows, shape (..., N)."""
     mass = [xp.ones_like(p[..., :1, 0])]

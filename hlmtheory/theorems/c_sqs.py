@@ -5,7 +5,7 @@ The lemmas of its appendix follow the theorem that they prove.
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
-from hlmtheory.sides import conformal_sides
+from hlmtheory.sides import conformal_sides, verification_sides
 from hlmtheory.sides import lattice_sides as sides
 
 CSQS = "bhattacharjee2025csqs"
@@ -51,7 +51,7 @@ def lossless():
 
     This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
     """
-    return eq(sides.lossless, sides.ones)  # 1 - TV(law, p) = 1
+    return eq(sides.lossless, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
 
 @theorem(
@@ -67,7 +67,7 @@ def misdeclared():
     False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v. With p =
     q̂ nothing is rejected and the law is q.
     """
-    return eq(sides.misdeclared, sides.ones)  # 1 - TV(law, p) = 1
+    return eq(sides.misdeclared, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
 
 @theorem(
@@ -151,7 +151,7 @@ def informative():
 
     False: from K = 4ℓ on the last term alone is 1.
     """
-    return le(sides.position_bound, sides.ones)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
+    return le(sides.position_bound, verification_sides.ones_side)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
 
 
 @theorem(

@@ -10,16 +10,8 @@ from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth, split_tokens, tokens_by_length
 from hlmtheory.serving import crossover_batch
-from validation.acceptance.record import (
-    VERIFICATIONS,
-    AcceptanceRecord,
-    Counts,
-    LeftOut,
-    LengthsUnknownError,
-    add,
-    refuse_mixture,
-    remarks,
-)
+from validation.acceptance import record as recorded
+from validation.acceptance.record import remarks
 from validation.errors import UserError
 
 READS_AGAIN = "A round has one more draft pass, K + 1 wide: llama.cpp's draft model reads the verified tokens again."
@@ -77,7 +69,7 @@ class RoundTimes:
         return np.where(measured > 0, measured, fitted)
 
 
-def times_of(times: RoundTimes, record: AcceptanceRecord) -> RoundTimes:
+def times_of(times: RoundTimes, record: recorded.AcceptanceRecord) -> RoundTimes:
     """Return the times of a round as the engine of a record makes it."""
     return replace(times, reads_again=record.engine.startswith("llama.cpp") and not record.copied)
 
@@ -135,7 +127,7 @@ class Summary:
     mean_acceptance_length: float  # tokens of a recorded step, the target model's own included
     identified: bool  # whether the records determine the acceptance at each depth
     reason: str  # why they do not, or where the draft lengths come from
-    counts: Counts | None = None  # steps by draft length and accepted drafts, where they are identified
+    counts: recorded.Counts | None = None  # steps by draft length and accepted drafts, where they are identified
     intervals: str = ""  # what the intervals of depths and lengths promise
     depths: tuple[Depth, ...] = ()  # by depth and by draft length; empty for totals alone
     lengths: tuple[Length, ...] = ()
@@ -164,15 +156,15 @@ class Summary:
 
 
 def summarise(
-    records: Sequence[AcceptanceRecord],
+    records: Sequence[recorded.AcceptanceRecord],
     *,
     assumed_length: int | None = None,
     confidence: float = 0.95,
     times: RoundTimes | None = None,
     largest_batch: int = 1,
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[recorded.LeftOut] = (),
 ) -> Summary:
-    refuse_mixture(records)
+    recorded.refuse_mixture(records)
     times = None if times is None else times_of(times, records[0])
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
@@ -186,7 +178,7 @@ def summarise(
         "draft_sampling": records[0].draft_sampling,
         "verification": records[0].verification,
         "copied": records[0].copied,
-        "lossless": VERIFICATIONS.get(records[0].verification or ""),
+        "lossless": recorded.VERIFICATIONS.get(records[0].verification or ""),
         "remarks": (*remarks(records), *([READS_AGAIN] if times is not None and times.reads_again else [])),
         "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
     }
@@ -194,7 +186,7 @@ def summarise(
     for record in records:
         try:
             ends.append(record.examined(assumed_length))
-        except LengthsUnknownError as error:
+        except recorded.LengthsUnknownError as error:
             reasons.append(str(error))
     if not ends:
         return Summary(
@@ -240,7 +232,7 @@ def summarise(
         **about,
         identified=identified,
         reason=_reason(reasons, identified, assumed_length, records),
-        counts=add(both[1] for both in ends) if identified else None,
+        counts=recorded.add(both[1] for both in ends) if identified else None,
         intervals=_promise(confidence, len(ends)),
         depths=depths,
         lengths=lengths,
@@ -248,7 +240,7 @@ def summarise(
     )
 
 
-def _no_best(records: Sequence[AcceptanceRecord]) -> str:
+def _no_best(records: Sequence[recorded.AcceptanceRecord]) -> str:
     if any(record.histogram is not None for record in records):
         return "No best length, since the draft lengths of the steps are not known: give --draft-length"
     log = "record the log with --verbosity 4, or " if records[0].engine.startswith("llama.cpp") else "record "
@@ -256,7 +248,7 @@ def _no_best(records: Sequence[AcceptanceRecord]) -> str:
 
 
 def _reason(
-    reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[AcceptanceRecord]
+    reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[recorded.AcceptanceRecord]
 ) -> str:
     if identified and all(record.knows_lengths for record in records):
         return "the recorded draft length of every step"
@@ -377,7 +369,7 @@ def _crossover(
     return Crossover(int(found) if np.isfinite(found) else None, low, high, times.measured_to)
 
 
-def square(counts: Counts, longest: int) -> NDArray[np.int64]:
+def square(counts: recorded.Counts, longest: int) -> NDArray[np.int64]:
     """Return a table of counts as an array (K+1, K+1), n[k][i]; a longer draft counts as one of K."""
     table = np.zeros((longest + 1, longest + 1), dtype=np.int64)
     for k, row in counts.items():

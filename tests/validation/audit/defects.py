@@ -5,10 +5,10 @@ Each was reported for some software. It replaces one part of a run, for the time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def min_p_of_bonus_alone(
         found[last] = with_min_p(found[last], MIN_P)
         return found
 
-    with replaced(verification, "distributions_of", rows):
+    with patch.object(verification, "distributions_of", rows):
         return verification.verify(method, session, sequences, drafts, logits, sizes, *rest)
 
 
@@ -205,25 +205,15 @@ DEFECTS = {
 """The reports of each are in figures/studies/audit_controls."""
 
 
-@contextmanager
-def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(module, name)
-    setattr(module, name, before if value is None else value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
-
-
 def decode_with(
     defect: str, pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
 ) -> list[GenerationRecord]:
     found = DEFECTS[defect]
     settings: dict[str, Any] = {"temperature": found.temperature, "top_p": found.top_p, "noise": found.noise} | options
     with (
-        replaced(loop, "_Loop", found.step),
-        replaced(loop, "verify", found.verify),
-        replaced(verification, "residual", found.residual),
-        replaced(verification, "block_passes", found.passes),
+        patch.object(loop, "_Loop", found.step or loop._Loop),
+        patch.object(loop, "verify", found.verify or loop.verify),
+        patch.object(verification, "residual", found.residual or verification.residual),
+        patch.object(verification, "block_passes", found.passes or verification.block_passes),
     ):
         return loop.decode(pair, prompts, found.method(max_draft_length), **settings)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.validation.training.test_training import CONTEXT, LARGE, data, fresh
+from tests.validation.training.test_training import CONTEXT, LARGE, data, fresh, toy_documents
 from validation.models.aligned import anchor_weights, build_aligned, frozen_names
 from validation.models.pair import load_pair
 from validation.training import __main__ as command
@@ -32,11 +32,6 @@ def toy_draft(base: Any, course: Alignment) -> Any:
     draft = build_aligned(base, **shape)
     add_projection(draft)
     return draft
-
-
-def toy_documents() -> list[np.ndarray]:
-    rng = np.random.default_rng(1)
-    return [np.append(0, rng.integers(1, 40, size=n)) for n in rng.integers(10, 60, size=30)]
 
 
 @pytest.mark.parametrize("course", [TOY, PRINTED])

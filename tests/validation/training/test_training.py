@@ -51,10 +51,14 @@ def fresh(recipe: Recipe, seed: int, spread: float = 1.0) -> Any:
     return model
 
 
-@pytest.fixture
-def documents():
+def toy_documents() -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     return [np.append(0, rng.integers(1, 40, size=n)) for n in rng.integers(10, 60, size=30)]
+
+
+@pytest.fixture
+def documents():
+    return toy_documents()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])

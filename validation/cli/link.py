@@ -1,6 +1,7 @@
 """The command ``hlm link``: a relay that repeats a link."""
 
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 
@@ -23,19 +24,7 @@ from validation.planning.quantities import read_rate, read_time
 @option("--listen", "HOST:PORT of the relay.", default="127.0.0.1:7071")
 @option("--to", "HOST:PORT of the server.", default="127.0.0.1:7070")
 @quiet_option
-def link(
-    rate: str,
-    down_rate: str | None,
-    link_csv: Path | None,
-    link_name: str | None,
-    rtt: str,
-    loss: float,
-    cuts: tuple[str, ...],
-    seed: int,
-    listen: str,
-    to: str,
-    quiet: bool,
-) -> None:
+def link(listen: str, to: str, quiet: bool, **options: Any) -> None:
     """Relay connections over a link of a given or recorded rate and round trip.
 
     Devices connect to the relay in place of the server. It adds no key of its own, so it listens on this machine only.
@@ -47,10 +36,11 @@ def link(
     from validation.link.relay import LinkModel, Relay, precise_loop
 
     host, port = read_address("--listen", listen)
-    up = read_rate("--rate", rate) if link_csv is None else find_link(link_csv, link_name)[1]
-    down = up if down_rate is None else read_rate("--down-rate", down_rate)
-    times = [read_time("--cut", one) for one in cuts]
-    relay = Relay(LinkModel(up, down, read_time("--rtt", rtt), loss, times, seed=seed))
+    asked = SimpleNamespace(**options)
+    up = read_rate("--rate", asked.rate) if asked.link_csv is None else find_link(asked.link_csv, asked.link_name)[1]
+    down = up if asked.down_rate is None else read_rate("--down-rate", asked.down_rate)
+    times = [read_time("--cut", after) for after in asked.cuts]
+    relay = Relay(LinkModel(up, down, read_time("--rtt", asked.rtt), asked.loss, times, seed=asked.seed))
     console = open_console(quiet=quiet)
     serving = relay.serve(host, port, read_address("--to", to, needs_key=False))
     with naming(listen), asyncio.Runner(loop_factory=precise_loop) as runner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,25 +42,7 @@ if TYPE_CHECKING:
 @DEVICE
 @DTYPE
 @quiet_option
-def serve(
-    target: str,
-    versions: tuple[str, ...],
-    in_use: Path | None,
-    draft: str | None,
-    draft_length: int,
-    listen: str,
-    batch: int,
-    wait: str,
-    devices: int,
-    key: Path | None,
-    tls: tuple[Path, Path] | None,
-    stretch: str,
-    pass_time: str,
-    draft_time: str,
-    device: str,
-    dtype: str | None,
-    quiet: bool,
-) -> None:
+def serve(**options: Any) -> None:
     """Verify the drafts of devices.
 
     Devices are those of `hlm device`. Their rounds share passes of the target model. Without --key only this machine
@@ -77,40 +60,39 @@ def serve(
     from validation.link.server import Server
     from validation.models.pair import PAIRS, load_pair, load_single
 
-    keys, others = read_keys(key), _versions(versions)
-    if in_use is not None and not in_use.is_file():
-        raise UserError(f"There is no file {in_use}; write the name of a version into it, such as target.")
-    host, port = read_address("--listen", listen, key=keys[0] if keys else None)
-    limits = Limits(batch=batch, wait_s=read_time("--wait", wait), devices=devices)
-    pass_s, draft_s = read_time("--pass-time", pass_time), read_time("--draft-time", draft_time)
-    console, context = open_console(quiet=quiet), _server_tls(tls)
+    asked = SimpleNamespace(**options)
+    keys, others = read_keys(asked.key), _versions(asked.versions)
+    if asked.in_use is not None and not asked.in_use.is_file():
+        raise UserError(f"There is no file {asked.in_use}; write the name of a version into it, such as target.")
+    host, port = read_address("--listen", asked.listen, key=keys[0] if keys else None)
+    limits = Limits(batch=asked.batch, wait_s=read_time("--wait", asked.wait), devices=asked.devices)
+    more: dict[str, Any] = {"least_pass_s": read_time("--pass-time", asked.pass_time)}
+    more |= {"least_draft_s": read_time("--draft-time", asked.draft_time)}
+    more |= {"stretch_s": read_time("--stretch", asked.stretch)}
+    more |= {"draft_length": asked.draft_length if asked.draft else 0}
+    console, context = open_console(quiet=asked.quiet), _server_tls(asked.tls)
     with waiting(console, "loading the target model"):
-        named = PAIRS[target].target if target in PAIRS else target
-        own = PAIRS[draft].draft if draft in PAIRS else draft
-        dtype = dtype or PAIRS.get(target, PAIRS["builtin"]).dtype
-        pair = (
-            load_single(named, device=device, dtype=dtype)
-            if own is None
-            else load_pair(draft=own, target=named, device=device, dtype=dtype)
-        )
+        target = PAIRS[asked.target].target if asked.target in PAIRS else asked.target
+        draft = PAIRS[asked.draft].draft if asked.draft in PAIRS else asked.draft
+        dtype = asked.dtype or PAIRS.get(asked.target, PAIRS["builtin"]).dtype
+        kind = {"device": asked.device, "dtype": dtype}
+        pair = load_single(target, **kind) if draft is None else load_pair(draft=draft, target=target, **kind)
         tokenizer, weights = marks_of_model(pair)
-    more: dict[str, Any] = {"stretch_s": read_time("--stretch", stretch), "draft_length": draft_length if draft else 0}
-    more |= {"least_pass_s": pass_s, "least_draft_s": draft_s}
     engines = {}
     for name, model in others.items():
         with waiting(console, f"loading version {name}"):
             engines[name] = _version(pair, name, model, Engine, more)
-    options: dict[str, Any] = {"keys": keys, "limits": limits, "versions": engines}
-    server = Server(Engine(pair, **more), tokenizer=tokenizer, target=weights, **options)
-    if in_use is not None:
-        server.switch(in_use.read_text(encoding="utf-8").strip())
-        server.follow_version(in_use)
-    if key is not None:
-        server.follow_keys(key)
-
-    scheme = "wss" if context else "ws"
-    with naming(listen):
-        asyncio.run(until_stopped(server, server.serve(host, port, tls=context), console, f"Serving {target}", scheme))
+    own = Engine(pair, **more)
+    server = Server(own, tokenizer=tokenizer, target=weights, keys=keys, limits=limits, versions=engines)
+    if asked.in_use is not None:
+        server.switch(asked.in_use.read_text(encoding="utf-8").strip())
+        server.follow_version(asked.in_use)
+    if asked.key is not None:
+        server.follow_keys(asked.key)
+    serving = server.serve(host, port, tls=context)
+    with naming(asked.listen):
+        what, scheme = f"Serving {asked.target}", "wss" if context else "ws"
+        asyncio.run(until_stopped(server, serving, console, what, scheme))
 
 
 async def until_stopped(server: Any, serving: Any, console: Any, what: str, scheme: str) -> None:

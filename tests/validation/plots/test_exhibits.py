@@ -39,21 +39,19 @@ BY_STEM = {one.stem: one for one in EXHIBITS.values()}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    stored = json.loads(counted_lines.STORED.read_text(encoding="utf-8"))
+def small() -> Any:
+    stored, record = counted_lines.stored("flexspec_tables")
     for row in (*stored["rows"], *stored["flags"]):
         row["texts"] = row["texts"][::6]
     stored["about"]["prompts"] = stored["about"]["prompts"][::6]
-    path = tmp_path_factory.mktemp("counted") / "rows.json"
-    path.write_text(json.dumps(stored), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fading_mean, "SAMPLES", 1_000)
         patch.setattr(codec_bits, "POSITIONS", 3)
         patch.setattr(counted_lines, "DEFAULT_RESAMPLES", 50)
-        patch.setattr(counted_lines, "STORED", path)
-        counted_lines.counted.cache_clear()
+        patch.setattr(counted_lines, "stored", lambda name: (stored, record))
+        counted_lines._counted.cache_clear()
         yield
-    counted_lines.counted.cache_clear()
+    counted_lines._counted.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,6 @@ from validation.plots.common.printed import DATASETS, NETWORKS
 from validation.plots.common.stored import named, stored
 
 Column = NDArray[np.float64]
-STORED = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables" / "rows.json"
 DELAYS_S = {link.name: 2.0 * link.way.propagation_s for link in flexspec_links()}
 """Delay of a round, both ways: Cloud-Only's time of Table III less a pass of the cloud."""
 STEP = 0.1

@@ -87,33 +87,22 @@ def main() -> None:
 @quiet_option
 @json_option
 def validate(
-    asked: Collection,
-    out: Path | None,
-    stored: Place | None,
-    stored_rows: bool,
-    own_file: Path | None,
-    all_claims: bool,
-    scheduler: str | None,
-    figures: bool,
-    dry_run: bool,
-    quiet: bool,
-    as_json: bool,
+    asked: Collection, out: Path | None, stored: Place | None, own_file: Path | None, as_json: bool, **given: Any
 ) -> None:
     """Collect logits, check the claims that they decide, draw the figures, write the report.
 
     The other claims are the same for all models; the release has checked them. A run that was stopped, by Ctrl-C or by
     a crash, continues when the same command is given again.
     """
-    console, models, seed = open_console(quiet=quiet, stderr=as_json), asked.models, asked.settings["seed"]
-    options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims, "figures": figures}
-    options["memory"] = models.memory
-    if dry_run:
-        if stored is not None or scheduler is not None or own_file is not None:
+    console, models, seed = open_console(quiet=given["quiet"], stderr=as_json), asked.models, asked.settings["seed"]
+    options = {name: given[name] for name in ("scheduler", "all_claims", "figures")} | {"memory": models.memory}
+    if given["dry_run"]:
+        if stored is not None or given["scheduler"] is not None or own_file is not None:
             raise UserError(
                 "--dry-run estimates the collection and the check of one process on this machine; leave out --trace, "
                 "--scheduler and --claims."
             )
-        show_dry_run(console, asked, figures=figures, all_claims=all_claims, as_json=as_json)
+        show_dry_run(console, asked, figures=given["figures"], all_claims=given["all_claims"], as_json=as_json)
         return
     from validation.cli.claims import own_claims, violated_by_draws
 
@@ -131,9 +120,9 @@ def validate(
             )
         trace = open_stored(console, stored)
         folder = out or run_folder(stored)
-        finish_run(console, trace, folder, seed, as_json, stored_rows=stored_rows, **options)
+        finish_run(console, trace, folder, seed, as_json, stored_rows=given["stored_rows"], **options)
         return
-    if stored_rows:
+    if given["stored_rows"]:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
     trace = collect_here(
         console, asked, asked.read_prompts(), lambda pair: (out or Path("runs") / run_name(pair)) / "trace"
@@ -179,15 +168,7 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
 @option("--format formats", "Also write pdf, png or csv; separate several by commas.", multiple=True)
 @quiet_option
 def figure(
-    paper: str,
-    numbers: tuple[str, ...],
-    path: Path,
-    out: Path | None,
-    seed: int,
-    beside: tuple[Path, ...],
-    name: str | None,
-    formats: tuple[str, ...],
-    quiet: bool,
+    paper: str, numbers: tuple[str, ...], path: Path, out: Path | None, formats: tuple[str, ...], **given: Any
 ) -> None:
     """Draw figures or tables of a paper, or all.
 
@@ -200,10 +181,11 @@ def figure(
     from validation.cli.figures import Drawing, read_formats, show_numbers
     from validation.plots import Simulation, find_exhibits
 
-    console = open_console(quiet=quiet)
+    console = open_console(quiet=given["quiet"])
     # an unknown one is refused before the trace is opened
     exhibits = [one for number in numbers or (None,) for one in find_exhibits(paper, number)]
-    drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats), name)
+    command, kinds = typed_command(), read_formats(formats)
+    drawing = Drawing(path, given["beside"], given["seed"], command, kinds, given["name"])
     missing: dict[str, list[str]] = {}
     for one in exhibits:
         folder = out or (SIMULATED if isinstance(one, Simulation) else path.parent) / "figures"

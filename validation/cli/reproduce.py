@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,18 +38,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
     "Prompts of each study, the first ones; of smollm2 and instructed, of the sets in turn.  [default: 100]",
     click.IntRange(min=2),
 )
-def reproduce(
-    paper: str,
-    pairs: tuple[str, ...],
-    quick: bool,
-    dry_run: bool,
-    data: Path | None,
-    models: Path | None,
-    out: Path | None,
-    only: tuple[str, ...],
-    studies: tuple[str, ...],
-    prompts: int | None,
-) -> None:
+def reproduce(paper: str, quick: bool, dry_run: bool, out: Path | None, only: tuple[str, ...], **options: Any) -> None:
     """Make the published figures and tables again: load, collect, fit, check, decode, draw, publish.
 
     PAPER is all (the default), cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours. Tasks that are up to date are skipped,
@@ -69,12 +59,12 @@ def reproduce(
         out=place,
         paper=paper,
         commit=commit_of_code() or "",
-        pairs=pairs or ("builtin",),
-        data=None if data is None else data.resolve(),
-        models=None if models is None else models.resolve(),
+        pairs=options["pairs"] or ("builtin",),
+        data=options["data"] and options["data"].resolve(),
+        models=options["models"] and options["models"].resolve(),
         quick=quick,
-        studies=studies or tuple(STUDIES),
-        texts=prompts,
+        studies=options["studies"] or tuple(STUDIES),
+        texts=options["prompts"],
     )
     tasks = chosen(tasks_of(setting), only)
     file = ROOT / RECORD

@@ -275,7 +275,7 @@ def _compact(reader: Any) -> Any:
         def _get_field_parts(self, start: int, kind: int) -> Any:
             if kind != ARRAY:
                 return super()._get_field_parts(start, kind)
-            head, at, parts = memoryview(self.data), start + 12, []
+            head, at, parts = memoryview(self.data), start + 12, list[Any]()
             inner, count = struct.unpack_from("<IQ", head, start)
             for _ in range(count if inner == STRING else 0):
                 (length,) = struct.unpack_from("<Q", head, at)

@@ -85,7 +85,7 @@ def skips(trace: Trace) -> dict[str, Any]:
     prompts = np.unique(np.asarray(trace.arrays["prompt_index"][:]), return_inverse=True)[1]
     kept = unsure[:, None] <= THRESHOLDS
     losses = np.stack([np.bincount(prompts, row) for row in (risk[:, None] * kept).T], axis=-1)
-    losses /= np.bincount(prompts)[:, None]
+    losses = losses / np.bincount(prompts)[:, None]
     rng, found = np.random.default_rng(1), {}
     for limit in RISKS:
         threshold = float(calibrate_threshold(losses, THRESHOLDS, risk=limit, bound=1.0).threshold)
@@ -148,7 +148,7 @@ def main() -> None:
     for _, q, p in blocks(trace, asked.every, ROWS):
         for name, setting in SETTINGS.items():
             parts[name].append(of_rows(*(at_setting(one.astype(float), setting) for one in (q, p))))
-    found = {
+    found: dict[str, dict[str, Any]] = {
         name: {column: with_interval(np.concatenate([part[column] for part in each]), prompts) for column in each[0]}
         for name, each in parts.items()
     }

@@ -17,7 +17,6 @@ from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
 from validation.plots.common.stored import record
-from validation.plots.flexspec.counted import STORED
 from validation.training.texts import task_prompts
 
 FIELDS = ("drafted", "accepted", "resampled", "draft_passes", "target_passes", "bytes", "down_bytes")
@@ -103,7 +102,7 @@ def write(prompts: Sequence[Prompt], rows: list[dict[str, Any]], shown: list[dic
     parts = [f'"about": {json.dumps(about)}']
     for name, values in (("rows", rows), ("flags", shown)):
         parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in values) + "\n]")
-    out = STORED.with_name(f"{s.NAMED}.json") if s.NAMED else STORED
+    out = Path(__file__).with_name(f"{s.NAMED or 'rows'}.json")
     out.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
     command = "python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK"
     data = "GSM8K, Spec-Bench, MT-Bench, HumanEval"

@@ -241,8 +241,6 @@ def continue_texts(
     with seeded_random_state(pair.device, seed), torch.inference_mode():
         options = {"attention_mask": mask, "past_key_values": _roomy_cache(pair.target.config, width + new_tokens)}
         watch = [_Watch(pair, texts, new_tokens, report)]
-        if takes_rows(pair.target):
-            options["logits_to_keep"] = torch.tensor([-1], device=pair.device)
         written = pair.target.generate(ids, generation_config=plain, logits_processor=watch, **options)
     return [
         Text(text.prompt_index, text.prompt_id, text.tokens + _until_end(row, pair.end_tokens), text.start)
@@ -307,32 +305,15 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
     width = max(len(text.tokens) for text in texts) - 1  # the last token is predicted, not an input
     first = min(text.start for text in texts) - 1  # the last prompt token predicts the first new token
     ids = torch.tensor([text.tokens[:-1] + [0] * (width + 1 - len(text.tokens)) for text in texts], device=pair.device)
+    sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
     with torch.inference_mode():
-        output = logits_from(first, model, ids)
+        output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
         found = []
-        for text, row in zip(texts, output, strict=True):
+        for text, row in zip(texts, output if sliced else output[:, first:], strict=True):
             kept = row[text.start - 1 - first : len(text.tokens) - 1 - first, : pair.vocabulary].float()
             _check_finite(kept[None], which, pair, [text], [0])
             found.append(kept.half().cpu().numpy())
     return found
-
-
-def takes_rows(model: Any) -> bool:
-    """Return whether a model computes the logits of given positions alone.
-
-    They are given by index: of a strided view, torch's bfloat16 products take 40 times as long on some CPUs.
-    """
-    return "logits_to_keep" in inspect.signature(model.forward).parameters
-
-
-def logits_from(first: int, model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Return the logits (n, m, V) from a position on, by one pass over whole sequences."""
-    import torch
-
-    if not takes_rows(model):
-        return torch.as_tensor(model(ids, use_cache=False).logits[:, first:])
-    places = torch.arange(first, ids.shape[1], device=ids.device)
-    return torch.as_tensor(model(ids, use_cache=False, logits_to_keep=places).logits)
 
 
 def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text], first: list[int]) -> None:

@@ -7,6 +7,7 @@ are copied into the free ones (:meth:`CachedModel.keep`).
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.collection.collect import takes_rows
 from validation.errors import UserError
 from validation.models.devices import wait_for
 
@@ -146,7 +146,7 @@ class CachedModel:
         self._cache = KeyValueCache(capacity)
         config = getattr(model, "config", None)
         self._shifts = getattr(config, "model_type", "") in COUNTS_BACK
-        self._sliced = takes_rows(model)
+        self._sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._for_layers = _masks_by_layer(config)
         dtype = getattr(model, "dtype", torch.float32)
         self._dtype, self._hidden = dtype, torch.finfo(dtype).min
@@ -194,9 +194,7 @@ class CachedModel:
 
         every = np.arange(len(positions))[:, None]
         ids = torch.from_numpy(tokens[every, positions]).to(self.device)
-        options: dict[str, Any] = {}
-        if self._sliced and keep < positions.shape[1]:
-            options["logits_to_keep"] = torch.arange(-keep, 0, device=self.device)
+        options: dict[str, Any] = {"logits_to_keep": keep} if self._sliced else {}
         where = torch.from_numpy(positions).to(self.device)
         options["attention_mask"] = self._masks(positions, seen, offset)
         options["position_ids"] = where if seen <= self.context else where.clamp_max(self.context - 1)

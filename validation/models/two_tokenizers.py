@@ -41,13 +41,13 @@ class OtherTokens:
         position_ids: torch.Tensor,
         past_key_values: Any,
         use_cache: bool,
-        logits_to_keep: torch.Tensor | None = None,
+        logits_to_keep: int = 0,
     ) -> SimpleNamespace:
-        """Return the logits of the last new tokens, whose places are given; the cache holds the tokens themselves."""
+        """Return the logits of the last ``logits_to_keep`` new tokens; the cache holds the tokens themselves."""
         new = input_ids[:, None, :, None].double()
         seen = past_key_values.update(new, new, 0)[0][:, 0, :, 0].long()
         width = input_ids.shape[1]
-        keep = width if logits_to_keep is None else len(logits_to_keep)
+        keep = logits_to_keep or width
         lowest = torch.finfo(self.dtype).min
         logits = torch.full((len(seen), keep, self.vocabulary), lowest, dtype=self.dtype, device=input_ids.device)
         for place in range(keep):

@@ -4,6 +4,7 @@ The draft model reads the texts of a trace 20 times at dropout rates in [0, 0.1]
 from the draft d. Only that event, of probability 1 - q_d, is drawn. The papers' paraphrases are not computed.
 """
 
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.claims.instances import InstanceDraws, row_arrays
-from validation.collection.collect import SCORED_ROWS, SCORED_VALUES, logits_from, prompt_ids
+from validation.collection.collect import SCORED_ROWS, SCORED_VALUES, prompt_ids
 from validation.errors import UserError
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
@@ -204,8 +205,11 @@ def _draft_probabilities(model: Any, group: list[_Reading]) -> list[Array]:
     width = max(len(reading.tokens) for reading in group) - 1  # the last token is predicted, not read
     first = min(int(reading.at.min()) for reading in group) - 1
     padded = [reading.tokens[:-1] + [0] * (width + 1 - len(reading.tokens)) for reading in group]
+    sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
     with torch.inference_mode():
-        logits = logits_from(first, model, torch.tensor(padded, device=model.device))
+        ids: torch.Tensor = torch.tensor(padded, device=model.device)
+        output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
+        logits = output if sliced else output[:, first:]
         found = []
         for reading, rows in zip(group, logits, strict=True):
             kept = rows[torch.as_tensor(reading.at - 1 - first, device=rows.device)].float()

@@ -23,7 +23,6 @@ from tests.validation.tiny_texts import (
     quarters,
     table_pair,
 )
-from validation.collection.collect import Text, continue_texts, teacher_forced_logits
 from validation.collection.prompts import Prompt
 from validation.decoding.kv_cache import CachedModel, KeyValueCache
 from validation.decoding.loop import DecodingError, decode
@@ -206,23 +205,6 @@ def test_rolled_back_lanes_read_as_a_fresh_model(family):
                 order = np.array([0, 4, 2])
                 lanes.keep(order)
                 text, until = text[order], until[order]
-
-
-def test_the_head_gets_rows_and_no_view_of_them(pair):
-    """Of a view of the hidden states, torch's bfloat16 products take 40 times as long on some CPUs."""
-    strides = []
-    hook = pair.target.lm_head.register_forward_pre_hook(lambda _, given: strides.append(given[0].stride()))
-    try:
-        with torch.inference_mode():
-            lanes = CachedModel(pair.target, pair.vocabulary, pair.device, 1, 12, pair.context)
-            lanes.read(np.arange(12)[None], np.array([9]), rows=2)
-        text = Text(0, "a", list(range(12)), 9)
-        teacher_forced_logits(pair, "target", [text])
-        continue_texts(pair, [Text(0, "a", list(range(9)), 9)], 1, 1, lambda said: None)
-    finally:
-        hook.remove()
-    size = pair.target.config.hidden_size
-    assert strides == [(count * size, size, 1) for count in (2, 3, 1)]
 
 
 def test_a_window_that_counts_slots_says_when_the_context_is_full():

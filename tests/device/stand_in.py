@@ -123,10 +123,6 @@ def _kind_of_view(operation: Any, far: list[Far]) -> Any:
     return torch.inference_mode(False) if inside and operation.is_view else nullcontext()
 
 
-def _short(name: str) -> str:
-    return name.removeprefix("aten::").rstrip("_")
-
-
 def _is_far(device: Any) -> bool:
     return device is not None and torch.device(device).type == NAME
 
@@ -156,7 +152,7 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[F
             )
         beside = [value for value in args[2:] if isinstance(value, torch.Tensor) and value.dim()]
         tensors = [args[0], *beside]
-    elif _short(name) in NUMBER_BESIDE:
+    elif name.removeprefix("aten::").rstrip("_") in NUMBER_BESIDE:
         tensors = [*far, *(value for value in tensors if value.dim())]
     if len(places := {value.device for value in tensors}) > 1:
         raise RuntimeError(MIXED.format(*sorted(map(str, places), reverse=True)[:2], name))

@@ -145,18 +145,15 @@ def decoded_texts(tree, length, drafts):
                 for place, state in enumerate(states):
                     before = prefix + tokens[:place]
                     if len(before) < length:  # positions that are cut off cost nothing
-                        total += float(reach * weight) * bill_at(tree, before, state)
+                        given = (*tree.models(before), *tree.method(before, state))
+                        total += float(reach * weight) * float(
+                            position_bill(*(np.array(part, dtype=float) for part in given))
+                        )
                 text = (prefix + tokens)[:length]
                 book = law if len(text) == length else following
                 book[text] = book.get(text, Fraction(0)) + reach * weight
         open_texts = following
     return law, total
-
-
-def bill_at(tree, prefix, state):
-    p, q = tree.models(prefix)
-    skip, known = tree.method(prefix, state)
-    return float(position_bill(*(np.array(part, dtype=float) for part in (p, q, skip, known))))
 
 
 def target_text(tree, text):

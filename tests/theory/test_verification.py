@@ -33,10 +33,6 @@ P, Q = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25]
 pair_functions = pytest.mark.parametrize("name", PAIR_FUNCTIONS)
 
 
-def naive_residual(p, q):
-    return oracles.residual(p, q) or [0] * len(q)
-
-
 def naive_greedy(p, q):
     """Draw the draft; keep it if it is the argmax (lowest index on ties), otherwise sample from p."""
     top = max(range(len(p)), key=lambda v: (p[v], -v))
@@ -51,7 +47,7 @@ NAIVE = {
     "total_variation": oracles.total_variation,
     "rejection_probability": oracles.rejection,
     "acceptance_rate": lambda p, q: sum(map(min, p, q)),
-    "residual_distribution": naive_residual,
+    "residual_distribution": lambda p, q: oracles.residual(p, q) or [0] * len(q),
     "output_distribution": oracles.emitted,
     "greedy_output_distribution": naive_greedy,
 }

@@ -84,8 +84,8 @@ def skips(trace: Trace) -> dict[str, Any]:
         unsure[some], risk[some] = 1.0 - q[at], np.maximum(q[at] - p[at], 0.0)
     prompts = np.unique(np.asarray(trace.arrays["prompt_index"][:]), return_inverse=True)[1]
     kept = unsure[:, None] <= THRESHOLDS
-    losses = np.stack([np.bincount(prompts, row) for row in (risk[:, None] * kept).T], axis=-1)
-    losses = losses / np.bincount(prompts)[:, None]
+    lost_by_prompt = np.stack([np.bincount(prompts, row) for row in (risk[:, None] * kept).T], axis=-1)
+    losses = lost_by_prompt / np.bincount(prompts)[:, None]
     rng, found = np.random.default_rng(1), {}
     for limit in RISKS:
         threshold = float(calibrate_threshold(losses, THRESHOLDS, risk=limit, bound=1.0).threshold)

@@ -42,10 +42,6 @@ def nested(p: np.ndarray, k: int) -> Any:
     return {"prompt_logprobs": [None, *places]}
 
 
-def in_choices(p: np.ndarray, k: int) -> Any:
-    return {"choices": [nested(p, k)], "usage": {}}
-
-
 def once(p: np.ndarray, k: int) -> Any:
     return flat_of([[], *(with_text(row, t, k) for row, t in zip(p, TEXT, strict=True))])
 
@@ -98,7 +94,7 @@ def llama_cpp(p: np.ndarray, k: int) -> Any:
 BARE: dict[str, list[int]] = {"token_ids": [1], "logprobs": [-1], "ranks": [1]}
 ENGINES = {
     "nested": nested,
-    "in choices": in_choices,
+    "in choices": lambda p, k: {"choices": [nested(p, k)], "usage": {}},
     "flat": flat,
     "once": once,
     "sglang": sglang,

@@ -77,16 +77,13 @@ def texts(figure: Canvas) -> Iterator[Text]:
         low, high = sorted(axis.get_view_interval())
         slack = 1e-6 * (high - low)
         ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
-        shown = {id(tick) for tick in ticks if axes_shows(axis) and low - slack <= tick.get_loc() <= high + slack}
+        there = axis.get_visible() and axis.axes.axison
+        shown = {id(tick) for tick in ticks if there and low - slack <= tick.get_loc() <= high + slack}
         beyond |= {id(text) for tick in ticks if id(tick) not in shown for text in (tick.label1, tick.label2)}
     for text in figure.findobj(Text):
         drawn = id(text) not in beyond and text.get_visible() and text.get_text().strip()
         if drawn and (text.axes is None or text.axes.axison):
             yield text
-
-
-def axes_shows(axis: Any) -> bool:
-    return bool(axis.get_visible() and axis.axes.axison)
 
 
 def faults(figure: Canvas) -> list[str]:

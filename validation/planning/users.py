@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
+from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.served import ServedPlan
 from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
@@ -101,6 +102,7 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     if model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
     kept: dict[tuple[float, ...], tuple[BandUser, int]] = {}
+    hulls: dict[float, Hulls] = {}
     for user in users:
         if _kind(user) not in kept:
             own = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
@@ -109,8 +111,9 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
             costs, _, bits = model.costs(k, codec, whole)
             steps = np.diff(_concave(np.append(1.0, model.counts[:, codec, COUNTS.index("tokens")])))
             alpha = np.minimum(steps / np.append(1.0, steps[:-1]), 1.0)
-            hulls = lower_hulls([[bits]], [[0.0]])
-            kept[_kind(user)] = BandUser(hulls, costs, alpha, skipping=False, utility_weight=user.weight), codec
+            if bits not in hulls:  # users with the same object are planned together
+                hulls[bits] = lower_hulls([[bits]], [[0.0]])
+            kept[_kind(user)] = BandUser(hulls[bits], costs, alpha, skipping=False, utility_weight=user.weight), codec
     found = [kept[_kind(user)] for user in users]
     return [made for made, _ in found], [codec for _, codec in found]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
@@ -38,8 +39,6 @@ def train(
     parent: Path = PAIRS_FOLDER / "builtin",
 ) -> None:
     """Train, continue or distil one model of the pair; write its weights in bf16 and its record to ``out/<size>``."""
-    from transformers import AutoTokenizer
-
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(out / size)
     documents, held = library.corpus(data)
@@ -73,8 +72,6 @@ def train(
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
-    from transformers import AutoModelForCausalLM
-
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
 
 
@@ -157,8 +154,6 @@ def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
     if recipe.has_parent and options.out.resolve() == options.parent.resolve():
         raise UserError(f"The pair {options.pair!r} would overwrite its parent {options.parent}; give another --out.")
     if what == "parent":
-        from transformers import AutoTokenizer
-
         shutil.copytree(options.parent / "large", options.out / "large", dirs_exist_ok=True)
         AutoTokenizer.from_pretrained(options.parent / "large").save_pretrained(options.out / "small")
     elif what == "tokenizer":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from validation.models.aligned import build_aligned, fingerprint, save_aligned
 from validation.training import loop
@@ -74,7 +75,6 @@ def train_aligned(
 ) -> None:
     """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``."""
     from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(out / "large")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from validation.models.heads import EAGLE, MEDUSA, build_heads, save_heads
 from validation.training.loop import Documents, Loss, course_record, fit, step_count, write_record
@@ -102,8 +103,6 @@ def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20)
 
 def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, out: Path, checkpoint: Path) -> None:
     """Train a part and write its weights, settings and training record to a folder."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(base_folder)
     documents, held = LIBRARIES["plain"].corpus(data)

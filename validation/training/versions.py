@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import LlamaForCausalLM
 
 from validation.errors import UserError
 from validation.models.adapters import base_mark, is_adapter
@@ -188,8 +189,6 @@ def _write(model: Any, tokenizer: Any, folder: Path, base: Path | str) -> None:
         model.peft_config["default"].base_model_name_or_path = place
         model.save_pretrained(folder, safe_serialization=True, save_embedding_layers=False)
         return
-    from transformers import LlamaForCausalLM
-
     copy = LlamaForCausalLM(model.config).to(torch.bfloat16)
     copy.load_state_dict(model.state_dict())
     copy.save_pretrained(folder, safe_serialization=True)

@@ -54,9 +54,14 @@ def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]
 
 
 def marks_of_model(pair: Pair) -> tuple[str, str]:
-    """Return the marks of the tokenizer's entries, each with its id, and of the target's weights."""
-    entries = sorted((index, token) for token, index in pair.tokenizer.get_vocab().items())
-    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16], weights_mark(pair.target)
+    """Return the marks of the tokenizer and of the target's weights."""
+    return tokenizer_mark(pair.tokenizer), weights_mark(pair.target)
+
+
+def tokenizer_mark(tokenizer: Any) -> str:
+    """Return a hash of the tokenizer's entries, each with its id."""
+    entries = sorted((index, token) for token, index in tokenizer.get_vocab().items())
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
 
 
 def weights_mark(model: Any) -> str:

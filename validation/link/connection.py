@@ -112,7 +112,11 @@ class Shared:
         self.parked[place] = text
         self.parked.move_to_end(place)
         while len(self.parked) > self.limits.parked:
-            self.parked.popitem(last=False)
+            self.parked.popitem(last=False)[1].close()
+
+
+class AwayError(TimeoutError):
+    """What verifies a text does not answer; it may do so later."""
 
 
 class SwitchedError(Exception):
@@ -146,6 +150,8 @@ class Connection:
                     await self._send(pipe.seal(HELLO, b""))
                 elif kind == OPEN:
                     opened, first = server.version, text is None
+                    if text is not None and not text.complete:
+                        text.close()
                     text, version = await self._open(body, opened), opened
                     server.passes.open += first
                     self.socket.protocol.max_message_size = LONGEST_OPENING + text.longest
@@ -240,7 +246,7 @@ class Connection:
         each = Terms.each_from_plain(opening.terms, pair.vocabulary)
         for terms in each:
             self._check(opening, terms, version)
-        text = ServedText(pair, opening, *each)
+        text = version.engine.open(opening, each)
         if (earlier := self.server.parked.pop((opening.session, version.name), None)) is not None:
             text.take_cache(earlier)
         await self.server.passes.call(version.engine.prefill, text)

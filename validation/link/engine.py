@@ -74,6 +74,9 @@ class ServedText:
             self.cache, self.cached = other.cache, int(other_way[0]) if len(other_way) else known
             self.cached = min(self.cached, self.kept - 1)
 
+    def close(self) -> None:
+        """Say that nobody will read the text."""
+
     def extend(self, tokens: list[int]) -> None:
         """Add verified tokens; the drafts behind them are dropped."""
         self.tokens[self.kept : self.kept + len(tokens)] = tokens
@@ -109,6 +112,9 @@ class Engine:
         self.pair, self.stretch_s, self.draft_length = pair, stretch_s, draft_length
         self.model = CachedModel(pair.target, pair.vocabulary, pair.device, 1, pair.context + 2, pair.context)
         self.pass_s = 0.0  # of the last pass
+
+    def open(self, opening: Opening, terms: Sequence[Terms]) -> ServedText:
+        return ServedText(self.pair, opening, *terms)
 
     def prefill(self, text: ServedText) -> None:
         """Read prompt and text without the last token."""

@@ -37,6 +37,8 @@ REFUSAL, TRY_AGAIN, SWITCHED = 1008, 1013, 1012
 class Server(Shared):
     """A target model behind a socket; its parameters are those of :class:`validation.link.connection.Shared`."""
 
+    passes_of: type[SharedPasses] = SharedPasses
+
     def __init__(self, engine: Engine, **options: Any) -> None:
         super().__init__(engine, **options)
         self.address: tuple[str, int] = ("", 0)
@@ -85,7 +87,7 @@ class Server(Shared):
         """Serve until :meth:`stop`; port 0 takes a free one, which :attr:`address` names."""
         from websockets.asyncio.server import serve
 
-        self.passes = SharedPasses(self.limits, self.metrics)
+        self.passes = self.passes_of(self.limits, self.metrics)
         beside = [asyncio.create_task(one) for one in (self.passes.run(), *(follow(*file) for file in self._files))]
         options: dict[str, Any] = {"ssl": tls, "compression": None, "logger": LOG}
         options |= {"max_size": LONGEST_OPENING, "max_queue": 4}
@@ -127,8 +129,9 @@ class Server(Shared):
             pass
         except SwitchedError:
             await socket.close(SWITCHED, "another version is in use")
-        except TimeoutError:
-            await self._refuse(socket, "Silent", "nothing came, or was read, in time; connect again", TRY_AGAIN)
+        except TimeoutError as error:
+            said = str(error) or "nothing came, or was read, in time; connect again"
+            await self._refuse(socket, "Silent", said, TRY_AGAIN)
         except ChecksumError as error:
             await self._refuse(socket, type(error).__name__, f"{error}, and connect again", TRY_AGAIN)
         except REFUSED as error:

@@ -15,7 +15,7 @@ from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, GreedyDrafts, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.rows import Law
@@ -62,6 +62,7 @@ EXACT: dict[str, tuple[str, Callable[[], Method], tuple[Any, ...]]] = {
             ("large only", TargetOnly, SURE),
             ("cloud only", CloudOnly, SURE),
             ("prompt lookup", lambda: PromptLookup(2, 2), SURE),
+            ("greedy drafts", lambda: GreedyDrafts(2), SURE),
             ("Lookahead", lambda: Lookahead(2), SURE),
             ("QS dense", lambda: DenseQs(**LATTICE), COARSE),
             ("K-SQS", lambda: KSqs(2, **LATTICE), COARSE),

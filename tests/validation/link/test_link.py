@@ -32,6 +32,7 @@ from validation.decoding.methods.multi_draft import (
     DssdCertified,
     FixedLength,
     FlexSpec,
+    GreedyDrafts,
     PromptLookup,
 )
 from validation.decoding.methods.planned import Planned
@@ -47,7 +48,7 @@ from validation.link.wire import LinkError
 from validation.models.pair import load_pair
 
 METHODS: list[Callable[[], Method]] = [SharedSeedStreamed, Hlm, DenseQs, PromptLookup, CloudOnly]
-METHODS += [partial(kind, 3) for kind in (FixedLength, BlockVerification, SharedSeed, Dssd)]
+METHODS += [partial(kind, 3) for kind in (FixedLength, BlockVerification, SharedSeed, Dssd, GreedyDrafts)]
 METHODS += [partial(kind, 0.4) for kind in (UHlm, CuHlmCertified, RandHlm)]
 METHODS += [partial(CuHlmOffline, 0.4, k=2), partial(DssdCertified, 0.1, 3), partial(KSqs, 2), partial(CSqs, 0.1)]
 METHODS += [partial(FlexSpec, "exact"), partial(FlexSpec, "linear", printed_acceptance=True)]

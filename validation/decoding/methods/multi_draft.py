@@ -17,7 +17,8 @@ from validation.decoding.methods.quantized import short_form
 from validation.decoding.methods.registry import BY_LENGTH, Family, Setup, entry, register
 from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS, Absent, Format, Law
 from validation.decoding.methods.single_draft import CloudOnly
-from validation.decoding.session import Draft, Message, Outcome, Session
+from validation.decoding.sampling import distributions_of
+from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.decoding.wire import float_bits, index_bits, pack
 from validation.errors import UserError
 
@@ -40,6 +41,23 @@ class FixedLength(Method):
 
     def __init__(self, max_draft_length: int = 4) -> None:
         self.max_draft_length, self.name = max_draft_length, self.label.format(max_draft_length)
+
+
+@register(entry("greedy drafts", Family.SPECULATIVE, "rival", "o", "dotted", default=BY_LENGTH, studies=()))
+class GreedyDrafts(FixedLength):
+    """K certain drafts, each the draft model's likeliest token, so that no distribution is sent: what engines do."""
+
+    format, row = Format.TOKENS, Absent("the drafts of a plan's rows are drawn from q")
+    label = "greedy drafts (K = {})"
+
+    def propose(self, step: Step) -> Proposal:
+        return Proposal(distributions_of(step.logits, 0.0, 1.0))
+
+    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[list[None], None]:
+        return [None] * len(tokens), None
+
+    def message(self, drafts: list[Draft]) -> Message:
+        return tokens_message(drafts, self.session.vocabulary)
 
 
 @register(entry("block verification", Family.SPECULATIVE, "ours", "*", "dashed", default=BY_LENGTH, studies=()))

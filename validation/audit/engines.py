@@ -8,6 +8,7 @@ import functools
 import importlib
 import json
 import operator
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
@@ -25,6 +26,8 @@ AT_ONCE = 16
 """Requests in flight."""
 TOGETHER = 64
 """Most draws of one request of vLLM."""
+PART, MOST_PARTS = 2**16, 2**14
+"""Bytes of an answer that are read at a time, and how often: an answer that comes slowly is given up in time."""
 SEEDS = 2**32
 """Seeds that every engine tells apart."""
 DIED = (
@@ -120,7 +123,7 @@ def ask(url: str, body: dict[str, Any] | None, seconds: float, **headers: str) -
     try:
         asked = request.Request(url, data, {"content-type": "application/json"} | headers)
         with request.build_opener(request.ProxyHandler({})).open(asked, timeout=seconds) as answer:
-            raw = answer.read()
+            raw = _whole(answer, time.monotonic() + seconds)
             return json.loads(raw), len(data or b""), len(raw)
     except error.HTTPError as refused:
         with refused:
@@ -129,6 +132,15 @@ def ask(url: str, body: dict[str, Any] | None, seconds: float, **headers: str) -
         raise UserError(f"{url} refused the request ({refused.code}): {said[:300]}{why}") from refused
     except (OSError, HTTPException, ValueError) as failed:
         raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
+
+
+def _whole(answer: Any, until: float) -> bytes:
+    parts = list[bytes]()
+    while part := answer.read1(PART):
+        parts.append(part)
+        if time.monotonic() > until or len(parts) > MOST_PARTS:
+            raise OSError("it sends too slowly, or too much")
+    return b"".join(parts)
 
 
 def at(answer: Any, *path: Any) -> Any:

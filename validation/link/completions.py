@@ -5,7 +5,8 @@ what these prompts share. The loop is the in-process one, whose target distribut
 
 - Temperature 0: one request with K + 1 prompts. The text is the server's own.
 - Above 0: K + 1 requests at once, each with the seed of its position. A token is the server's draw there, whatever was
-  drafted, so the law is the server's. A draft is the draft model's most probable token.
+  drafted, so the law is the server's. A draft wins a race with the server's noise, if it is that of vLLM 0.32 on a CPU
+  (:func:`vllm_noise`), and else is the draft model's most probable token.
 - ``top_k``, 1 to 20: one request, whose log-probabilities are the whole law: the device accepts and replaces drafts by
   its method. Of equal ones at the border, those count that the server lists.
 """
@@ -18,10 +19,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hlmtheory._array import brief
 from validation.audit.engines import SEEDS, ask, at, vllm_settings
 from validation.audit.laws import Processors
 from validation.decoding.batch_state import DRAFT, TARGET
+from validation.decoding.sampling import distributions_of
 from validation.errors import UserError
 from validation.link.device_records import LinkRecord
 from validation.link.loops import OneText, Pace, require_room, session_of
@@ -31,7 +36,10 @@ if TYPE_CHECKING:
 
     from validation.models.pair import Pair
 
+Array = NDArray[Any]
 ID, PROBED = "token_id:", "Two roads: 17 + 25 = 42"
+PROBES, LISTED = 8, 20
+"""Draws that tell whether a server's noise is known, and the tokens that each lists."""
 
 
 class Completions:
@@ -44,7 +52,7 @@ class Completions:
         self.address, self.answer_s = url.rstrip("/").removesuffix("/v1"), answer_s
         self.headers = {} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}
         self.calls = self.sent_bytes = self.received_bytes = 0
-        self.lock, self.model, self.seeded = threading.Lock(), "", False
+        self.lock, self.model, self.seeded, self.raced = threading.Lock(), "", False, False
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         found, sent, received = ask(self.address + path, body, self.answer_s, **self.headers)
@@ -71,7 +79,14 @@ class Completions:
         drawn = [self.answers(asked | {"seed": seed}, vocabulary)[0][0] for seed in (1, 1, 2, 3)]
         if drawn[0] != drawn[1] or drawn[0] == drawn[2] == drawn[3]:
             raise UserError(f"{self.address} ignores the seed of a request; use temperature 0, or --top-k.")
-        self.seeded = True
+        self.seeded, tried = True, list[bool]()
+        for seed in range(PROBES):
+            asked = {"prompt": [prompt], "seed": seed, **_settings(1.0, 1.0, listed=LISTED)}
+            ((token,), _, law) = self.answers(asked, vocabulary)[0]
+            best = sorted(law, key=lambda name: -law[name])[:LISTED]
+            noise = vllm_noise(seed, vocabulary)
+            tried += [max(best, key=lambda name: law[name] + noise[name]) == token] if token in best else []
+        self.raced = len(tried) > PROBES // 2 and all(tried)
 
     def answers(self, asked: dict[str, Any], vocabulary: int) -> list[tuple[list[int], bool, dict[int, float]]]:
         """Return behind each prompt the tokens, whether they end the text, and the log-probabilities at the first."""
@@ -93,7 +108,7 @@ class _EngineLoop(OneText):
 
     def forward(self, which: str, slots: Any, rows: Any) -> list[torch.Tensor]:
         if which == DRAFT:
-            return super().forward(which, slots, rows)
+            return self._raced(super().forward(which, slots, rows))
         began, ends = time.perf_counter(), self.session.pair.end_tokens
         first, kept, end = (int(place[0]) for place in (self.prompt_end, self.kept_end, self.draft_end))
         text = self.tokens[0, :end].tolist()
@@ -101,6 +116,20 @@ class _EngineLoop(OneText):
         logits = self._logits([text[:i] for i in range(kept, end + (not whole))], kept - first)
         self.count_pass(TARGET, slots, time.perf_counter() - began)
         return [logits, *([logits.new_zeros(1, logits.shape[1])] if whole else [])]
+
+    def _raced(self, logits: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return logits whose largest is the draft that the server would draw from the draft model's law."""
+        import torch
+
+        if self.top_k or not (self.temperature and self.engine.raced):
+            return logits
+        place = int(self.draft_end[0] - self.prompt_end[0])
+        noise = torch.from_numpy(vllm_noise(self._seed(place), self.session.vocabulary))
+        law = distributions_of(logits, self.temperature, self.session.top_p).cpu().double()
+        return [law.log() + noise]
+
+    def _seed(self, place: int) -> int:
+        return int(self.session.stream_keys[0]) % SEEDS + place  # hardly that of another text
 
     def _logits(self, prompts: list[list[int]], place: int) -> torch.Tensor:
         """Return the server's law behind each prompt (n, V), up to a sum; the first has this many new tokens."""
@@ -111,8 +140,7 @@ class _EngineLoop(OneText):
             settings = _settings(1.0 if self.top_k else 0.0, 1.0, listed=self.top_k)
             found = engine.answers(settings | {"prompt": prompts}, session.vocabulary)
         else:
-            first = int(session.stream_keys[0]) % SEEDS + place  # hardly those of another text
-            each = [{"prompt": [ids], "seed": first + i} for i, ids in enumerate(prompts)]
+            each = [{"prompt": [ids], "seed": self._seed(place + i)} for i, ids in enumerate(prompts)]
             settings = _settings(self.temperature, session.top_p)
             with ThreadPoolExecutor(len(each)) as pool:
                 texts = pool.map(lambda asked: engine.answers(settings | asked, session.vocabulary), each)
@@ -150,6 +178,21 @@ class EngineDevice:
         loop.draft_pace, loop.on_tokens = Pace(self.least_draft_s), given.get("on_tokens")
         loop.run()
         return record
+
+
+def vllm_noise(seed: int, vocabulary: int) -> Array:
+    """Return what vLLM 0.32 on a CPU adds to the logits (V,) of a request's first token, for a seed of the request."""
+    import torch
+
+    def mixed(z: Array) -> Array:
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+    key = torch.randint(0, 2**31, (1,), generator=torch.Generator().manual_seed(seed)).numpy().astype(np.uint64)
+    places = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64
+    uniform = ((mixed(mixed(key) + places) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return np.asarray(-np.log(-np.log(uniform)))
 
 
 def _settings(temperature: float, top_p: float, *, listed: int = 0, tokens: int = 1) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def asked(path: str, **body: Any) -> bytes:
 
 
 @contextmanager
-def serving(vllm: Path, model: Path, folder: Path, config: Mapping[str, Any]) -> Iterator[int]:
+def serving(vllm: Path, model: Path, folder: Path, config: Mapping[str, Any], **more: str) -> Iterator[int]:
     """Start a server, mended unless the folder says that it is as shipped; give its session; stop it."""
     plugin = folder.parent / "plugin" / "hlm_mend-1.dist-info"
     plugin.mkdir(parents=True, exist_ok=True)
     (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: hlm-mend\nVersion: 1\n")
     (plugin / "entry_points.txt").write_text("[vllm.general_plugins]\nmend = figures.studies.vllm.mend:mend\n")
     own = {"PYTHONPATH": "" if folder.name.endswith("shipped") else f"{SHELF.parents[1]}:{plugin.parent}"}
-    own |= {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", **UNBOUND}
+    own |= {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", **UNBOUND, **more}
     words = [
         str(vllm),
         "serve",

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from tests.validation.tiny_texts import node, table_pair
 from validation.audit import KEPT, Processors, TableLaw, keeps_law, server_sampler, vllm_sampler
 from validation.audit.samplers import method_named
 from validation.errors import UserError
-from validation.link.completions import PROBED, Completions, EngineDevice
+from validation.link.completions import PROBED, PROBES, Completions, EngineDevice, vllm_noise
 from validation.models.pair import PAIRS_FOLDER, load_single
 
 D, END = 2, 3
@@ -40,11 +41,12 @@ def texts_of(body, order, count):
     return [text[:1] if text[0] == END else text for text in texts]
 
 
-def listed(asked):
+def listed(asked, *, known):
     """A token behind each prompt, which is the most probable one or wins the race of its seed, and the whole law."""
     for i, prompt in enumerate(asked["prompt"]):
-        row, noise = np.log(ROWS[0, node(*prompt[1:], vocabulary=4) % 5]), np.random.default_rng(asked.get("seed", 0))
-        won = (row + asked["temperature"] * noise.gumbel(size=4)).argmax()
+        row, seed = np.log(ROWS[0, node(*prompt[1:], vocabulary=4) % 5]), asked.get("seed", 0)
+        noise = vllm_noise(seed, 4) if known else np.random.default_rng(seed).gumbel(size=4)
+        won = (row + asked["temperature"] * noise).argmax()
         law = {f"token_id:{token}": number for token, number in enumerate(row.tolist())}
         yield {"index": i, "finish_reason": "", "logprobs": {"tokens": [f"token_id:{won}"], "top_logprobs": [law]}}
 
@@ -65,7 +67,7 @@ class Engine(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.seen.append(body)
         if "return_tokens_as_token_ids" in body:
-            self.answer({"choices": [one | self.server.changed for one in listed(body)][::-1]})
+            self.answer({"choices": [one | self.server.changed for one in listed(body, known=self.server.known)][::-1]})
         elif isinstance(body["prompt"], str):
             self.answer({"choices": [{"prompt_token_ids": self.server.ids}]})
         elif body.get("top_k") == 1:
@@ -87,7 +89,7 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def engine():
     with Server(("127.0.0.1", 0), Engine) as server:
-        server.seen, server.changed, server.ids = [], {}, [1]
+        server.seen, server.changed, server.ids, server.known = [], {}, [1], False
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -166,8 +168,19 @@ def test_a_device_writes_the_text_of_an_engine(engine, method):
         expected = looped(table_pair(ROWS[1], target), method_named(*method), name, D, temperature=warm).tokens
         assert written(engine, method, name, top_k, temperature=warm) == expected
         assert written(engine, method, name) == written(engine, ("fixed K", 1), name, draft=ROWS[0])
-    places = {asked["seed"]: len(asked["prompt"][0]) for asked in engine.seen if asked.get("seed", 0) > 3}
+    places = {asked["seed"]: len(asked["prompt"][0]) for asked in engine.seen if asked.get("seed", 0) > 8}
     assert sorted(places.values()) == sorted([1, 2] * 6)
+
+
+def test_a_device_races_with_the_noise_that_it_knows(engine):
+    """A draft of the target's own law is then always the server's draw: a text is one round of D requests."""
+    calls = []
+    for engine.known in (False, True):
+        engine.seen.clear()
+        texts = [written(engine, ("fixed K", 1), str(name), draft=ROWS[0]) for name in range(20)]
+        calls.append(len(engine.seen) - 20 * (4 + PROBES))
+        assert texts == [written(engine, ("fixed K", 1), str(name)) for name in range(20)]
+    assert calls[0] > calls[1] == 20 * D
 
 
 def test_the_device_refuses_an_engine_that_answers_wrongly(engine):
@@ -179,6 +192,24 @@ def test_the_device_refuses_an_engine_that_answers_wrongly(engine):
     engine.changed = few
     with pytest.raises(UserError, match="ignores the seed"):
         written(engine)
+
+
+@pytest.mark.parametrize(("pause", "said"), [(20.0, "timed out"), (0.05, "too slowly")], ids=["dead", "slow"])
+def test_an_engine_that_does_not_answer_in_time_is_given_up(engine, monkeypatch, pause, said):
+    ended = threading.Event()
+
+    def answer(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        while not ended.wait(pause):
+            handler.wfile.write(b" ")
+
+    monkeypatch.setattr(Engine, "do_GET", answer)
+    remote, began = Completions(f"openai:http://127.0.0.1:{engine.server_port}", answer_s=0.5), time.monotonic()
+    with pytest.raises(UserError, match=said):
+        remote.hello()
+    ended.set()
+    assert time.monotonic() - began < 10
 
 
 def test_the_command_drafts_for_an_engine(engine):

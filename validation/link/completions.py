@@ -187,7 +187,7 @@ def vllm_noise(seed: int, vocabulary: int) -> Array:
     def mixed(z: Array) -> Array:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        return np.asarray(z ^ (z >> np.uint64(31)))
 
     key = torch.randint(0, 2**31, (1,), generator=torch.Generator().manual_seed(seed)).numpy().astype(np.uint64)
     places = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64

@@ -25,6 +25,7 @@ from validation.collection.prompts import builtin_prompts
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import GreedyDrafts
 from validation.decoding.session import Draft
+from validation.link.completions import Completions, EngineDevice
 from validation.link.device import Device
 from validation.link.formats import Terms
 from validation.link.remote import Remote
@@ -46,12 +47,16 @@ def own(ids: Sequence[int], count: int = NEW, **more: Any) -> list[int]:
     return list(json.loads(asked("/v1/completions", **body))["choices"][0]["token_ids"])
 
 
+def plain(ids: Sequence[int], count: int = NEW) -> int:
+    return len(own(ids, count, ignore_eos=count > NEW))
+
+
 def in_turn(works: Sequence[Callable[[], int]], at_once: int) -> float:
     """Do works, so many at a time, and return the tokens a second of all together."""
     began = time.perf_counter()
     with ThreadPoolExecutor(at_once) as pool:
         tokens = sum(pool.map(lambda work: work(), works))
-    return tokens / (time.perf_counter() - began)
+    return float(tokens / (time.perf_counter() - began))
 
 
 def passes(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path) -> Path:
@@ -61,13 +66,13 @@ def passes(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path)
     if not lines.exists():
         with serving(vllm, models / "large", folder, config, FILLER=str(lines)):
             for batch in (1, 2, 4, 8):
-                in_turn([lambda ids=ids: len(own(ids, 128, ignore_eos=True)) for ids in prompts[:batch]], batch)
+                in_turn([partial(plain, ids, 128) for ids in prompts[:batch]], batch)
     table: dict[tuple[int, int], list[float]] = {}
     for line in lines.read_text().splitlines():
-        batch, width, ms = line.split(",")
-        table.setdefault((int(batch), int(width)), []).append(float(ms))
-    rows = [f"{batch},{width},60,{np.median(ms):.3f},target" for (batch, width), ms in table.items() if len(ms) > 20]
-    (folder / "passes.csv").write_text("\n".join(["batch,width,context,ms,model", *sorted(rows)]) + "\n")
+        rows, tokens, each = line.split(",")
+        table.setdefault((int(rows), int(tokens)), []).append(float(each))
+    found = [f"{batch},{width},60,{np.median(ms):.3f},target" for (batch, width), ms in table.items() if len(ms) > 5]
+    (folder / "passes.csv").write_text("\n".join(["batch,width,context,ms,model", *sorted(found)]) + "\n")
     return folder / "passes.csv"
 
 
@@ -117,7 +122,7 @@ def light(remote: Remote, pair: Pair, ids: list[int], text: list[int], drafts: S
 def drafted(device: Device, ids: list[int], name: str, temperature: float, new_tokens: int, seed: int = 1) -> Any:
     one = device.beside()
     with one.remote:
-        sampling = {"seed": seed, "temperature": temperature, "new_tokens": new_tokens}
+        sampling: dict[str, Any] = {"seed": seed, "temperature": temperature, "new_tokens": new_tokens}
         return one.generate(GreedyDrafts(LENGTH), ids, name=name, **sampling)
 
 
@@ -170,16 +175,42 @@ def capacity(vllm: Path, models: Path, prompts: list[list[int]], texts: list[lis
     with serving(vllm, models / "large", folder, DEVICES | {"model": PACED}, **ENVIRONMENT):
         for users in (*USERS, *USERS):
             some = [(i % len(prompts), f"{users} {i}") for i in range(EACH * users)]
-            plain = [lambda i=i, name=name: len(own(prompts[i])) for i, name in some]
+            alone_too = [partial(plain, prompts[i]) for i, _ in some]
             works = [partial(alone, pair, prompts[i], texts[i], ahead[i], name) for i, name in some]
-            found[str(users)]["plain"].append(in_turn(plain, users))
+            found[str(users)]["plain"].append(in_turn(alone_too, users))
             found[str(users)]["devices"].append(in_turn(works, users))
-        found["one request"] = {"alone": in_turn([lambda: len(own(prompts[0], 128))], 1)}
+        found["one request"] = {"alone": in_turn([partial(plain, prompts[0], 128)], 1)}
         with Remote(f"ws://{PLACE}") as remote:
             remote.greeting()
             remote._open_text(opening_of(pair, prompts[1], 128, "silent"))  # and sends no round
-            found["one request"]["beside a silent device"] = in_turn([lambda: len(own(prompts[0], 128))], 1)
+            found["one request"]["beside a silent device"] = in_turn([partial(plain, prompts[0], 128)], 1)
     return found
+
+
+def races(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path) -> Any:
+    """Let a device draft for vLLM without a plugin at temperature 0.8: the likeliest tokens, and winners of races."""
+    small, found, texts = load_single(str(models / "small")), dict[str, Any](), list[Any]()
+    with serving(vllm, models / "large", folder, {}):
+        for raced in (False, True):
+            engine = Completions(f"openai:{URL}")
+            engine.hello(small.tokenizer)
+            engine.require_seeds(prompts[0], small.vocabulary)
+            found["noise known"], engine.raced = engine.raced, raced
+            device, before = EngineDevice(small, engine), (engine.calls, engine.sent_bytes, engine.received_bytes)
+            sampling: dict[str, Any] = {"seed": 1, "new_tokens": NEW, "temperature": 0.8}
+            records = [
+                device.generate(GreedyDrafts(LENGTH), ids, name=str(i), **sampling) for i, ids in enumerate(prompts)
+            ]
+            row = {name: sum(one.total(name) for one in records) for name in ("drafted", "accepted")}
+            row |= {
+                "tokens": sum(len(one.tokens) for one in records),
+                "rounds": sum(len(one.rounds) for one in records),
+            }
+            after = engine.calls, engine.sent_bytes, engine.received_bytes
+            row |= dict(zip(("calls", "up_bytes", "down_bytes"), np.subtract(after, before).tolist(), strict=True))
+            found["raced" if raced else "likeliest"] = row
+            texts.append([one.tokens for one in records])
+    return found | {"texts": len(prompts), "equal": sum(a == b for a, b in zip(*texts, strict=True))}
 
 
 def main() -> None:
@@ -187,12 +218,13 @@ def main() -> None:
     where = options.vllm, options.models
     pair = load_pair(draft=options.models / "small", target=options.models / "large")
     prompts = ids_of(pair.tokenizer, builtin_prompts()[:: 320 // options.prompts], chat=False)
-    parts = [options.work / name for name in ("kept", "passes", "capacity")]
+    parts = [options.work / name for name in ("kept", "passes", "capacity", "races")]
     for folder in parts:
         folder.mkdir(parents=True, exist_ok=True)
     law = once(parts[0] / "found.json", lambda: kept(*where, prompts, parts[0], options.draws))
     table = passes(*where, prompts, parts[1])
     speeds = once(parts[2] / "found.json", lambda: capacity(*where, prompts, law["texts"], parts[2]))
+    law["races"] = once(parts[3] / "found.json", lambda: races(*where, prompts[:8], parts[3]))
     trace = trace_of(pair, prompts, answers(parts[0] / "cold.jsonl", law.pop("texts")), 1e-3)
     for users in USERS:
         speeds[str(users)]["plan"] = predicted(trace, table, users, parts[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import Any
 
@@ -34,8 +35,7 @@ SHOWN = (
 
 
 def main() -> None:
-    from vllm import LLM
-
+    llm_of: Any = importlib.import_module("vllm").LLM
     options = given(__doc__, "models", "out", cases=tuple(CASES), draws=14_000, within=0.05)
     pair, rows = load_pair(draft=options.models / "small", target=options.models / "large"), list[dict[str, Any]]()
     prompts = ids_of(pair.tokenizer, builtin_prompts()[:: 320 // 24][:2], chat=False)
@@ -44,7 +44,7 @@ def main() -> None:
         speculative, top_p = CASES[name]
         config = {**speculative, "num_speculative_tokens": LENGTH}
         config |= {"model": str(options.models / "small")} if "draft_model" in config.values() else {}
-        llm = LLM(str(options.models / "large"), speculative_config=config, **fixed)
+        llm = llm_of(str(options.models / "large"), speculative_config=config, **fixed)
         settings, began = Processors(top_p=top_p, order="vllm"), time.perf_counter()
         law, draft = (ModelLaw(model, prompts, settings) for model in (pair.target, pair.draft))
         sample = vllm_sampler(llm, settings, new_tokens=DEPTH + LENGTH)

@@ -69,6 +69,10 @@ class DraftedText(ServedText):
         ends, new = self.session.pair.end_tokens, self.written
         return len(new) >= self.opening.new_tokens or bool(new and new[-1] in ends)
 
+    @property
+    def awaited(self) -> bool:
+        return self.present and not self.late and self.credit_s > 0
+
     def take_cache(self, other: ServedText) -> None:
         """Go on with the request of an earlier connection, if it writes the same text."""
         assert isinstance(other, DraftedText)
@@ -87,35 +91,27 @@ class DraftedText(ServedText):
         """Add the tokens of a pass that took so long, up to the end of the text."""
         self.credit_s += pass_s * max(len(tokens) - 1, 0)
         for token in tokens:
-            if not self.whole:
-                self.written.append(int(token))
+            self.written += [] if self.whole else [int(token)]
         self.settle()
 
     def settle(self) -> None:
         """Answer the round that waits, if vLLM's tokens decide it; else keep the drafts that are still to verify."""
         if self.asked is None:
             return
-        ahead, drafts = self.written[self.told :], self.drafts
-        other = (i for i, pair in enumerate(zip(ahead, drafts, strict=False)) if pair[0] != pair[1])
+        ahead, asked, drafts = self.written[self.told :], self.asked, self.drafts
+        other = (i for i, two in enumerate(zip(ahead, drafts, strict=False)) if two[0] != two[1])
         same = next(other, min(len(ahead), len(drafts)))
-        self.rest = drafts[same:]
-        over = self.whole and same == len(ahead) == len(drafts)
-        if same == len(ahead) and not over:
-            if self.failed or self.whole:
-                self._end(self.failed or "the text has ended before its drafts")
+        self.rest, over = drafts[same:], same == len(ahead)
+        if over and not (self.whole or self.failed):
             return
-        token = -1 if over else ahead[same]
-        count = same + (not over)
-        self.extend(ahead[:count])
-        self.told += count
-        vocabulary, asked = self.session.vocabulary, self.asked
         self.asked, self.rest = None, []
-        asked.set_result(answer_body(same, len(drafts), token, vocabulary, least=self.terms.least_answer(vocabulary)))
-
-    def _end(self, why: str) -> None:
-        assert self.asked is not None
-        self.asked.set_exception(AwayError(why))
-        self.asked, self.rest = None, []
+        if over and (same < len(drafts) or not self.whole):
+            asked.set_exception(AwayError(self.failed or "the text has ended before its drafts"))
+            return
+        self.extend(ahead[: same + 1])
+        self.told += same + (not over)
+        token, least = -1 if over else ahead[same], self.terms.least_answer(self.session.vocabulary)
+        asked.set_result(answer_body(same, len(drafts), token, self.session.vocabulary, least=least))
 
     def close(self) -> None:
         """End the request: nobody will read the text."""
@@ -201,12 +197,8 @@ class VllmEngine:
                 if text is not None:
                     text.take(tokens, began - self.handed_s)
             here = [text if len(tokens) and text is not None and not text.whole else None for text, tokens in rows]
-            slow = [text for text in here if text is not None and text.asked is None]
-            slow = [text for text in slow if text.present and not text.late and text.credit_s > 0]
-            while any(text.asked is None and text.present for text in slow):
-                if (left := began + self.wait_s - time.monotonic()) <= 0:
-                    break
-                self.changed.wait(left)
+            slow = [text for text in here if text is not None and text.asked is None and text.awaited]
+            self.changed.wait_for(lambda: all(text.asked or not text.present for text in slow), self.wait_s)
             self.handed_s = time.monotonic()
             self.waited_s += self.handed_s - began
             for text in slow:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 ID, PROBED = "token_id:", "Two roads: 17 + 25 = 42"
-PROBES, LISTED = 8, 20
-"""Draws that tell whether a server's noise is known, and the tokens that each lists."""
+PROBES = 8
+"""Draws that tell whether a server heeds seeds, and whether its noise is known."""
 
 
 class Completions:
@@ -74,19 +74,17 @@ class Completions:
             raise UserError(f"{said}; use a draft model with the server's tokenizer.")
 
     def require_seeds(self, prompt: list[int], vocabulary: int) -> None:
-        """Refuse a server that draws two texts from one seed, or one text from several."""
-        asked = {"prompt": [prompt], **_settings(2.0, 1.0, tokens=16)}
-        drawn = [self.answers(asked | {"seed": seed}, vocabulary)[0][0] for seed in (1, 1, 2, 3)]
-        if drawn[0] != drawn[1] or drawn[0] == drawn[2] == drawn[3]:
+        """Refuse a server that draws two texts from one seed, or one from several; look whether its noise is known."""
+        asked = {"prompt": [prompt], **_settings(2.0, 1.0, listed=20, tokens=16)}
+        found = [self.answers(asked | {"seed": seed}, vocabulary)[0] for seed in (1, *range(1, PROBES + 1))]
+        drawn = [tokens for tokens, _, _ in found]
+        if drawn[0] != drawn[1] or all(tokens == drawn[0] for tokens in drawn):
             raise UserError(f"{self.address} ignores the seed of a request; use temperature 0, or --top-k.")
-        self.seeded, tried = True, list[bool]()
-        for seed in range(PROBES):
-            asked = {"prompt": [prompt], "seed": seed, **_settings(1.0, 1.0, listed=LISTED)}
-            ((token,), _, law) = self.answers(asked, vocabulary)[0]
-            best = sorted(law, key=lambda name: -law[name])[:LISTED]
+        raced = []
+        for seed, (tokens, _, law) in enumerate(found[1:], 1):  # the winner of all is that of those listed too
             noise = vllm_noise(seed, vocabulary)
-            tried += [max(best, key=lambda name: law[name] + noise[name]) == token] if token in best else []
-        self.raced = len(tried) > PROBES // 2 and all(tried)
+            raced.append(max(law, key=lambda name: law[name] / 2.0 + noise[name]) == tokens[0])
+        self.seeded, self.raced = True, all(raced)
 
     def answers(self, asked: dict[str, Any], vocabulary: int) -> list[tuple[list[int], bool, dict[int, float]]]:
         """Return behind each prompt the tokens, whether they end the text, and the log-probabilities at the first."""

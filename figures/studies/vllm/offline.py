@@ -56,9 +56,8 @@ def main() -> None:
         plain = report.as_json()
         row = {"drafts": name, "top_p": top_p, "minutes": round((time.perf_counter() - began) / 60, 1)}
         rows.append(row | {key: plain[key] for key in SHOWN if key in plain})
-        print(rows[-1], flush=True)
+        store(options.out, {"audits": rows})
         del llm
-    store(options.out, {"audits": rows})
 
 
 if __name__ == "__main__":

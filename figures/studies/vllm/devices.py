@@ -216,7 +216,7 @@ def races(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path) 
 
 
 def main() -> None:
-    options = given(__doc__, "vllm", "work", "models", "out", prompts=24, draws=2_000)
+    options = given(__doc__, "vllm", "work", "models", "out", prompts=24, draws=2_000, without_races=False)
     where = options.vllm, options.models
     pair = load_pair(draft=options.models / "small", target=options.models / "large")
     prompts = ids_of(pair.tokenizer, builtin_prompts()[:: 320 // options.prompts], chat=False)
@@ -226,7 +226,8 @@ def main() -> None:
     law = once(parts[0] / "found.json", lambda: kept(*where, prompts, parts[0], options.draws))
     table = passes(*where, prompts, parts[1])
     speeds = once(parts[2] / "found.json", lambda: capacity(*where, prompts, law["texts"], parts[2]))
-    law["races"] = once(parts[3] / "found.json", lambda: races(*where, prompts[:8], parts[3]))
+    if not options.without_races:
+        law["races"] = once(parts[3] / "found.json", lambda: races(*where, prompts[:8], parts[3]))
     trace = trace_of(pair, prompts, answers(parts[0] / "cold.jsonl", law.pop("texts")), 1e-3)
     for users in USERS:
         speeds[str(users)]["plan"] = predicted(trace, table, users)

@@ -25,7 +25,6 @@ from validation.collection.prompts import builtin_prompts
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import GreedyDrafts
 from validation.decoding.session import Draft
-from validation.link.completions import Completions, EngineDevice
 from validation.link.device import Device
 from validation.link.formats import Terms
 from validation.link.remote import Remote
@@ -189,45 +188,17 @@ def capacity(vllm: Path, models: Path, prompts: list[list[int]], texts: list[lis
     return found
 
 
-def races(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path) -> Any:
-    """Let a device draft for vLLM without a plugin at temperature 0.8: the likeliest tokens, and winners of races."""
-    small, found, texts = load_single(str(models / "small")), dict[str, Any](), list[Any]()
-    with serving(vllm, models / "large", folder, {}):
-        for raced in (False, True):
-            engine = Completions(f"openai:{URL}")
-            engine.hello(small.tokenizer)
-            engine.require_seeds(prompts[0], small.vocabulary)
-            found["noise known"], engine.raced = engine.raced, raced
-            device, before = EngineDevice(small, engine), (engine.calls, engine.sent_bytes, engine.received_bytes)
-            sampling: dict[str, Any] = {"seed": 1, "new_tokens": NEW, "temperature": 0.8}
-            records = [
-                device.generate(GreedyDrafts(LENGTH), ids, name=str(i), **sampling) for i, ids in enumerate(prompts)
-            ]
-            row = {name: sum(one.total(name) for one in records) for name in ("drafted", "accepted")}
-            row |= {
-                "tokens": sum(len(one.tokens) for one in records),
-                "rounds": sum(len(one.rounds) for one in records),
-            }
-            after = engine.calls, engine.sent_bytes, engine.received_bytes
-            row |= dict(zip(("calls", "up_bytes", "down_bytes"), np.subtract(after, before).tolist(), strict=True))
-            found["raced" if raced else "likeliest"] = row
-            texts.append([one.tokens for one in records])
-    return found | {"texts": len(prompts), "equal": sum(a == b for a, b in zip(*texts, strict=True))}
-
-
 def main() -> None:
-    options = given(__doc__, "vllm", "work", "models", "out", prompts=24, draws=2_000, without_races=False)
+    options = given(__doc__, "vllm", "work", "models", "out", prompts=24, draws=2_000)
     where = options.vllm, options.models
     pair = load_pair(draft=options.models / "small", target=options.models / "large")
     prompts = ids_of(pair.tokenizer, builtin_prompts()[:: 320 // options.prompts], chat=False)
-    parts = [options.work / name for name in ("kept", "passes", "capacity", "races")]
+    parts = [options.work / name for name in ("kept", "passes", "capacity")]
     for folder in parts:
         folder.mkdir(parents=True, exist_ok=True)
     law = once(parts[0] / "found.json", lambda: kept(*where, prompts, parts[0], options.draws))
     table = passes(*where, prompts, parts[1])
     speeds = once(parts[2] / "found.json", lambda: capacity(*where, prompts, law["texts"], parts[2]))
-    if not options.without_races:
-        law["races"] = once(parts[3] / "found.json", lambda: races(*where, prompts[:8], parts[3]))
     trace = trace_of(pair, prompts, answers(parts[0] / "cold.jsonl", law.pop("texts")), 1e-3)
     for users in USERS:
         speeds[str(users)]["plan"] = predicted(trace, table, users)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,24 +77,25 @@ def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
     """Draw one token from each distribution (n, V), and return the tokens and the distributions' sums, both (n,)."""
     import torch
 
-    cumulative = rows.cumsum(dim=-1, dtype=torch.float64)
-    size, device = cumulative.shape[-1], cumulative.device
-    numbers = torch.from_numpy(uniform).to(device)
-    total = cumulative[:, -1:]
-    lower, first = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.int64)  # of the block
-    for level in reversed(range(levels(size))):
+    cumulative = rows.cumsum(dim=-1, dtype=torch.float64).cpu().numpy()
+    tokens = [_drawn(*each) for each in zip(cumulative, uniform.tolist(), strict=True)]
+    return np.array(tokens, dtype=np.int64), cumulative[:, -1]
+
+
+def _drawn(cumulative: Array, numbers: list[float]) -> int:
+    """Return the token of one row (V,): block after block, each by a number. Torch takes six times as long for it."""
+    size, first, lower = len(cumulative), 0, 0.0
+    for level in reversed(range(len(numbers))):
         step = BRANCHES**level
         count = min(BRANCHES, -(-size // step))
-        ends = (first + torch.arange(step - 1, count * step, step, device=device)).clamp_max_(size - 1)
-        edges = cumulative.gather(-1, ends)
-        upper = edges[:, -1:]
-        aim = lower + numbers[:, level, None] * (upper - lower)
-        aim = torch.minimum(aim, torch.nextafter(upper, torch.zeros_like(upper)))  # it may round up to the upper end
-        part = torch.searchsorted(edges, aim, right=True).clamp_max_(count - 1)
-        lower = torch.where(part > 0, edges.gather(-1, (part - 1).clamp_min_(0)), lower)
-        first = (first + part * step).clamp_max_(size - 1)
-    both = torch.cat([first.to(torch.float64), total], dim=-1).cpu().numpy()  # one transfer
-    return both[:, 0].astype(np.int64), both[:, 1]
+        edges = cumulative[np.minimum(np.arange(first + step - 1, first + count * step, step), size - 1)]
+        upper = float(edges[-1])
+        # it may round up to the upper end
+        aim = min(lower + numbers[level] * (upper - lower), math.nextafter(upper, 0.0))
+        part = min(int(edges.searchsorted(aim, side="right")), count - 1)
+        lower = float(edges[part - 1]) if part else lower
+        first = min(first + part * step, size - 1)
+    return first
 
 
 def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:

@@ -34,8 +34,9 @@ code_of = cache(code_digest)
 FROM_LOGITS = (
     *(f"cu-hlm-fig{number}" for number in ("4a", "4b", "5a", "5b", "6", "8", "9a", "9b")),
     *("u-hlm-fig3", "u-hlm-fig5", "ours-fig3", "ours-fig7", "ours-fig9"),
+    *("c-sqs-fig2", "c-sqs-fig4", "flexspec-fig4", "flexspec-tableIII", "flexspec-tableIV", "ours-fig8"),
 )
-"""Exhibits that take minutes at a vocabulary of 151,936 tokens."""
+"""Exhibits that take minutes at a vocabulary of 151,936 tokens, and those of stored experiments on such a pair."""
 
 
 class Scope(NamedTuple):
@@ -152,7 +153,8 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     check = (*HLM, "validate", "--trace", str(trace.parent), "--out", str(run), "--no-figures", *every)
     found.append(_task(setting, pair, "check", check, inputs=(trace,), outputs=(claims,), allowed=(0, VIOLATED)))
     # a simulation has no pair; of `instructed` the texts alone, for the rest the built-in pair is the better one
-    kinds: dict[str, tuple[type, ...]] = {"builtin": (Figure, Decoding, Simulation), "instructed": (Decoding,)}
+    kinds: dict[str, tuple[type, ...]] = {"instructed": (Decoding,)}
+    kinds |= dict.fromkeys(("builtin", hub_weights.QWEN_CODER), (Figure, Decoding, Simulation))
     others = [word for folder in beside for word in ("--beside", _shown(setting, folder))]
     drawn: dict[tuple[str, bool], list[str]] = {}
     for one in asked:

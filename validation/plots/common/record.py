@@ -102,7 +102,8 @@ class _Sentence(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if value is None:
             return "undefined"
-        return str(format(value, format_spec)).replace("-", "−")
+        text = str(format(value, format_spec))
+        return text if isinstance(value, str) else text.replace("-", "−")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,18 +70,20 @@ def simulate(seed: int) -> Numbers:
         (axis("draft length K"), axis("error, rate fitted at K = 1", "%")),
         (axis("draft length K"), axis("error, from rounds of 15 drafts", "%")),
     )
+    statistics = {
+        one["name"]: {
+            "rate_error_at_7": one[RATE][SHOWN - 1],
+            "first_beyond_5_percent": next((k + 1 for k, e in enumerate(one[RATE]) if abs(e) > 0.05), None),
+            "profile_error_largest": max(one[PROFILE], key=abs),
+            "split_error_largest": max(one[SPLIT], key=abs),
+        }
+        for one in series
+    }
+    told = zip(("first", "second"), statistics, strict=False)
     return {
         "axes": [{"x": x, "y": y} for x, y in names],
         "series": series,
-        "statistics": {
-            one["name"]: {
-                "rate_error_at_7": one[RATE][SHOWN - 1],
-                "first_beyond_5_percent": next((k + 1 for k, e in enumerate(one[RATE]) if abs(e) > 0.05), None),
-                "profile_error_largest": max(one[PROFILE], key=abs),
-                "split_error_largest": max(one[SPLIT], key=abs),
-            }
-            for one in series
-        },
+        "statistics": statistics | {place: statistics[name] | {"name": name} for place, name in told},
         "basis": _basis(replay),
         **record,
     }

@@ -27,7 +27,7 @@ from validation.provenance import commit_of_code
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"
 SEED, PROMPTS, NEW_TOKENS, LONG_TOKENS = 1, 20, 32, 160
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 6, 24, (0.0, 1.0)  # of a named pair
+FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 5, 20, (0.0, 1.0)  # of a named pair
 WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 

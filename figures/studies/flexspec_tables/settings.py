@@ -64,12 +64,13 @@ def _algorithm_2(link: FadingLink) -> tuple[Method, FadingLink]:
 def methods(version: str, draft: str) -> Runs:
     """Return the methods of a version of the target and a draft, each with the network that it follows."""
     links = flexspec_links()
-    made: Runs = [(Hlm(), None)]
+    made: Runs = [] if NAMED else [(Hlm(), None)]
     if draft == PLAIN:
-        made += [(CloudOnly(), None), (PromptLookup(FIXED), None), (NgramLookahead(), None)]
+        made += [(CloudOnly(), None), (PromptLookup(FIXED), None)]
         made += [(FixedLength(FIXED), None), (Dssd(FIXED), None)]
     if draft == PLAIN and not NAMED:
         made += [
+            (NgramLookahead(), None),
             (Medusa(MODELS / "medusa", any_base=version != BASE), None),
             (Eagle2(MODELS / "eagle", any_base=version != BASE), None),
         ]

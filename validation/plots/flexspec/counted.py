@@ -223,10 +223,9 @@ class Case:
 
     def _texts(self, line: Line, network: str) -> Texts | None:
         """Return the texts of a line, if it was run; replayed rules take the times of that network."""
-        if (BASE, self.temperature, line.draft) not in self.study.flags:
-            return None
         if line.method == OPTIMUM:
-            return self.replay(line.draft, network, by_optimum)
+            known = (BASE, self.temperature, line.draft) in self.study.flags
+            return self.replay(line.draft, network, by_optimum) if known else None
         found = {
             link: texts
             for (version, temperature, draft, method, link), texts in self.study.rows.items()

@@ -22,7 +22,6 @@ def test_an_example_runs_without_a_warning(name, tmp_path):
 
 
 def lines_of(notebook):
-    """Return the printed lines of each cell, without numbers and widths."""
     outputs = ["".join(one.get("text", "") for one in cell.get("outputs", [])) for cell in notebook.cells]
     return [set(re.sub(r"\d[\d.,]*", "#", re.sub("[ ─]+", " ", text)).splitlines()) for text in outputs]
 

@@ -235,7 +235,6 @@ def wait_until(true, seconds=30):
 
 
 def alive(pid):
-    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -69,7 +69,6 @@ def test_every_command_is_known_with_its_options(file):
 
 @pytest.mark.parametrize("file", [file for file in FILES if file not in RUN_ELSEWHERE])
 def test_the_python_of_a_page_runs(file, tmp_path, monkeypatch):
-    """The blocks of a page run in order, as one program."""
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
     for kind, text in blocks(file):

@@ -44,7 +44,6 @@ def until(condition: Callable[[], object], seconds: float = LONGEST_S) -> None:
 
 
 def rounds(port: int) -> float:
-    """Return how many rounds the server has verified; 0 if it does not answer."""
     with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
         for line in page.read().decode().splitlines():
             if line.startswith("hlm_rounds_total "):

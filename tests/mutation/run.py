@@ -192,7 +192,6 @@ class FirstFailure:
         self.pipe = pipe
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Write the name; pytest stops after it."""
         if report.failed:
             os.write(self.pipe, report.nodeid.encode())
 

@@ -14,7 +14,6 @@ from ortools.sat.python import cp_model
 
 
 def least(instance: dict[str, Any], barrier: bool) -> int:
-    """Return the smallest latency over blocks, waves and schedules."""
     model, blocks = cp_model.CpModel(), instance["blocks"]
     waves = instance["count"]
     horizon = sum(max(sum(b["times"]) for b in blocks if k in b["tasks"]) for k in range(waves)) + 1

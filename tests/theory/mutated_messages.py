@@ -84,7 +84,6 @@ def mutations(policies: dict[str, wire.DevicePolicy], count: int, seed: int = 0)
 
 
 def mutated(message: bytes, every: list[bytes], rng: np.random.Generator) -> bytes:
-    """Return a changed message; most have a right checksum and length."""
     kind, body = unframed(message)
     way = int(rng.integers(11))
     if way == 0:  # flip a few bits of the body

@@ -15,7 +15,6 @@ def exact(row: Any) -> list[Fraction]:
 
 
 def over_its_sum(row: Any) -> list[Fraction]:
-    """Return the row over its sum, without rounding."""
     values = exact(row)
     total = sum(values)
     return [value / total for value in values]

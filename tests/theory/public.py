@@ -81,7 +81,6 @@ UNCHECKED = ("CertifiedAnswers", "SeededTokens", "StreamedTokens")
 
 
 def is_record(name: str, item: object) -> bool:
-    """Return whether a class says what it holds, and not what it takes."""
     fields = getattr(item, "_fields", getattr(item, "__dataclass_fields__", ()))
     return inspect.isclass(item) and bool(fields) and (name in UNCHECKED or not hasattr(item, "__post_init__"))
 

@@ -74,7 +74,6 @@ def test_lists_that_are_nested_too_deep_are_refused(depth):
 
 
 def test_functions_work_where_the_array_is():
-    """No intermediate result is on the default device."""
     device = array_api_strict.Device("device1")
     p, q = (array_api_strict.asarray(row, device=device) for row in ([0.25, 0.5, 0.25], [0.5, 0.25, 0.25]))
     results = [

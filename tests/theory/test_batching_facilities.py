@@ -129,7 +129,6 @@ def test_the_time_of_the_others_in_a_wave_counts(monkeypatch):
 
 @pytest.mark.parametrize("rule", ["together", "each"])
 def test_hundred_unequal_tasks_are_certified_within_a_fifth(rule):
-    """The older bound leaves 45% and 67%."""
     service = Service(SMALL, LARGE, Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2), 0.8, 16e9)
     began = time.process_time()
     found = plan(unequal(100), service, "improved", memory_rule=rule, draft_lengths=[1])

@@ -182,7 +182,6 @@ def outside(end, losses, error):
 
 
 def decoded_distance(q):
-    """TV of q and the row that the server decodes from one value of 8 bits."""
     decoded = theory.decoded_draft(q.astype(np.float64), 1, bits_per_probability=8)
     return sum(max(a - b, 0) for a, b in zip(over_its_sum(q), over_its_sum(decoded), strict=True))
 
@@ -334,7 +333,6 @@ def answers(found):
 
 
 def inside(value, kind):
-    """The values in a type; what lies in (0, 1) stays there."""
     near, limits = value.astype(kind), np.finfo(kind)
     near = np.where((value > 0) & (value < 1), np.clip(near, limits.smallest_subnormal, 1 - limits.epsneg), near)
     return near.astype(kind)

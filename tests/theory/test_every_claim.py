@@ -55,8 +55,6 @@ def mutants(claim):
 
 @each(TRUE)
 def test_holds(claim):
-    """No drawn instance violates the claim."""
-
     @given(drawn(claim))
     def no_instance_violates_it(values):
         verdict = claim.check(values)

@@ -44,7 +44,6 @@ def test_the_bound_is_the_sum_of_the_widths_and_grows_like_a_root(examined, erro
 
 
 def test_it_finds_the_best_length_and_loses_less_than_the_bound():
-    """3,000 rounds with acceptance .7; the best length is 3."""
     rng, fixed, marginal, acceptance = np.random.default_rng(2), 0.1, 0.03, 0.7
     rates = [float(etgr(acceptance, length, fixed, marginal)) for length in range(7)]
     best = int(np.argmax(rates))

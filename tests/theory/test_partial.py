@@ -20,7 +20,6 @@ SOLVER = 1e-6  # the feasibility tolerance of the linear programs is 1e-7 an ent
 
 
 def top(row, k):
-    """The k largest entries with their tokens, as an engine lists them."""
     token = np.argsort(-row, axis=-1, kind="stable")[..., :k]
     with np.errstate(divide="ignore"):
         return token, np.log(np.take_along_axis(row, token, axis=-1))

@@ -12,7 +12,6 @@ from hlmtheory.policy.queueing import longest_response, passes
 
 
 def rates_of(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Return rates with a free server, loads of which some are 0, and weights."""
     count = int(rng.integers(1, 6))
     load = rng.uniform(0.0, 0.6, count) * (rng.random(count) < 0.8)
     return rng.uniform(0.1, 5.0, count), load, rng.uniform(0.2, 3.0, count)

@@ -135,7 +135,6 @@ def test_the_law_with_skips_is_that_of_the_stream(seed):
 
 
 def exact_match(p, q):
-    """Return S1 in fractions, by its V² quotients."""
     tokens = [v for v in range(len(p)) if p[v] > 0 and q[v] > 0]
     return sum(1 / sum(max(y / q[v], x / p[v]) for x, y in zip(p, q, strict=True)) for v in tokens)
 

@@ -23,7 +23,6 @@ def cases(draw):
 
 @given(cases())
 def test_the_acceptance_is_that_of_each_draft(case):
-    """Drawn on A, then accepted with min(1, p/q_A)."""
     p, q, kept = case
     mass = sum(x for x, on in zip(q, kept, strict=True) if on)
     own = [x / mass if on else Fraction(0) for x, on in zip(q, kept, strict=True)]

@@ -39,7 +39,6 @@ TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], top_k=2, token=2,
 
 
 def sides() -> tuple[wire.DeviceSession, wire.ServerSession]:
-    """Return the two sides of a new session, because calls change them."""
     both = (wire.DeviceSession, wire.ServerSession)
     device, server = (side(POLICY, session=b"text 0001", key=b"k" * 16) for side in both)
     return device, server

@@ -36,7 +36,6 @@ def two():
 
 @pytest.fixture
 def trace(tmp_path, monkeypatch):
-    """320 positions, checked and drawn in processes."""
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(order, "LEAST_PARTS", 0)
     monkeypatch.setattr(figures, "LEAST_VALUES", 0)
@@ -44,7 +43,6 @@ def trace(tmp_path, monkeypatch):
 
 
 def ended(process: int) -> bool:
-    """Return whether a process has ended; one that nobody has waited for has."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -108,7 +106,6 @@ def test_processes_end_with_a_parent_that_is_killed():
 
 
 def checked(trace: Trace, **more: Any) -> dict[str, Any]:
-    """Check five claims, and return what was found, without the time."""
     results: Results = check_trace(trace, claims={name: hlmtheory.all_claims()[name] for name in CLAIMS}, **more)
     return asdict(results) | {"seconds": 0}
 

@@ -110,7 +110,6 @@ def try_link(hlm: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Run the commands; return how many did something else."""
     hlm = Path(sys.executable).parent / "hlm"
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:

@@ -11,29 +11,11 @@ from typing import TYPE_CHECKING, Any
 from hlmtheory.codec.envelope import AuthenticationError
 from hlmtheory.wire import StreamedServer
 from validation.errors import UserError, nearest
+from validation.link import wire
 from validation.link.addresses import origin
 from validation.link.engine import Engine, ServedText, Version, WaitingDrafts
 from validation.link.formats import SERVER, Terms
 from validation.link.passes import Limits, Metrics, SharedPasses
-from validation.link.wire import (
-    ENDED_KEY,
-    HELLO,
-    LONGEST_OPENING,
-    LONGEST_ROUND,
-    OPEN,
-    PROTOCOL,
-    ROUND,
-    TEXT,
-    VERSION_NAME,
-    Greeting,
-    LinkError,
-    Opening,
-    Pipe,
-    WithdrawnError,
-    opening_of,
-    round_body,
-    to_json,
-)
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
@@ -65,7 +47,7 @@ class Shared:
         self.keys, self.limits, self.tokenizer = keys, limits or Limits(), tokenizer
         self.versions = {TARGET: Version(TARGET, engine, target)}
         for name, (other, mark) in (versions or {}).items():
-            if name in self.versions or not VERSION_NAME.fullmatch(name):
+            if name in self.versions or not wire.VERSION_NAME.fullmatch(name):
                 raise UserError(
                     f"A version cannot be called {name!r}; give it a name of its own, of letters, digits, dots, dashes "
                     f"and underscores; {TARGET} is the model of --target."
@@ -90,18 +72,18 @@ class Shared:
         for other in self.versions:
             self.metrics.versions.labels(other).set(other == name)
 
-    def pipe(self, nonce: str, data: bytes | str) -> Pipe:
+    def pipe(self, nonce: str, data: bytes | str) -> wire.Pipe:
         """Return a pipe with the key that sealed a device's first frame."""
         if self.keys is None:
-            return Pipe(nonce, None, server=True)
+            return wire.Pipe(nonce, None, server=True)
         for key in (*self.keys, *self.withdrawn):
             try:
-                Pipe(nonce, key, server=True).unseal(data, LONGEST_OPENING)
+                wire.Pipe(nonce, key, server=True).unseal(data, wire.LONGEST_OPENING)
             except AuthenticationError:
                 continue
             if key in self.withdrawn:
-                raise WithdrawnError(ENDED_KEY)
-            return Pipe(nonce, key, server=True)
+                raise wire.WithdrawnError(wire.ENDED_KEY)
+            return wire.Pipe(nonce, key, server=True)
         raise AuthenticationError(
             "the HMAC does not fit; the device has none of the server's keys, or its frame was changed"
         )
@@ -124,7 +106,7 @@ class SwitchedError(Exception):
 
 
 class Connection:
-    pipe: Pipe
+    pipe: wire.Pipe
 
     def __init__(self, server: Shared, socket: ServerConnection) -> None:
         self.server, self.socket, self.nonce = server, socket, secrets.token_hex(16)
@@ -136,7 +118,7 @@ class Connection:
         server, pair = self.server, self.server.engine.pair
         targets = {name: version.mark for name, version in server.versions.items()}
         described = (pair.vocabulary, server.tokenizer, targets, list(pair.end_tokens), pair.context)
-        await self._send(to_json(Greeting(PROTOCOL, self.nonce, *described, server.keys is not None)))
+        await self._send(wire.to_json(wire.Greeting(wire.PROTOCOL, self.nonce, *described, server.keys is not None)))
         data = await _received(self.socket, server.limits.opening_s)
         self.pipe = pipe = server.pipe(self.nonce, data)
         self.proved = True
@@ -145,30 +127,30 @@ class Connection:
         try:
             while True:
                 longest = text.longest if text else 0
-                kind, body = pipe.unseal(data, max(longest, LONGEST_OPENING if text is None else 2**16) + 1)
-                if kind == HELLO and not body:
-                    await self._send(pipe.seal(HELLO, b""))
-                elif kind == OPEN:
+                kind, body = pipe.unseal(data, max(longest, wire.LONGEST_OPENING if text is None else 2**16) + 1)
+                if kind == wire.HELLO and not body:
+                    await self._send(pipe.seal(wire.HELLO, b""))
+                elif kind == wire.OPEN:
                     opened, first = server.version, text is None
                     if text is not None and not text.complete:
                         text.close()
                     text, version = await self._open(body, opened), opened
                     server.passes.open += first
-                    self.socket.protocol.max_message_size = LONGEST_OPENING + text.longest
-                    await self._send(pipe.seal(OPEN, version.name.encode()))
+                    self.socket.protocol.max_message_size = wire.LONGEST_OPENING + text.longest
+                    await self._send(pipe.seal(wire.OPEN, version.name.encode()))
                     if text.terms.format == SERVER:
                         await self._write(text, version)
                     elif text.terms.streamed:
                         await self._stream(text, version)
-                elif kind == ROUND and text is not None:
+                elif kind == wire.ROUND and text is not None:
                     self._require(version)
                     before, one = text.kept, text.received(body)
                     answer = await server.passes.verify(version.engine, text, one)
                     server.metrics.drafts.inc(len(one.drafts))
                     server.metrics.tokens.inc(text.kept - before)
-                    await self._send(pipe.seal(ROUND, answer))
+                    await self._send(pipe.seal(wire.ROUND, answer))
                 else:
-                    raise LinkError(f"a frame of kind {kind!r} is not expected here; open a text first")
+                    raise wire.LinkError(f"a frame of kind {kind!r} is not expected here; open a text first")
                 data = await _received(self.socket, server.limits.idle_s)
         finally:
             if text is not None:
@@ -184,7 +166,7 @@ class Connection:
         """Raise unless the version is in use, and the device's key was not withdrawn."""
         keys = self.server.keys
         if keys is not None and self.pipe.key not in keys:
-            raise WithdrawnError(ENDED_KEY)
+            raise wire.WithdrawnError(wire.ENDED_KEY)
         if version is not self.server.version:
             raise SwitchedError
 
@@ -194,7 +176,8 @@ class Connection:
             self._require(version)
             if tokens := await self.server.passes.call(next, steps):
                 self.server.metrics.tokens.inc(len(tokens))
-                await self._send(self.pipe.seal(TEXT, round_body(tokens, b"", version.engine.pair.vocabulary)))
+                body = wire.round_body(tokens, b"", version.engine.pair.vocabulary)
+                await self._send(self.pipe.seal(wire.TEXT, body))
 
     async def _stream(self, text: ServedText, version: Version) -> None:
         opening, vocabulary = text.opening, version.engine.pair.vocabulary
@@ -212,7 +195,7 @@ class Connection:
             while True:
                 message = await _received(self.socket, self.server.limits.idle_s)
                 if isinstance(message, str):
-                    raise LinkError("a text frame came where a draft is expected; no device sends that")
+                    raise wire.LinkError("a text frame came where a draft is expected; no device sends that")
                 if side.receive(message):
                     arrived.set()
 
@@ -225,7 +208,7 @@ class Connection:
                     receiving.result()
                 arrived.clear()
                 while text.left and side.waiting:
-                    tokens = list(side.waiting[: min(LONGEST_ROUND, text.left)])
+                    tokens = list(side.waiting[: min(wire.LONGEST_ROUND, text.left)])
                     self._require(version)
                     rows = await self.server.passes.verify(version.engine, text, WaitingDrafts(tokens))
                     before = len(side.text)
@@ -242,7 +225,7 @@ class Connection:
 
     async def _open(self, body: bytes, version: Version) -> ServedText:
         pair = version.engine.pair
-        opening = opening_of(body, pair.vocabulary, pair.context)
+        opening = wire.opening_of(body, pair.vocabulary, pair.context)
         each = Terms.each_from_plain(opening.terms, pair.vocabulary)
         for terms in each:
             self._check(opening, terms, version)
@@ -252,24 +235,24 @@ class Connection:
         await self.server.passes.call(version.engine.prefill, text)
         return text
 
-    def _check(self, opening: Opening, terms: Terms, version: Version) -> None:
+    def _check(self, opening: wire.Opening, terms: Terms, version: Version) -> None:
         if opening.tokenizer != self.server.tokenizer:
-            raise LinkError(
+            raise wire.LinkError(
                 f"the device's tokenizer is {opening.tokenizer!r:.40}, and the server's {self.server.tokenizer!r}; use "
                 "models with one tokenizer, or `hlm decode common` on one machine"
             )
         if terms.streamed and opening.top_p < 1:
-            raise LinkError(f"a device that drafts on has top-p 1; got {opening.top_p:g}; leave it out")
+            raise wire.LinkError(f"a device that drafts on has top-p 1; got {opening.top_p:g}; leave it out")
         if terms.policy:
             policy = terms.known.policy
             mark = f"{version.engine.pair.vocabulary} {opening.draft} {version.mark}"
             if policy.planned_for not in (None, mark):
-                raise LinkError(
+                raise wire.LinkError(
                     f"the policy was planned for other models ({policy.planned_for!r}) than these "
                     f"({mark!r:.100}); plan for these"
                 )
             if (opening.temperature, opening.top_p) != (policy.temperature, 1.0):
-                raise LinkError(
+                raise wire.LinkError(
                     f"the policy is for temperature {policy.temperature:g} and top-p 1; got {opening.temperature:g} "
                     f"and {opening.top_p:g}; plan for these"
                 )

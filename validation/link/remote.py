@@ -13,22 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from hlmtheory.policy.answers import longest_cut
 from validation.errors import UserError
+from validation.link import wire
 from validation.link.addresses import scheme_at
 from validation.link.formats import REFUSED
-from validation.link.wire import (
-    HELLO,
-    LONGEST_OPENING,
-    OPEN,
-    ROUND,
-    TEXT,
-    Greeting,
-    LinkError,
-    Opening,
-    Pipe,
-    greeting_of,
-    round_of,
-    to_json,
-)
 
 if TYPE_CHECKING:
     import ssl
@@ -68,7 +55,7 @@ class Remote:
         self.address, self.key, self.patience_s, self.answer_s, self.tls = address, key, patience_s, answer_s, tls
         self.alone, self.away, self.version, self.pads = alone, False, "", False
         self.connections = self.openings = self.sent_bytes = self.received_bytes = 0
-        self._greeting: Greeting | None = None
+        self._greeting: wire.Greeting | None = None
         self._heard = 0.0  # when the last answer came
         self.opened = self._proved = False  # whether this connection has the text, or has said hello
         self._socket: Any = None
@@ -85,7 +72,7 @@ class Remote:
         with contextlib.suppress(Exception):
             self._stack.close()
 
-    def greeting(self) -> Greeting:
+    def greeting(self) -> wire.Greeting:
         """Return what the server says of itself; connect if need be."""
         if self._greeting is None:
             self._patiently(self._connected)
@@ -109,7 +96,7 @@ class Remote:
             while not ended.wait(pause) and not back.is_set():
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 with contextlib.suppress(Exception), self._connect() as tried:
-                    greeting_of(tried.recv(self.answer_s))
+                    wire.greeting_of(tried.recv(self.answer_s))
                     back.set()
 
         threading.Thread(target=look, daemon=True, name=LOOKING).start()
@@ -118,21 +105,21 @@ class Remote:
         finally:
             ended.set()
 
-    def round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
+    def round(self, opening: Callable[[], wire.Opening], body: bytes) -> bytes:
         """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection."""
         return bytes(self._patiently(lambda: self._round(opening, body)))
 
-    def _round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
+    def _round(self, opening: Callable[[], wire.Opening], body: bytes) -> bytes:
         self._connected()
         if not self.opened:
             self._open_text(opening())
             self.opened = True
-        return self._exchange(ROUND, body)
+        return self._exchange(wire.ROUND, body)
 
-    def _open_text(self, opening: Opening) -> None:
-        version = self._exchange(OPEN, to_json(opening, padded=self.pads)).decode(errors="replace")
+    def _open_text(self, opening: wire.Opening) -> None:
+        version = self._exchange(wire.OPEN, wire.to_json(opening, padded=self.pads)).decode(errors="replace")
         if version not in self.greeting().targets:
-            raise LinkError("the server opened the text with a version that it did not name; no server does that")
+            raise wire.LinkError("the server opened the text with a version that it did not name; no server does that")
         self.version = version
         self.openings += 1
 
@@ -140,13 +127,13 @@ class Remote:
         self.send(self._pipe.seal(kind, body))
         said, found = self._pipe.unseal(self.receive(), self._longest)
         if said != kind:
-            raise LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
+            raise wire.LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
         self._proved = True
-        if kind == ROUND:
+        if kind == wire.ROUND:
             self.heard()
         return found
 
-    def text(self, opening: Callable[[], Opening], run: Callable[[], None]) -> None:
+    def text(self, opening: Callable[[], wire.Opening], run: Callable[[], None]) -> None:
         """Open a text and call a function that sends and receives its frames; after a cut again, behind an opening."""
 
         def once() -> None:
@@ -162,7 +149,7 @@ class Remote:
 
         def once() -> None:
             self._connected()
-            self._exchange(HELLO, b"")
+            self._exchange(wire.HELLO, b"")
 
         self._patiently(once)
 
@@ -172,7 +159,7 @@ class Remote:
         def once() -> float:
             self._connected()
             if not self._proved:
-                self._exchange(HELLO, b"")
+                self._exchange(wire.HELLO, b"")
             began, socket = time.perf_counter(), self._socket
             answers = [socket.ping(number.to_bytes(size, "big"), ack_on_close=True) for number in range(frames)]
             if not answers[-1].wait(self.answer_s):
@@ -200,9 +187,9 @@ class Remote:
     def tokens(self, vocabulary: int, most: int) -> list[int]:
         kind, body = self._pipe.unseal(self.receive(), self._longest)
         self.heard()
-        tokens, rest = round_of(body, vocabulary, most)
-        if kind != TEXT or rest or not tokens:
-            raise LinkError("a frame without tokens where some are expected; no server sends that")
+        tokens, rest = wire.round_of(body, vocabulary, most)
+        if kind != wire.TEXT or rest or not tokens:
+            raise wire.LinkError("a frame without tokens where some are expected; no server sends that")
         return tokens
 
     def heard(self) -> None:
@@ -215,13 +202,13 @@ class Remote:
         self._socket = self._stack.enter_context(self._connect())
         data = self._socket.recv(self.answer_s)
         self._raise_error(data)
-        greeting = greeting_of(data)
+        greeting = wire.greeting_of(data)
         earlier = self._greeting
         if greeting.keyed != (self.key is not None):
             raise RefusedError("The server wants a key; give --key." if greeting.keyed else "The server has no key.")
         if earlier is not None and replace(greeting, nonce="") != replace(earlier, nonce=""):
             raise RefusedError("The server came back with another model or tokenizer; begin the text anew.")
-        self._greeting, self._pipe = greeting, Pipe(greeting.nonce, self.key, server=False)
+        self._greeting, self._pipe = greeting, wire.Pipe(greeting.nonce, self.key, server=False)
         self._longest = 64 + max(4 * greeting.vocabulary, longest_cut(greeting.vocabulary))
         self._socket.protocol.max_message_size = 128 + self._longest
         self.connections += 1
@@ -234,7 +221,7 @@ class Remote:
 
         options: dict[str, Any] = {"compression": None, "proxy": None, "close_timeout": 0.5, "ssl": self.tls}
         try:
-            connected = connect(self.address, open_timeout=self.answer_s, max_size=LONGEST_OPENING, **options)
+            connected = connect(self.address, open_timeout=self.answer_s, max_size=wire.LONGEST_OPENING, **options)
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # else a send waits for ever for a server that does not read
                 longest_ms = max(1, int(1000 * self.answer_s))
                 with contextlib.suppress(OSError):  # the server has closed: what it said before is still to be read
@@ -263,7 +250,7 @@ class Remote:
             name, message, retry = str(said["error"]), str(said["message"]), said.get("retry_s")
             retry_s = min(max(0.0, float(retry or 0.0)), LONGEST_PAUSE_S)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise LinkError("the server sent a text that is no error; no server sends that") from error
+            raise wire.LinkError("the server sent a text that is no error; no server sends that") from error
         if retry is not None:
             raise _TryAgainError(f"{name}: {message}", retry_s)
         raise RefusedError(f"The server refused: {name}: {message}.")

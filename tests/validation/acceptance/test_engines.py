@@ -36,7 +36,6 @@ FIRST = (17, 11, 6, 4, 3, 2, 1)
 
 
 def window(steps, places, drafted=None, prefix="(APIServer pid=911) INFO 08-05 09:12:07 [metrics.py:100]"):
-    """A line of vLLM's log, as 0.32 writes it."""
     accepted, drafted = sum(places), drafted or steps * len(places)
     rates = ", ".join(f"{count / steps:.3f}" for count in places)
     return (
@@ -47,7 +46,6 @@ def window(steps, places, drafted=None, prefix="(APIServer pid=911) INFO 08-05 0
 
 
 def statistics(name, steps, drafted, places):
-    """A line of llama.cpp's server at verbosity 4."""
     rates = ", ".join(f"{count / steps:.3f}" for count in places)
     return (
         f"0.42.130.633 I spec common_specu: statistics {name:>16}: #calls(b,g,a) =    4    542 {steps:6}, #gen drafts "

@@ -32,7 +32,6 @@ def law(**settings):
 
 
 def texts_of(body, order, count):
-    """Texts by the settings of a request, up to their end."""
     bias = body["logit_bias"] or []
     pairs = bias.items() if isinstance(bias, dict) else bias
     given = {name: body[name] for name in (*SETTINGS, *PENALTIES) if name in body and name != "logit_bias"}
@@ -96,7 +95,6 @@ def engine():
 
 
 def generate(prompts, params, use_tqdm):
-    """As ``vllm.LLM`` draws."""
     asked = [{"prompt": one["prompt_token_ids"]} | given for one, given in zip(prompts, params, strict=True)]
     texts = [[SimpleNamespace(token_ids=text) for text in texts_of(body, "vllm", body["n"])] for body in asked]
     return [SimpleNamespace(outputs=some) for some in texts]

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_simulated_claim_of_the_published_record_is_certified():
-    """With the same verdict; the limits survive, infinite ones too."""
     record = _read_records(ROOT)[0]
     published = {name: tally for name, tally in _results(record).tallies.items() if name in scenarios()}
     found = certificate()

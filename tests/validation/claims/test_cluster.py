@@ -111,7 +111,6 @@ def killing(folder: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def patient():
-    """Wait long for schedulers and workers, which a busy machine starts slowly."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "WAIT_S", LIMIT_S)
         yield

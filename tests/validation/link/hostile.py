@@ -134,7 +134,6 @@ def _other_json(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def tried(check: Check, data: bytes) -> str:
-    """Return "valid", or the name of the refusal; other errors propagate."""
     try:
         check(data)
     except REFUSED as error:

@@ -54,7 +54,6 @@ def looped(
 
 
 def write(device: Device, method: Method, name: str = "a", new_tokens: int = POSITIONS, **options: Any) -> LinkRecord:
-    """Write a text over a link; it is the loop's."""
     found = device.generate(method, [0], name=name, seed=2, new_tokens=new_tokens, **options)
     assert found.tokens == looped(device.pair, method, name, new_tokens).tokens
     return found

@@ -8,18 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hlmtheory import wire
 from hlmtheory.policy.costs import DeviceRule
-from hlmtheory.wire import (
-    CertifiedAnswers,
-    CertifiedRows,
-    DevicePolicy,
-    DraftProbabilities,
-    LatticeRows,
-    SeededTokens,
-    StreamedTokens,
-    UncertaintyLine,
-    threshold_rule,
-)
 from tests.validation.link.served import Running, device_of, looped, write
 from tests.validation.tiny_texts import table_pair
 from validation.collection.collect import encode_prompts
@@ -53,20 +43,22 @@ METHODS += [partial(kind, 0.4) for kind in (UHlm, CuHlmCertified, RandHlm)]
 METHODS += [partial(CuHlmOffline, 0.4, k=2), partial(DssdCertified, 0.1, 3), partial(KSqs, 2), partial(CSqs, 0.1)]
 METHODS += [partial(FlexSpec, "exact"), partial(FlexSpec, "linear", printed_acceptance=True)]
 POSITIONS = 6
-LINE = UncertaintyLine(1.0, 0.0)
+LINE = wire.UncertaintyLine(1.0, 0.0)
 POLICIES = {
-    "lattice rows": DevicePolicy(3, 1.0, threshold_rule(3), LatticeRows(100, top_k=2)),
-    "lattice rows, skipping": DevicePolicy(3, 1.0, threshold_rule(2, 0.4), LatticeRows(100), LINE),
-    "certified rows": DevicePolicy(3, 1.0, DeviceRule(3, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0), CertifiedRows()),
-    "probabilities": DevicePolicy(3, 1.0, threshold_rule(3), DraftProbabilities()),
-    "probabilities, cold": DevicePolicy(3, 0.0, threshold_rule(3), DraftProbabilities()),
-    "certified answers": DevicePolicy(3, 1.0, threshold_rule(3), CertifiedAnswers(0.1)),
-    "seeded": DevicePolicy(3, 1.0, threshold_rule(3), SeededTokens()),
-    "seeded, sampled uncertainty": DevicePolicy(
-        3, 0.8, threshold_rule(2, 0.4), SeededTokens(), UncertaintyLine(1.0, 0.0, draws=4)
+    "lattice rows": wire.DevicePolicy(3, 1.0, wire.threshold_rule(3), wire.LatticeRows(100, top_k=2)),
+    "lattice rows, skipping": wire.DevicePolicy(3, 1.0, wire.threshold_rule(2, 0.4), wire.LatticeRows(100), LINE),
+    "certified rows": wire.DevicePolicy(
+        3, 1.0, DeviceRule(3, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0), wire.CertifiedRows()
     ),
-    "streamed": DevicePolicy(3, 1.0, threshold_rule(1), StreamedTokens(), bonus=False),
-    "server alone": DevicePolicy(3, 1.0, threshold_rule(0), LatticeRows(100)),
+    "probabilities": wire.DevicePolicy(3, 1.0, wire.threshold_rule(3), wire.DraftProbabilities()),
+    "probabilities, cold": wire.DevicePolicy(3, 0.0, wire.threshold_rule(3), wire.DraftProbabilities()),
+    "certified answers": wire.DevicePolicy(3, 1.0, wire.threshold_rule(3), wire.CertifiedAnswers(0.1)),
+    "seeded": wire.DevicePolicy(3, 1.0, wire.threshold_rule(3), wire.SeededTokens()),
+    "seeded, sampled uncertainty": wire.DevicePolicy(
+        3, 0.8, wire.threshold_rule(2, 0.4), wire.SeededTokens(), wire.UncertaintyLine(1.0, 0.0, draws=4)
+    ),
+    "streamed": wire.DevicePolicy(3, 1.0, wire.threshold_rule(1), wire.StreamedTokens(), bonus=False),
+    "server alone": wire.DevicePolicy(3, 1.0, wire.threshold_rule(0), wire.LatticeRows(100)),
 }
 
 
@@ -129,14 +121,14 @@ HEAD = 11
 @pytest.mark.parametrize(
     ("messages", "sizes"),
     [
-        (SeededTokens(), (24,)),
-        (LatticeRows(100, threshold=0.02), (400,)),
-        (LatticeRows(100, threshold=0.02), (40, 70, 400)),
+        (wire.SeededTokens(), (24,)),
+        (wire.LatticeRows(100, threshold=0.02), (400,)),
+        (wire.LatticeRows(100, threshold=0.02), (40, 70, 400)),
     ],
 )
 def test_sizes_are_the_policys_and_texts_do_not_change(messages, sizes):
     pair, watched = load_pair("builtin"), list[Exchange]()
-    plain = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(3), messages)
+    plain = wire.DevicePolicy(pair.vocabulary, 1.0, wire.threshold_rule(3), messages)
     policy, prompts = replace(plain, message_sizes=sizes), builtin_prompts(limit=2)
     wanted = decode(pair, prompts, Planned(plain), new_tokens=12, seed=4)
     with Running(pair) as server, device_of(pair, server.address) as device:

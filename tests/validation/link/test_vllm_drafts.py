@@ -130,7 +130,6 @@ def test_the_text_is_vllms_own(vllm, method):
 
 
 def test_devices_share_passes_and_a_late_one_costs_its_drafts_alone(vllm):
-    """One device needs twice the wait for its drafts."""
     paces = {"a": 0.0, "b": 0.0, "late": 2 * WAIT_S / 3}
     with ThreadPoolExecutor(3) as pool:
         found = pool.map(lambda name: write(vllm.address, name=name, pace=paces[name]).tokens, paces)

@@ -21,7 +21,6 @@ ACCEPTED = (4, 2, 0, 1, 4, 3, 0, 2)
 
 
 def round_of(accepted: int, *, drafted: int = 4, opened: bool = False, **more: Any) -> dict[str, Any]:
-    """A round over a link whose times are exactly those above."""
     wait = 9.0 if opened else TRIP + PASS + 8 * (19 + 13 + 8) / RATE
     counts = {"position": 0, "length": drafted, "drafted": drafted, "accepted": accepted, "bonus": 1, "skipped": 0}
     sizes = {"up_bytes": 19, "down_bytes": 13}

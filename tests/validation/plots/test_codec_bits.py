@@ -12,7 +12,6 @@ from validation.trace.reader import Trace, probabilities
 
 @pytest.fixture(scope="module")
 def trace(make_trace: Maker) -> Trace:
-    """Twelve positions of V = 60: all of them are in the sample."""
     return make_trace(draft=np.random.default_rng(0).normal(0, 3, (12, 60)), texts=2)
 
 

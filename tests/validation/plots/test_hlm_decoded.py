@@ -68,7 +68,6 @@ def rows_of(decoded: Decoded, method: str) -> list[GenerationRecord]:
 
 
 def decoded_over(pair: Pair, decoded: Decoded, name: str, link: FadingLink) -> Summary:
-    """Return the metrics of a method's texts as the loop times them over a link."""
     method = next(one for one in decoded.methods if one.name == name)
     asked: dict[str, Any] = {"new_tokens": 8, "batch": len(PROMPTS), "seed": 3, "times": PAPER_TIMES, "link": link}
     return summarize(decode(pair, PROMPTS, method, **asked), **SETTINGS)

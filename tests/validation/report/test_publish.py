@@ -24,7 +24,6 @@ CHANGED_CLAIM = ["paper_repro.md: pairs", "paper_repro.md: truncation.tvd_bound"
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the pages and their sources, which a test may change."""
     shutil.copy(ROOT / "paper_repro.md", tmp_path)
     shutil.copytree(FIGURES, tmp_path / "figures", ignore=shutil.ignore_patterns("studies"))
     (tmp_path / PLACE).parent.mkdir(parents=True)

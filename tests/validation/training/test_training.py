@@ -40,7 +40,6 @@ TOYS = {
 
 
 def fresh(recipe: Recipe, seed: int, spread: float = 1.0) -> Any:
-    """Return a model whose random weights are ``spread`` times as wide as usual."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build_model(recipe, 40)
@@ -253,7 +252,6 @@ def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
 
 
 def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
-    """Nor are records that share a paragraph or a claim with them."""
     monkeypatch.setattr(texts, "PROMPTS_A_SET", 10)
     library = texts.LIBRARIES["answers"]
     taught, held = library.corpus(data)
@@ -273,7 +271,6 @@ def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
 
 
 def test_a_pair_has_the_licence_of_its_parents_texts(run, parent):
-    """Also if the pair itself is trained on plain texts."""
     run("instructed", "parent", "large", "small")
     folder = run("distilled", "parent", "small", parent="instructed", read="plain")
     assert record(folder / "small")["texts"] == "plain"

@@ -73,8 +73,13 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str
         head = next(rows, [])
         if missing := [name for name in columns if name not in head]:
             raise UserError(f"{path} has no column {missing[0]}; it needs {', '.join(columns)}.")
+        if double := [name for name in columns if head.count(name) > 1]:
+            raise UserError(f"{path} has two columns {double[0]}; keep one.")
         for row in filter(None, rows):
-            yield f"{path}, line {rows.line_num}", dict.fromkeys(head, "") | dict(zip(head, row, strict=False))
+            where = f"{path}, line {rows.line_num}"
+            if any(row[len(head) :]):
+                raise UserError(f"{where} has {len(row)} cells, but the head has {len(head)}; name every column.")
+            yield where, dict.fromkeys(head, "") | dict(zip(head, row, strict=False))
     except csv.Error as error:
         raise _unreadable(f"{path}, line {rows.line_num}", error) from error
 

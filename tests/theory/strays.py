@@ -124,7 +124,6 @@ def _no_integers(value: Any) -> Iterator[Stray]:
 
 
 def _no_sequences(value: Any) -> Iterator[Stray]:
-    """Return wrong values for sequences of objects: tasks, drafts, batches."""
     yield from (Stray(repr(stray), stray) for stray in (None, 3, "ab", b"ab", {}, math.nan))
     yield Stray("[]", [], hopeless=False)
     if isinstance(value[0], serving.Task):

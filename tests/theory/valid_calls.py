@@ -56,8 +56,6 @@ def answered() -> bytes:
 
 
 class Forgetful(set[int]):
-    """A set that takes nothing up, so that one seed may be used again."""
-
     def add(self, element: int) -> None:
         pass
 

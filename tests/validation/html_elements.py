@@ -5,8 +5,6 @@ from typing import Any
 
 
 class Elements(HTMLParser):
-    """Parse a page; a tag that closes another one is an error."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.found: list[tuple[str, dict[str, str | None]]] = []

@@ -99,7 +99,6 @@ class Serving:
 
 
 def try_link(hlm: str) -> str:
-    """Let a device write four tokens over a relay; return what it prints."""
     free = ("--listen", "127.0.0.1:0")
     with (
         Serving(hlm, "serve", *free) as server,

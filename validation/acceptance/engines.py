@@ -83,6 +83,8 @@ def read_acceptance(*paths: str | Path) -> Reading:
             raise UserError(
                 f"{path} is a folder without acceptance_rate.json of specdec_bench; name the engine's file."
             )
+        if found in others or str(found) in texts:
+            raise UserError(f"{found} is given twice; its counts would count twice.")
         start = read_text(found, START)
         if not start.strip():
             raise UserError(f"{found} is empty; give a file that the engine has written.")

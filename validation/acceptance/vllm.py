@@ -234,7 +234,6 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
 
 
 def _latency(metrics: Any) -> float | None:
-    """Return AIPerf's time between two tokens of a request."""
     found = metrics.get("inter_token_latency") if isinstance(metrics, Mapping) else None
     return counting.read_seconds(found, milliseconds="value") if isinstance(found, Mapping) else None
 

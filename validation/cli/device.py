@@ -171,7 +171,6 @@ def device(**options: Any) -> None:
 
 
 def _refuse(asked: SimpleNamespace) -> None:
-    """Refuse options that contradict each other, before anything is loaded."""
     door, engine, chat, record, numbers = asked.door, asked.engine, asked.chat, asked.record, asked.numbers
     others = asked.policy or asked.adapt or numbers or asked.alone or asked.tries or door or record or asked.ca
     unable = others or asked.method.split(" (")[0] not in BY_ENGINE

@@ -94,7 +94,6 @@ def verify(
 
 
 def _count_accepted(method: Method, read: _Read) -> Array:
-    """Return the number of accepted drafts of each sequence."""
     import torch
 
     target, most = read.target, int(read.counts.max())

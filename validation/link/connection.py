@@ -163,7 +163,6 @@ class Connection:
             await self.socket.send(data)
 
     def _require(self, version: Version) -> None:
-        """Raise unless the version is in use, and the device's key was not withdrawn."""
         keys = self.server.keys
         if keys is not None and self.pipe.key not in keys:
             raise wire.WithdrawnError(wire.ENDED_KEY)

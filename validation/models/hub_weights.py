@@ -93,7 +93,6 @@ def _other(known: str, pinned: Pinned) -> str:
 
 
 def _joined(path: Path, pinned: Pinned | None) -> Path:
-    """Join the parts of a pinned file in its folder, and return its path."""
     folder = path.parent
     parts = [] if pinned is None else [pinned.part(folder, number) for number in range(1, pinned.parts + 1)]
     missing = [part for part in parts if not part.is_file()]

@@ -161,7 +161,6 @@ def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) ->
 def _aim(
     planner: Planner, name: str, pool: Pool, widest: Pool, listed: dict[str, set[int]], shared: Shared | None
 ) -> Aim:
-    """Return an aim with every policy at the best of its listed options."""
     setting, rows, every = pool.setting, [], []
     for family, places in listed.items():
         own = []

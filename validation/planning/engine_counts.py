@@ -133,7 +133,6 @@ def _records(files: Sequence[Path], drafts: str | None, verification: str | None
 
 
 def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
-    """Return what the plan assumes of the drafts and of their verification."""
     if ids:
         basis = (
             "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"

@@ -244,7 +244,6 @@ def _guarantee(planner: Planner, option: Option) -> str:
 
 
 def _promise(planner: Planner, option: Option) -> str:
-    """Return what is promised of the plan's risk, or why nothing may be skipped."""
     setting, n = planner.setting, planner.split.prompts["calibrate"]
     kind, limit = setting.risk_kind, setting.risk_limit
     if option.family == CERTIFIED:

@@ -37,7 +37,6 @@ class Split:
         return np.asarray(sums / texts_of.reshape(-1, *(1,) * (values.ndim - 1)))
 
     def _grouped(self, values: Array, texts: Array) -> tuple[Array, Array]:
-        """Return the sums over the texts of each prompt, and the number of its texts."""
         prompts, own, texts_of = np.unique(self.prompt[texts], return_inverse=True, return_counts=True)
         sums = np.zeros((len(prompts), *values.shape[1:]))
         np.add.at(sums, own, values[texts])

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from validation.plots import ours
 from validation.plots.c_sqs import numbers as c_sqs
 from validation.plots.c_sqs import pictures as c_sqs_pictures
 from validation.plots.common.decoded import numbers as decoded
@@ -23,6 +22,15 @@ from validation.plots.cu_hlm import concentration, truncation
 from validation.plots.edge_sd import figures as edge_sd_pictures
 from validation.plots.edge_sd import numbers as edge_sd
 from validation.plots.flexspec import computed, counted_pictures, counted_tables
+from validation.plots.ours import (
+    acceptance_by_depth,
+    codec_bits,
+    dropped_mass,
+    fading_mean,
+    skipping_table,
+    text_risk,
+    truncation_rules,
+)
 
 SOURCES = {
     "cu-hlm": "oh2025cuhlm",
@@ -122,22 +130,22 @@ _ALL: tuple[Exhibit, ...] = (
         _simulated(f"edge-sd 9{part}", partial(edge_sd.simulate_bandwidth, pair), edge_sd_pictures.paint_shares)
         for pair, part in enumerate("abc")
     ),
-    _simulated("ours 1", ours.fading_mean.simulate, ours.fading_mean.paint),
+    _simulated("ours 1", fading_mean.simulate, fading_mean.paint),
     _simulated("ours 2", c_sqs.simulate_regret, c_sqs_pictures.paint_regret),
-    _traced("ours 3", ours.truncation_rules.measure_sizes, ours.truncation_rules.paint_sizes, "truncation"),
-    _traced("ours 4", ours.truncation_rules.measure_failures, ours.truncation_rules.paint_failures, "truncation"),
-    _traced("ours 5", ours.truncation_rules.measure_direction, ours.truncation_rules.paint_direction, "truncation"),
-    _traced("ours 6", ours.text_risk.measure_figure, ours.text_risk.paint, "texts"),
-    _traced("ours 7", ours.codec_bits.measure_figure, ours.codec_bits.paint, "truncation"),
-    _simulated("ours 8", ours.acceptance_by_depth.simulate, ours.acceptance_by_depth.paint),
-    _traced("ours 9", ours.dropped_mass.measure, ours.dropped_mass.paint),
-    _traced("ours I", ours.skipping_table.measure_table, sample="drafts"),
-    _traced("ours II", ours.truncation_rules.measure_table, sample="truncation"),
+    _traced("ours 3", truncation_rules.measure_sizes, truncation_rules.paint_sizes, "truncation"),
+    _traced("ours 4", truncation_rules.measure_failures, truncation_rules.paint_failures, "truncation"),
+    _traced("ours 5", truncation_rules.measure_direction, truncation_rules.paint_direction, "truncation"),
+    _traced("ours 6", text_risk.measure_figure, text_risk.paint, "texts"),
+    _traced("ours 7", codec_bits.measure_figure, codec_bits.paint, "truncation"),
+    _simulated("ours 8", acceptance_by_depth.simulate, acceptance_by_depth.paint),
+    _traced("ours 9", dropped_mass.measure, dropped_mass.paint),
+    _traced("ours I", skipping_table.measure_table, sample="drafts"),
+    _traced("ours II", truncation_rules.measure_table, sample="truncation"),
     _simulated("ours III", c_sqs.simulate_theorem),
-    _traced("ours IV", ours.text_risk.measure_table, sample="texts"),
-    _traced("ours V", ours.codec_bits.measure_table, sample="truncation"),
+    _traced("ours IV", text_risk.measure_table, sample="texts"),
+    _traced("ours V", codec_bits.measure_table, sample="truncation"),
     _simulated("ours VIII", c_sqs.simulate_budget),
-    _simulated("ours X", ours.acceptance_by_depth.simulate_table),
+    _simulated("ours X", acceptance_by_depth.simulate_table),
 )
 
 EXHIBITS: dict[tuple[str, str], Exhibit] = {(one.paper, one.number): one for one in _ALL}

@@ -168,7 +168,6 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _excerpt(text: str, length: int) -> str:
-    """Return a text of at most this many characters; a longer one is cut."""
     return text if len(text) <= length else f"{text[: length - 2].rstrip()} …"
 
 

@@ -197,7 +197,6 @@ def published_pairs(root: Path) -> dict[str, Results]:
 
 
 def _read_records(root: Path) -> list[dict[str, Any]]:
-    """Return the published records of all pairs, the built-in pair's first."""
     figures = root / "figures"
     try:
         files = [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]

@@ -74,7 +74,6 @@ def table_row(
 
 
 def _failing(tally: Tally | None) -> str:
-    """Return the share of instances on which a false statement fails in this run."""
     if tally is None or not tally.in_scope:
         return "not measured here"
     return f"fails on {_share(tally.violated, tally.in_scope)} here" if tally.violated else "on no instance here"

@@ -228,7 +228,6 @@ def _weights(setting: Setting, pair: str) -> tuple[Path, ...]:
 
 
 def _needs(setting: Setting, pair: str) -> str:
-    """Return what a pair's tasks lack, in words; empty if they can run."""
     if pair == smollm2.NAME:
         try:
             smollm2.weights_file()

@@ -82,7 +82,6 @@ def _our_journal(path: Place) -> bool:
 
 
 def _our_manifest(path: Place) -> bool:
-    """Return whether the manifest belongs to a trace, damaged or not."""
     try:
         content = (path / MANIFEST).read_bytes()
     except OSError:

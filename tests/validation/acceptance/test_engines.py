@@ -326,6 +326,12 @@ def plain_record(**fields):
     return AcceptanceRecord(**fields)
 
 
+def test_a_file_that_is_given_twice_is_refused():
+    log = Path(__file__).resolve().parents[3] / "examples" / "server.log"
+    with pytest.raises(UserError, match=r"server\.log is given twice"):
+        read_acceptance(log, log)
+
+
 def test_records_that_must_not_be_averaged_are_refused():
     for change in ({"engine": "sglang"}, {"draft_sampling": "greedy"}, {"verification": "block"}):
         with pytest.raises(UserError, match="read them separately"):

@@ -204,6 +204,9 @@ def test_users_wait_for_one_server(plan):
         ("name,rate,weight\na,1M,x\n", "line 2: weight is 'x'"),
         ("name,rate,draft_ms\na,1M,8\n", "line 2: a column is draft_ms; name it draft_time"),
         ("name,rate,draft_time\na,1M,8\n", "line 2: draft_time 8 has no unit"),
+        ("name,rate,draft_tim\na,1M,500ms\n", "line 2: there is no column 'draft_tim'; it may have rtt, draft_time"),
+        ("name,rate,rate\na,1M,2M\n", "has two columns rate"),
+        ("name,rate\na,1M,8ms\n", "line 2 has 3 cells, but the head has 2"),
     ],
 )
 def test_a_wrong_file_of_users(plan, folder, text, said):

@@ -54,7 +54,6 @@ def right_law(defect: str) -> Law:
 
 @pytest.fixture(scope="module")
 def distances():
-    """How far each defect's enumerated law is from the target's."""
     found = {}
     for name in TREE_DEFECTS:
         with patch.object(*TREE_DEFECTS[name]):

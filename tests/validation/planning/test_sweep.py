@@ -102,7 +102,6 @@ def drawn(rng) -> Setting:
 
 
 def kind_of(option) -> tuple[object, ...]:
-    """Return what options that differ in their threshold alone have in common."""
     if option.family in (U_HLM, CU_HLM):
         return option.family, option.label.split("u ≤")[0]
     return (option.family, option.codec) if option.draft_length == 1 else ()

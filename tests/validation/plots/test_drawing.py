@@ -43,7 +43,6 @@ def grey(color: Any) -> int:
 
 
 def reference(line: Any) -> bool:
-    """Return whether a line spans the panel at one value: axhline and axvline."""
     return line.get_transform() != line.axes.transData
 
 

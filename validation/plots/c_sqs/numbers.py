@@ -143,7 +143,6 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
 
 
 def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) -> Estimate:
-    """Return the first method's metric minus the second's, paired by prompt."""
     return interval([_metric(found, found.cells[name, temperature], metric) for name in names])
 
 

@@ -62,7 +62,6 @@ def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool =
 
 
 def _curves(axes: Axes) -> list[tuple[str, Any]]:
-    """Return the line of each labelled curve, with intervals or without."""
     found = []
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
         line = handle[0] if isinstance(handle, tuple) else handle

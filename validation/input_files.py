@@ -102,7 +102,9 @@ def read_number(
 @contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
     if not path.is_file():
-        raise UserError(f"There is no file {path}; check the path.")
+        shipped = Path("examples", path)
+        instead = f"{shipped} is there" if shipped.is_file() else "check the path"
+        raise UserError(f"There is no file {path}; {instead}.")
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
         yield file
 

@@ -29,14 +29,8 @@ CONVENTIONS = {
     "common": "tokens a step at the shorter K",
 }
 """What each number is, in words."""
-PRINTED = {
-    "vllm": "tokens",
-    "sglang": "answer",
-    "tensorrt-llm": "tokens",
-    "llama.cpp": "tokens",
-    "specdec_bench": "requests",
-}
-"""The acceptance length that each engine prints; of other engines, ``tokens``."""
+PRINTED = {"sglang": "answer", "specdec_bench": "requests"}
+"""The acceptance length that an engine prints; of all others, such as vLLM and llama.cpp, ``tokens``."""
 
 EITHER_WAY = ("synthetic", "typical")
 """Lossy rules that may also accept fewer drafts: at a prescribed rate, or by a threshold on p alone."""
@@ -210,11 +204,9 @@ def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | No
     by_key = {row.key: row for row in rows}
     if by_key["common"].agree is None and lengths[0] != lengths[1]:
         unknown = " and ".join(letter for letter, length in zip("AB", lengths, strict=True) if length is None)
-        why = (
-            f"the K of {unknown} is not recorded; give --draft-length"
-            if unknown
-            else "a side has no acceptance by depth"
-        )
+        why = "a side has no acceptance by depth"
+        if unknown:
+            why = f"the K of {unknown} is not recorded; give --draft-length"
         return [*said, f"Whether they accept alike is not decided: {why}."]
     deciding = by_key["common"] if by_key["common"].agree is not None else by_key["tokens"]
     return [*said, _conclusion(deciding, sides)]

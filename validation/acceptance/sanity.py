@@ -119,8 +119,8 @@ def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
     total, said, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
     if None not in drafted and total > 1.5 * summary.steps and summary.accepted:
         said.append(
-            f"{summary.accepted / total:.1%} of all drafts is {each:.2f} accepted of {total / summary.steps:.3g} a "
-            "step; it falls with the draft length for any draft model."
+            f"{summary.accepted / total:.1%} of all drafts, {each:.2f} of {total / summary.steps:.3g} a step; it falls "
+            "as K grows."
         )
     if len(records) == 1 and places is not None and len(places) > 1 and places[0]:
         said += readings([count / summary.steps for count in places], each)
@@ -139,7 +139,7 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
     listed = f"rates by position ({' '.join(f'{value:.3f}' for value in values[:8])}{' ...' * (len(values) > 8)})"
     other = f"{np.cumprod(values).sum():.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
     if accepted is not None:
-        return [f"{listed} are shares of all steps; their sum, {accepted:.2f}, is the accepted drafts of a step."]
+        return [f"{listed} add up to {accepted:.2f}, the accepted drafts of a step."]
     cliff = list[str]()
     if (zero := int(np.argmin(values > 0))) and not values[zero:].any():
         cliff.append(

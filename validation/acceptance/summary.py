@@ -305,8 +305,8 @@ def _promise(confidence: float, requests: int) -> str:
         "draft's acceptance depends on its depth alone; the engine may choose its lengths from past outcomes"
     )
     if requests < FEWEST_CLUSTERS:
-        said += f". The real uncertainty is larger: requests differ, and {requests} record(s) do not show how much"
-        return f"{said}. Give {FEWEST_CLUSTERS} or more, such as answers, one a line"
+        said += ". The real uncertainty is larger: requests differ"
+        return f"{said}, and {FEWEST_CLUSTERS} or more records, such as answers, one a line, show how much"
     return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
 
 

@@ -151,14 +151,16 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         with naming(options["records"]):
             write_records(found, options["records"])
     written: dict[str, Any] = {}
-    _show_best(console, summary, batch)
+    _show_best(console, summary, times, batch)
     if (engine := options["settings"]) is not None:
         if summary.best is None:
             needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
             raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
         written["settings"] = flags(engine, summary.best, summary.schedule)
         merged = ", to merge into the --speculative-config that you serve with (method, model)" * (engine == "vllm")
-        say(console, f"For {engine}{merged}: {written['settings']}", style="bold")
+        yours, alike = _yours(summary)
+        apart = f" (not told apart from your K = {yours})" * (alike and len(summary.schedule) < 2)
+        say(console, f"For {engine}{merged}: {written['settings']}{apart}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
     say(console, *(f"Sanity: {said}" for said in sane))
     _show(console, summary)
@@ -266,8 +268,8 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
 
 
 def _show(console: Console, summary: Summary) -> None:
-    said = f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} record(s) accepted {summary.accepted:,} "
-    said += f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens."
+    said = f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} record{'s' * (summary.requests != 1)} "
+    said += f"accepted {summary.accepted:,} drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens."
     say(console, said, *summary.remarks)
     if summary.left_out:
         first, count = summary.left_out[0], len(summary.left_out)
@@ -293,15 +295,19 @@ def _show(console: Console, summary: Summary) -> None:
         say(console, f"Intervals: {summary.intervals}.{read}")
 
 
-def _show_best(console: Console, summary: Summary, batch: int) -> None:
+def _show_best(console: Console, summary: Summary, times: RoundTimes | None, batch: int) -> None:
     if summary.no_best is not None:
         say(console, f"{summary.no_best}.", style="bold")
-    if summary.best is None:
+    if summary.best is None or times is None:
         return
-    say(console, *filter(None, [_advice(summary), _of_yours(summary), *_crossing(summary, batch)]), style="bold")
-    if not summary.schedule:
-        say(console, "No draft length by batch size: one time of a pass is given, for all batches. Give --passes.")
-    elif batch > 1:
+    say(console, _advice(summary), style="bold")
+    if not times.by_batch:
+        said = "A pass is taken as equal at every K and for your batch alone: --verify-token-time or --passes give the "
+        say(console, f"{said}rest{', and a draft length by batch size' * (not summary.schedule)}.")
+    if times.round_trip:
+        say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
+    say(console, *filter(None, [_of_yours(summary), *_crossing(summary, batch)]), style="bold")
+    if summary.schedule and batch > 1:
         written = json.dumps([list(one) for one in summary.schedule])
         measured = None if summary.crossover is None else summary.crossover.measured_to
         beyond = "" if measured is None or batch <= measured else f" (beyond the measured {measured:,} extrapolated)"
@@ -373,12 +379,19 @@ def _advice(summary: Summary) -> str:
 def _of_yours(summary: Summary) -> str:
     """Return which lengths are not told apart, and what the recorded one gives against the best."""
     first, last = summary.not_told_apart or (0, -1)
-    apart = f"K = {first} to {last} are not told apart by these counts." if first < last else ""
-    steps = {k: sum(row) for k, row in (summary.counts or {}).items()}
-    yours, best = max(steps, key=lambda k: steps[k], default=0), summary.best or 0
+    apart = f"K = {first} to {last} are not told apart by these counts. " if first < last else ""
+    (yours, alike), best = _yours(summary), summary.best or 0
     speeds = {one.draft_length: one.tokens_per_second for one in summary.lengths} | {0: summary.alone_per_second}
     own, most = speeds.get(yours), speeds.get(best)
-    if yours in (0, best) or steps[yours] < 0.9 * summary.steps or not own or not most:
-        return apart
-    noise = ", within the noise: keep yours, or measure more" if {yours, best} <= {*range(first, last + 1)} else ""
-    return f"{apart} Your K = {yours}: {own:.2f} tokens/s; K = {best} gives {most / own - 1.0:.0%} more{noise}."
+    if yours in (0, best) or not own or not most:
+        return apart.rstrip()
+    noise = ", within the noise: keep yours, or measure more" * alike
+    return f"{apart}Your K = {yours}: {own:.2f} tokens/s; K = {best} gives {most / own - 1.0:.0%} more{noise}."
+
+
+def _yours(summary: Summary) -> tuple[int, bool]:
+    """Return the draft length of 90% of the steps, or 0, and whether the best is another, but not told apart."""
+    steps, (first, last) = {k: sum(row) for k, row in (summary.counts or {}).items()}, summary.not_told_apart or (0, -1)
+    yours = max(steps, key=lambda k: steps[k], default=0)
+    yours *= steps.get(yours, 0) >= 0.9 * summary.steps
+    return yours, yours not in (0, summary.best) and {yours, summary.best} <= {*range(first, last + 1)}

@@ -290,19 +290,5 @@ def study(name: str, words: tuple[str, ...]) -> None:
     script.main()
 
 
-for command in (
-    acceptance,
-    audit,
-    collect,
-    decode,
-    device,
-    doctor,
-    import_,
-    link,
-    merge,
-    plan,
-    reproduce,
-    serve,
-    top_k,
-):
-    main.add_command(command)
+for added in (acceptance, audit, collect, decode, device, doctor, import_, link, merge, plan, reproduce, serve, top_k):
+    main.add_command(added)

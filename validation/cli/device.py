@@ -94,7 +94,7 @@ BY_ENGINE = ("shared seed", "fixed K", "block verification")
 @quiet_option
 @json_option
 def device(**options: Any) -> None:
-    """Write texts whose drafts a server verifies.
+    """Write texts whose drafts a server verifies; a vLLM server may be the other end (--engine).
 
     The text is the one that `hlm decode` writes with the same seed. After a cut the device connects again and goes on.
     Tokens that it writes with --alone while the server is away have the law of the draft model, and are named.
@@ -119,12 +119,8 @@ def device(**options: Any) -> None:
     if asked.temperature is None:
         asked.temperature = usual
     require_temperature(asked.temperature)
-    link: dict[str, Any] = {
-        "key": read_key(asked.key),
-        "tls": _device_tls(asked.server, asked.ca),
-        "alone": asked.alone,
-    }
-    link["patience_s"] = read_time("--patience", asked.patience)
+    link: dict[str, Any] = {"key": read_key(asked.key), "tls": _device_tls(asked.server, asked.ca)}
+    link |= {"alone": asked.alone, "patience_s": read_time("--patience", asked.patience)}
     if asked.tries:
         _try(asked.server, link, as_json=asked.as_json)
         return

@@ -37,6 +37,9 @@ class DraftsType(click.Choice):  # type: ignore[type-arg]
     """How an engine chose its drafts; vLLM's word for ``sampled`` is taken too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in ("draft_model", "eagle", "eagle3", "medusa", "mtp", "ngram"):
+            ways = "greedy, sampled (draft_sample_method: probabilistic), or copied for n-grams"
+            self.fail(f"{value!r} names what drafts, not how its drafts are drawn; give {ways}.", param, ctx)
         return super().convert("sampled" if value == "probabilistic" else value, param, ctx)
 
 

@@ -88,7 +88,7 @@ of_output = partial(option, group="Output")
 def plan(
     ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | None, all_columns: bool, **given: Any
 ) -> None:
-    """Say which policy to use for these models, this link and these limits, and what it gives.
+    """Say which policy to use for two models or an engine's counts, a link and limits, and what it gives.
 
     For example: hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
 
@@ -96,6 +96,7 @@ def plan(
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """
+    from validation.planning.engine_counts import basis_said, longest_recorded
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import equal_users, plan_band, read_users
@@ -126,18 +127,20 @@ def plan(
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
     if given["acceptance"]:
-        from validation.planning.engine_counts import longest_recorded
-
         said = [*said, *longest_recorded(result.asked.best.option, about["evidence"])]
     result.notes[:0] = [*said, *about["notes"]]
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
+    if given["acceptance"]:
+        words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
+        said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
+    basis = basis_said(about["evidence"], planner.split, result.asked.best.option)
     if all_columns:
-        show_all(console, result, setting.link.name, planner.split)
+        show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
         pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
         models = f"Models: {pair}; {about['evidence']['trace']}{own}" if pair else ""
-        show(console, result, said_setting, models, planner.split)
+        show(console, result, said_setting, models, basis)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:

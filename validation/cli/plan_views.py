@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from validation.planning.aims import Number, Row
     from validation.planning.result import Result
-    from validation.planning.split import Split
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
 """The column that decides, by the objective."""
@@ -40,7 +39,7 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def show(console: Console, result: Result, setting: str, models: str, split: Split) -> None:
+def show(console: Console, result: Result, setting: str, models: str, basis: str) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     from validation.planning.verdict import answer_of, drafts_said, number_said, symbols_said, three_digits
 
@@ -48,7 +47,6 @@ def show(console: Console, result: Result, setting: str, models: str, split: Spl
     ends = [three_digits(x) for x in (row.tokens_per_s_median.low, row.tokens_per_s_median.high) if x is not None]
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
     between = f" ({' to '.join(ends)})" if alone and ends else ""
-    where = f"{asked.name}, {split.prompts['test']} {'held-out ' if split.enough else ''}prompts"
     drafts = "" if "K = " in row.option else drafts_said(row)
     option = "; ".join(filter(None, (asked.best.option.label, drafts and f"drafts: {drafts}")))
     title = "Server time" if asked.name == "a full server" else TITLES.get(asked.setting.objective, "Speed")
@@ -56,7 +54,7 @@ def show(console: Console, result: Result, setting: str, models: str, split: Spl
     say(
         console,
         f"Use: {NAMES.get(asked.best.family, asked.best.family)}",
-        f"{title}: {number_said(asked, asked.best)}{between}; {where}",
+        f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result),
         style="bold",
@@ -81,8 +79,9 @@ def show(console: Console, result: Result, setting: str, models: str, split: Spl
     say(
         console,
         *answers,
-        f"m: measured; c: calibrated; no mark: proved. Users: times as many as with {result.rows[0].policy}. Risk: "
-        "the most that the law of a text moves, in mean total variation. Bits: what a device sends in an exchange.",
+        "m: measured counts × the times above; c: calibrated; no mark: proved. Users: times as many as with "
+        f"{result.rows[0].policy}. Risk: the most that the law of a text moves, in mean total variation. Bits: what a "
+        "device sends in an exchange.",
         "Ours, in rounds (--row ours): our best skips, message and fixed draft length, waiting for each answer; SQS "
         "may end a round by its bits, and a streamed device does not wait. Methods by name: docs/choose.md.",
         "More: --all (every column, setting and bound), --objective capacity (plan for a full server).",
@@ -128,7 +127,7 @@ def _rival(result: Result) -> str:
     return f"{title}: {NAMES.get(rival.family, rival.family)}: {number_said(asked, rival)}{end}"
 
 
-def show_all(console: Console, result: Result, link: str, split: Split) -> None:
+def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     from validation.planning.verdict import symbols_said, verdict_of
 
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
@@ -143,7 +142,7 @@ def show_all(console: Console, result: Result, link: str, split: Split) -> None:
     ]
     print_table(
         console,
-        f"Plan for {result.asked.name} over {link}: predicted on {split.prompts['test']} held-out prompts",
+        f"Plan for {result.asked.name} over {link}: predicted on {basis}",
         ("policy", "breaks", *cells),
         rows,
         left=("policy", "breaks"),

@@ -35,8 +35,9 @@ RENAMED = {
     **{"--verify-us-per-token": "--verify-token-time 300us", "--draft-us-per-token": "--draft-token-time 50us"},
     **{"--step-ms": "--step-time 40ms,44ms", "--tokens-per-s": "--speed 50/s,60/s"},
     **{"--call-seconds": "--call-time 60s", "--device-w": "--device-power 5W", "--transmit-w": "--transmit-power 1W"},
+    "--num-speculative-tokens": "--draft-length 3",
 }
-"""Options whose names had a unit, and what is written now."""
+"""Options by another name, an older one or an engine's, and what is written here."""
 
 
 class Refusal(click.ClickException):
@@ -54,7 +55,7 @@ def refusals() -> Iterator[None]:
     except click.NoSuchOption as error:
         if (now := RENAMED.get(error.option_name)) is None:
             raise
-        raise Refusal(f"{error.option_name} is no option now; values have their units: write {now}.") from error
+        raise Refusal(f"{error.option_name} is no option here: write {now}.") from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader closed the pipe
             raise SystemExit(CLOSED) from error

@@ -165,11 +165,8 @@ def _aim(
     for family, places in listed.items():
         own = []
         for place in sorted(places):
-            held, option, total = (
-                pool if place < len(pool.options) else widest,
-                widest.options[place],
-                widest.test[place],
-            )
+            held = pool if place < len(pool.options) else widest
+            option, total = widest.options[place], widest.test[place]
             value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)
             speed = float(np.mean(setting.speeds(total)))
             second = speed if setting.objective == "capacity" or shared is not None else -float(load(setting, total))

@@ -15,12 +15,14 @@ from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
 from validation.acceptance.settings import LONGER
+from validation.acceptance.summary import square, summarise
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.option import Option, exact
 from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
+from validation.planning.split import Split
 
 Array = NDArray[Any]
 
@@ -37,6 +39,8 @@ def options_of_records(
     found, evidence = options_of_counts(records, vocabulary, draft_length)
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
     evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
+    lengths = () if records[0].copied else summarise(records, assumed_length=draft_length).lengths
+    evidence["tokens"] = {one.draft_length: (one.tokens, one.low, one.high) for one in lengths}
     notes = _notes(records, _by_ids(records))
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
         notes.append(
@@ -53,7 +57,7 @@ def options_of_counts(
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")
-    profile = np.asarray(acceptance_by_depth(square_of(add(tables), deepest)).acceptances, dtype=np.float64)
+    profile = np.asarray(acceptance_by_depth(square(add(tables), deepest)).acceptances, dtype=np.float64)
     known = int(np.argmax(~np.isfinite(profile))) if not np.isfinite(profile).all() else deepest
     if not known:
         raise UserError(f"{records[0].source}: the first draft was never examined, so there is no acceptance.")
@@ -106,6 +110,19 @@ def options_of_counts(
     }
 
 
+def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
+    """Return what the numbers of a plan rest on: prompts, or counted rounds and their tokens at the plan's length."""
+    prompts, steps = split.prompts["test"], evidence.get("steps")
+    held = f"{prompts} {'held-out ' * split.enough}{'prompt' if steps is None else 'record'}{'s' * (prompts != 1)}"
+    if steps is None:
+        return held
+    said = f"{steps:,} rounds of up to {len(evidence['acceptance_by_depth'])} drafts"
+    if split.enough:
+        return f"{held}, of {said}"
+    tokens = evidence.get("tokens", {}).get(option.draft_length)
+    return said if tokens is None else f"{said}: {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
+
+
 def longest_recorded(option: Option, evidence: dict[str, Any]) -> list[str]:
     """Mark in the evidence, and return as a note, whether a plan's draft length is the longest that was recorded."""
     longest = len(evidence["acceptance_by_depth"])
@@ -151,19 +168,12 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
     return found
 
 
-def square_of(table: Counts, deepest: int) -> Array:
-    found = np.zeros((deepest + 1, deepest + 1), dtype=np.int64)
-    for length, row in table.items():
-        found[length, : len(row)] = row
-    return found
-
-
 def _own(table: Counts, deepest: int, pooled: Array) -> Array:
     """Return a record's acceptance by depth; the pooled one counts as one more examined draft."""
-    square = square_of(table, deepest)
+    counted = square(table, deepest)
     rates = np.empty(deepest)
     for depth in range(deepest):
-        long = square[depth + 1 :]  # rounds with more than ``depth`` drafts
+        long = counted[depth + 1 :]  # rounds with more than ``depth`` drafts
         examined, accepted = long[:, depth:].sum(), long[:, depth + 1 :].sum()
         rates[depth] = (accepted + np.nan_to_num(pooled[depth])) / (examined + 1.0)
     return rates

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.record import AcceptanceRecord, tally
+from validation.acceptance.summary import square
 from validation.errors import UserError
 from validation.estimates import Estimate
-from validation.planning.engine_counts import options_of_counts, square_of
+from validation.planning.engine_counts import options_of_counts
 from validation.planning.option import Option, sealed
 from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
@@ -129,7 +130,7 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
 def _depths(records: list[AcceptanceRecord], adapts: bool) -> dict[str, Any]:
     """Return the acceptance by depth with intervals, by a method that the run allows."""
     deepest = max(max(record.by_draft_length or {}) for record in records)
-    squares = np.stack([square_of(record.by_draft_length or {}, deepest) for record in records])
+    squares = np.stack([square(record.by_draft_length or {}, deepest) for record in records])
     method = "anytime" if adapts else "clustered" if len(records) >= 10 else "exact"
     found = acceptance_by_depth(squares if method == "clustered" else squares.sum(axis=0), method=method)
     columns = {name: np.asarray(getattr(found, name)).tolist() for name in ("examined", "acceptances", "low", "high")}

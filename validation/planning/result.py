@@ -224,9 +224,9 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
     notes = []
     if not planner.split.enough:
         notes.append(
-            f"There are {planner.split.prompts['test']} prompt(s), too few to split: numbers are measured on the texts "
-            "that the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the "
-            "target model's law, and a certified message keeps its Bias."
+            "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
+            "chosen on, and no threshold is calibrated. Still proved: lossless policies have the target model's law, "
+            "and a certified message keeps its Bias."
         )
     if planner.setting.leak_bits is not None:
         option = asked.best.option

@@ -79,11 +79,8 @@ def add_verdicts(run: Path, root: Path) -> list[Path]:
     """Add a run's verdicts on claims that the built-in pair's record lacks, if both are of the same trace."""
     file = root / "figures" / "claims.json"
     record = json.loads(file.read_text(encoding="utf-8"))
-    mark, found, known = (
-        fingerprint(open_trace(run / "trace")),
-        load_results(run / "claims.json"),
-        hlmtheory.all_claims(),
-    )
+    mark, known = fingerprint(open_trace(run / "trace")), hlmtheory.all_claims()
+    found = load_results(run / "claims.json")
     if mark != record["run"]["trace"]:
         raise UserError(
             f"{run} has the trace {mark}, and {file.name} is of {record['run']['trace']}; publish a whole run."

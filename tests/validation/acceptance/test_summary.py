@@ -64,7 +64,7 @@ def test_the_acceptance_of_a_known_law_is_found():
         assert one.low <= truth <= one.high
     for length, truth in zip(found.lengths, 1 + np.cumsum(np.cumprod(law)), strict=True):
         assert length.low <= truth <= length.high
-    assert "do not show how much" in summarise(records[:2]).intervals
+    assert "20 or more records" in summarise(records[:2]).intervals
 
 
 def test_the_interval_of_a_depth_covers_where_requests_differ():

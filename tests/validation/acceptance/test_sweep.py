@@ -26,13 +26,13 @@ def said_of(*records):
 
 
 def test_windows_of_a_log_add_up_to_the_counts_of_a_scrape(tmp_path):
-    """161 drafts of 23 steps show little; 27.3% of all drafts is 1.91 accepted of 7."""
+    """161 drafts of 23 steps show little; 27.3% of all drafts are 1.91 of 7."""
     docker = "".join(json.dumps({"log": line}) + "\n" for line in LOG.splitlines(keepends=True))
     for text in (LOG, docker):
         (one,) = records_of(stored(tmp_path, "server.log", text))
         assert (one.num_spec_steps, one.accepted_per_position) == (78, (55, 34, 27, 14, 10, 6, 4))
     said = said_of(*records_of(stored(tmp_path, "short.log", window(23, FIRST))))
-    assert all(part in said for part in ("27.3% of all drafts is 1.91 accepted of 7", "23 steps show little"))
+    assert all(part in said for part in ("27.3% of all drafts, 1.91 of 7", "23 steps show little"))
 
 
 def test_counts_are_found_from_rounded_rates(tmp_path):
@@ -191,7 +191,7 @@ def test_what_is_impossible_or_a_mixture_is_said(tmp_path):
     ]
     assert "categories are a mixture: first drafts are accepted 80% (math), 35% (prose)" in said_of(*each * 4)
     write_records(each, tmp_path / "each.jsonl")
-    assert "153 steps of 3 record(s)" in run(tmp_path / "each.jsonl", "--only", "math").output
+    assert "153 steps of 3 records" in run(tmp_path / "each.jsonl", "--only", "math").output
     assert "differ no more than requests do" in said_of(*each)  # six requests show no more
     for tokens, part in ((15, "in 1 of 1"), (16, "in 1 of 1"), (30, "up to 15 more"), (13, "was cut"), (5, "wrongly")):
         said = said_of(of_places(10, 29, 3, 1, 1, num_spec_tokens=3, completion_tokens=tokens))

@@ -152,6 +152,6 @@ def test_the_answer_comes_before_the_table(answers):
     assert "nextn" not in run(*words).output
     speeds = [one["tokens_per_second"] for one in found["lengths"]]
     (yours,) = (line for line in run(*words).output.splitlines() if "Your K = 5" in line)
-    assert f"{speeds[2] / speeds[4] - 1.0:.0%}" in yours
-    assert "within the noise" in yours
-    assert "nextn" in run(*words, "--settings", "vllm").output
+    assert all(part in yours for part in (f"{speeds[2] / speeds[4] - 1.0:.0%}", "within the noise"))
+    settings = run(*words, "--settings", "vllm").output
+    assert all(part in settings for part in ("nextn", "(not told apart from your K = 5)", "as equal at every K"))

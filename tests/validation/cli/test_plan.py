@@ -68,6 +68,7 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
         (("--between-time", "nan"), "--between-time is 'nan'"),
         (("--rate", "100000000G"), "is at most 1e+15"),
         (("--draft-ms", "12"), "write --draft-time 12ms"),
+        (("--num-speculative-tokens", "3"), "write --draft-length 3"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),
@@ -310,7 +311,8 @@ def answers(tmp_path, monkeypatch):
 
 def test_counts_of_an_engine(answers):
     words = ("plan", "--acceptance", "answers.jsonl", "--json", "--server-draft-time", "5ms", "--page", "counts.html")
-    found = planned(run(*words, "--drafts", "probabilistic"))
+    found = planned(result := run(*words, "--drafts", "probabilistic"))
+    assert all(part in result.stderr for part in ("vocabulary 32,000 (assumed", "of 60 rounds of up to 2 drafts"))
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
     best = max(tokens / (0.030 + k * 0.005) for k, tokens in {1: 1.5, 2: 1.8}.items())

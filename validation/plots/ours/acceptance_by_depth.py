@@ -106,10 +106,11 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_xticks([1, 5, 10, 15])
     left.set(ylim=(0, 1))
     for axes in (middle, right):
-        axes.axhspan(-5.0, 5.0, color="0.93", linewidth=0)
+        band = axes.axhspan(-5.0, 5.0, color="0.93", linewidth=0)
         axes.set(ylim=(-28, 21))
     right.legend(loc="upper right")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend([*handles, band], [*labels, "within 5%"], loc="outside lower center", ncols=5)
     return figure
 
 

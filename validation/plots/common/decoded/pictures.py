@@ -180,7 +180,6 @@ def paint_speeds(numbers: Numbers) -> Canvas:
         style.name_axes(axes, both)
         axes.set_title(_WORDS[word])
         axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
-    panels[1].set_ylabel("")
     _hold(panels, numbers, SPEED_PANELS)
     if numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:
         for axes, word in zip(panels, SPEED_PANELS, strict=True):

@@ -144,8 +144,7 @@ def test_totals_with_times_say_that_they_give_no_best_length(tmp_path):
 
 def test_the_answer_comes_before_the_table(answers):
     """The log of the README; only engines' settings bring those of other planners."""
-    log = Path(__file__).parents[3] / "examples" / "server.log"
-    words = (log, "--verify-time", "30ms", "--draft-time", "3ms")
+    words = (Path(__file__).parents[3] / "examples" / "server.log", "--verify-time", "30ms", "--draft-time", "3ms")
     found = json.loads(run(*words, "--json").stdout)
     assert (found["steps"], found["best"], found["not_told_apart"]) == (400, 3, [2, 5])
     assert run(*words).output.startswith("Best")

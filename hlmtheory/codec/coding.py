@@ -78,6 +78,7 @@ def decode(data: bytes) -> messages.Message:
 
     Examples
     --------
+    >>> from hlmtheory.wire import TruncatedError
     >>> try:
     ...     decode(bytes.fromhex("01 00 0d 04"))
     ... except TruncatedError as error:

@@ -85,7 +85,7 @@ class DevicePolicy:
 
     Examples
     --------
-    >>> from hlmtheory.wire import LatticeRows, threshold_rule
+    >>> from hlmtheory.wire import LatticeRows, UncertaintyLine, threshold_rule
     >>> policy = DevicePolicy(4, 1.0, threshold_rule(1, 0.25), LatticeRows(100, top_k=4), UncertaintyLine(1.0, 0.0))
     >>> rng = np.random.default_rng(0)
     >>> sure, unsure = policy.draft([99.0, 0.0, 0.0, 0.0], rng=rng), policy.draft([0.0, 0.5, 0.0, 0.5], rng=rng)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from numpy.typing import NDArray
 
-from tests.validation.audit.defects import replaced
 from validation.decoding import loop, trees
 from validation.decoding.batch_state import TARGET
 from validation.decoding.loop import TreeLoop
@@ -26,7 +26,7 @@ _EXACT_DRAWN = trees._drawn
 
 
 def residual_of_first(tree: DraftTree, children: list[int], p: Array, draft: Array, chance: Chance) -> int | None:
-    with replaced(trees, "residual", lambda p, q: p):
+    with patch.object(trees, "residual", lambda p, q: p):
         accepted = _EXACT_DRAWN(tree, children, p, draft, chance)
     if accepted is None:
         p[:] = trees.residual(p, draft / draft.sum())
@@ -55,7 +55,7 @@ class _FirstNodesKept(TreeLoop):
         def first(slot: int, nodes: Sequence[int]) -> None:
             commit(slot, range(len(nodes)))
 
-        with replaced(model, "commit", first):
+        with patch.object(model, "commit", first):
             super()._keep_path(slot, tree, path, token)
 
 

@@ -26,7 +26,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 OURS = ("paper", "proposed", "free")
 """Schemes of the first panel; the baselines are in the second."""
 BREAKS = "Algorithm 1, (24b), breaks the memory"
-ALL_BEST = "best shares, by all plans"
 
 
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
@@ -38,10 +37,10 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
         axes.plot(x, y, look["marker"], color=look["color"], markerfacecolor=face, markersize=3.5)
 
 
-def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
-    for one in printed:
+def _mark_printed(axes: Any, numbers: Numbers) -> None:
+    for one in (one for one in numbers["series"] if one["scheme"] == "printed"):
         (mark,) = axes.plot(one["x"], one["mean"], **PRINTED)
-        axes.legend([mark], ["printed"], loc="lower right")
+        axes.legend([mark], [one["name"].replace(" below ", "\nbelow our ")], loc="lower right")
 
 
 def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
@@ -61,8 +60,7 @@ def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
     _share_height(panels, numbers)
     for axes in panels:
         label_ends(axes, _told(any(broken)))
-    printed = [one for one in numbers["series"] if one["scheme"] == "printed"]
-    _mark_printed(ours, printed)
+    _mark_printed(ours, numbers)
     return figure
 
 
@@ -112,8 +110,7 @@ def paint_shares(numbers: Numbers) -> Canvas:
     _share_height(panels, numbers)
     for axes in panels:
         label_ends(axes)
-    # the printed saving is of the most tasks
-    _mark_printed(panels[-1], [one for one in numbers["series"] if one["scheme"] == "printed"])
+    _mark_printed(panels[-1], numbers)  # the printed saving is of the most tasks
     return figure
 
 
@@ -121,7 +118,7 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
     """Return the curves of a number of tasks with short names; those that coincide are the last of them."""
     found: dict[tuple[float, ...], dict[str, Any]] = {}
     for one in (one for one in numbers["series"] if one.get("users") == count):
-        name = ALL_BEST if tuple(one["mean"]) in found else one["name"].partition(": ")[2]
+        name = "best shares, by all plans" if tuple(one["mean"]) in found else one["name"].partition(": ")[2]
         found[tuple(one["mean"])] = one | {"name": name}
     return list(found.values())
 
@@ -147,8 +144,7 @@ def paint_stages(numbers: Numbers) -> Canvas:
     shades = (("0.65", "v"), (GREY, "^"), (PALE, "s"), (DARK, "o"))
     for tokens, (shade, mark) in zip(sorted(set(last["input_tokens"])), shades, strict=False):
         here = np.asarray(last["input_tokens"]) == tokens
-        columns = (np.asarray(last[key])[here] for key in ("batch_size", "mean", "fitted"))
-        batch, mean, fitted = columns
+        batch, mean, fitted = (np.asarray(last[key])[here] for key in ("batch_size", "mean", "fitted"))
         left.plot(batch, fitted, color=shade)
         left.plot(batch, mean, color=shade, linestyle="", marker=mark, markersize=4, label=f"{tokens} tokens")
     left.set_title(f"{last['name']}: measured, and c₁Fb + c₂ (lines)")

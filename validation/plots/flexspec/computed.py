@@ -11,6 +11,7 @@ from hlmtheory.draft_length.optimum import surrogate_draft_length
 from hlmtheory.draft_length.rounds import synchronisation_time
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S
 from validation.estimates import WORDS
+from validation.plots.common import style
 from validation.plots.common.printed import ACCEPTANCE, DRAFT_BYTES, SYNCHRONISATION
 from validation.plots.common.record import Numbers, cell, plain, table, table_of
 from validation.plots.common.stored import from_experiment, read
@@ -88,11 +89,11 @@ def paint_lengths(numbers: Numbers) -> Canvas:
         axes.plot(one["best"], height + 0.04 * top, label=f"K* = {one['best']}, as printed", **PRINTED)
         axes.set(title=f"{one['name']}, b/R = {one['wait_ms']:.0f} ms", ylim=(0, top), xticks=one["x"])
         axes.grid(axis="x", visible=False)
-        axes.legend(loc="upper left" if one is parts[0] else "upper right")
+        style.legend_below(axes)
     panels[-1].step(exact["x"], exact["y"], where="mid", color=DARK, label="K*, exact")
     panels[-1].step(picks["x"], picks["y"], where="mid", color=MIDDLE, linestyle=(0, (4, 2)), label="Algorithm 2")
-    panels[-1].set_ylim(0, 10.8)
-    panels[-1].legend(loc="upper right")
+    panels[-1].set_ylim(0, 8.8)
+    style.legend_below(panels[-1])
     name_panels(panels, numbers["axes"])
     panels[1].set_ylabel("")
     return figure
@@ -104,9 +105,8 @@ def simulate_storm(seed: int) -> Numbers:
     for name, rate, minutes, unit in SYNCHRONISATION:
         ours = float(synchronisation_time(DRAFT_BYTES, rate)) / 60.0
         low, high = (rate * 60.0 * (minutes + side * unit / 2.0) / 8.0 / 1e9 for side in (-1, 1))
-        rows.append(
-            (name, f"{rate / 1e6:g} Mbit/s", f"{minutes:g} min", f"{ours:.1f} min", f"{low:.4g} to {high:.4g} GB")
-        )
+        row = (name, f"{rate / 1e6:g} Mbit/s", f"{minutes:g} min", f"{ours:.1f} min", f"{low:.4g} to {high:.4g} GB")
+        rows.append(row)
     heads = ("network", "rate", "printed", f"{DRAFT_BYTES / 1e9:g} GB take", "sizes that take the printed")
     return {
         "statistics": {},
@@ -125,11 +125,8 @@ METHODS = {"base": "version 0", "lora16": "LoRA, rank 16", "full": "full"}
 
 
 def version(domain: str, method: str) -> dict[str, Any]:
-    versions = read(STORED)["versions"]
-    found: dict[str, Any] = next(
-        one for one in versions if (one["of"], one["method"], one["hot"]) == (domain, method, False)
-    )
-    return found
+    key = (domain, method, False)
+    return dict(next(one for one in read(STORED)["versions"] if (one["of"], one["method"], one["hot"]) == key))
 
 
 def ranged(found: dict[str, Any] | None) -> str:

@@ -21,7 +21,7 @@ BATCHES = 10
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A claim with the tightest instance seen, the verdicts of its batches, and the smallest instance against it."""
+    """A claim with the tightest instance seen, the verdicts of its batches, and a small instance against it."""
 
     claim: Claim
     verdicts: tuple[Verdict, ...]
@@ -73,20 +73,22 @@ def trial(claim: Claim, seed: int) -> Trial:
     batches = [{name: np.asarray(value)[None] for name, value in recorded.items()}] if recorded else []
     key = zlib.crc32(claim.id.encode())
     batches += [dict(instance(claim, np.random.default_rng([seed, key, batch]))) for batch in range(BATCHES)]
-    verdicts, against, ratio, tightest = [_verdict(claim, values) for values in batches], list[Instance](), -1.0, None
+    verdicts, ratio, tightest = [_verdict(claim, values) for values in batches], -1.0, None
+    against = list[tuple[bool, Instance]]()
     for values, verdict in zip(batches, verdicts, strict=True):
         with np.errstate(invalid="ignore"):  # infinite sides
             ratios = np.nan_to_num(verdict.lhs / np.where(verdict.rhs > COARSE, verdict.rhs, np.inf))
         if ratios.max() > ratio:
             ratio, tightest = float(ratios.max()), Attained(_at(values, int(ratios.argmax())), float(ratios.max()))
         if (violated := verdict.status == Status.VIOLATED).any():
-            against.append(_at(values, int(violated.argmax())))
+            gap = np.where(violated, np.nan_to_num(-verdict.slack, nan=0.0, posinf=0.0), -1.0)  # 0/0 is the last choice
+            against.append((bool(gap.max() <= 0), _at(values, int(gap.argmax()))))
     if not any(verdict.in_scope for verdict in verdicts):
         raise DomainError(f"No drawn instance is in the scope of {claim.id}; ask less of its arguments in assuming=")
     if claim.refuted:
         return Trial(claim, tuple(verdicts), None)
-    smallest = min(against, key=lambda values: sum(map(np.size, values.values())), default=None)
-    return Trial(replace(claim, attained=tightest), tuple(verdicts), smallest)
+    against.sort(key=lambda pair: (pair[0], sum(map(np.size, pair[1].values()))))
+    return Trial(replace(claim, attained=tightest), tuple(verdicts), against[0][1] if against else None)
 
 
 def _verdict(claim: Claim, values: Instance) -> Verdict:

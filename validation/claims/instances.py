@@ -71,12 +71,6 @@ class InstanceDraws:
         return type(self)(*(getattr(self, field.name)[part] for field in fields(self)))
 
 
-def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:
-    """Return all arrays that a claim may take, for n positions."""
-    arrays = row_arrays(chunk, InstanceDraws.of(rng, *chunk.draft_logits.shape))
-    return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
-
-
 def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] = ROW_ARRAYS) -> dict[str, Array]:
     """Return the named arrays with one entry per position, and always ``draft``, ``target`` and ``acceptance``."""
     draft, target = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)

@@ -16,6 +16,7 @@ import click
 import hlmtheory
 from hlmtheory import all_claims
 from hlmtheory.arguments import ARGUMENTS
+from hlmtheory.claims import Origin
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import tally_of
@@ -65,13 +66,13 @@ def show_list(console: Console, listed: list[Claim]) -> None:
     true = [word for word in ORIGIN if word not in FALSE_WORDS]
     stand, false = (", ".join(f"{counts[word]} {word}" for word in words) for words in (true, FALSE_WORDS))
     say(console, f"{len(listed)} claims. They stand: {stand}. They are false: {false}.")
+    said = "; ".join(f"{name}: {meaning}" for name, meaning in STATUS.items())
+    say(console, as_typed(f"`python3 hlm claims ID` shows one in full.\n{said}."))
     for claim in listed:
         say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
         words = dict.fromkeys((claim.plain()["status"], claim.origin.value, cite(claim.source)))
         console.print(f"  {'; '.join(words)}", highlight=False)
-    said = "; ".join(f"{name}: {meaning}" for name, meaning in STATUS.items())
-    say(console, as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.\n{said}."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, said)
@@ -126,20 +127,22 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
         plain[key] += f" ({said[plain[key]]})" if plain[key] in said else ""
     plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
-    plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}"
+    plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}".rstrip()
     plain["symbols"] = _symbols(claim, own)
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim).rstrip()
-    tight = claim.attained and instance_text(claim.attained.instance, exact=True)
+    contradicted = bool(own and own.counterexample)
+    tight = None if contradicted else claim.attained and instance_text(claim.attained.instance, exact=True)
     plain["tight_case"] = tight and LONG_LIST.sub(r"(\1, …, \2; --json has all)", tight)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
     for key in dict.fromkeys((*ORDER, *plain)):
         value = plain[key]
         text = "; ".join(value) or "none" if isinstance(value, list) else value
         if text is not None and key != "id":
-            word = key.replace("proof", "proof" if counterexample is None else "disproof").replace("_", " ")
-            console.print(f"  {word}: {text}", highlight=False)
+            word = key.replace("proof", "proof" if counterexample is None or contradicted else "disproof")
+            word += " (contradicted)" * (contradicted and key == "proof")
+            console.print(f"  {word.replace('_', ' ')}: {text}", highlight=False)
 
 
 def _tallies(claim: Claim, own: Trial | None) -> dict[str, Tally]:
@@ -164,10 +167,10 @@ def plain_claim(claim: Claim, own: Trial | None = None) -> dict[str, Any]:
     plain = claim.plain()
     plain["source"] |= {"cited": cite(claim.source)} | bibliography().get(claim.source.key, {})
     plain["measured"] = {place: entry(tally) for place, tally in _tallies(claim, own).items()}
-    naming = dict.fromkeys([EVERY_CLAIM, *_naming_tests().get(claim.id, [])])
-    plain["tests"] = [] if own else list(naming)
+    plain["tests"] = [] if own else list(dict.fromkeys([EVERY_CLAIM, *_naming_tests().get(claim.id, [])]))
     if own:
         plain["status"] = f"{tally_of(own).outcome} on drawn instances"
+        plain["origin"] = "yours" if claim.origin is Origin.NEW else plain["origin"]
         if own.counterexample:
             plain["counterexample"] = {name: value.tolist() for name, value in own.counterexample.items()}
     return plain
@@ -193,10 +196,9 @@ def show_own(console: Console, tallies: Mapping[str, Tally]) -> None:
 def violated_by_draws(console: Console, own: Mapping[str, Trial]) -> dict[str, str]:
     """Print what drawn instances say of a user's claims; return the counterexample of each that is violated."""
     show_own(console, {name: tally_of(trial) for name, trial in own.items()})
-    against = {name: one for name, one in own.items() if one.counterexample}
-    found = {
-        name: counterexample_text(one.claim, one.counterexample or {}, exact=True) for name, one in against.items()
-    }
-    for name, counterexample in found.items():
-        click.echo(f"{name} is violated: {counterexample}.", err=True)
+    found = {}
+    for name, one in own.items():
+        if one.counterexample:
+            found[name] = counterexample_text(one.claim, one.counterexample, exact=True)
+            click.echo(f"{name} is violated: {found[name]}.", err=True)
     return found

@@ -29,7 +29,7 @@ REFUSED = {
     "argument": (MINE.replace("draft, target", "drafft, target"), "'drafft', which is no argument", "draft"),
     "batch": (MINE.replace(".sum(-1)", ".sum()"), "reduce the last axis"),
     "function": (MINE.replace("(-1)", "(7)"), "mine.pinsker fails on draft (200, ", "AxisError"),
-    "counterexample": (MINE.replace('draft"))', 'draft"), false={"draft": [1], "target": [1]})'), "origin must fit"),
+    "counterexample": (MINE.replace("PUBLISHED)", 'false={"draft": [1], "target": [1]})'), "origin must fit"),
 }
 
 
@@ -66,6 +66,10 @@ def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder):
     (shown,) = json.loads(run("claims", "--claims", "mine.py", NAME, "--json").stdout)["claims"]
     p, q = (np.array(shown["counterexample"][name]) for name in ("target", "draft"))
     assert (np.abs(p - q).sum() / 2) ** 2 > (q[q > 0] * np.log(q[q > 0] / p[q > 0])).sum() / 4
+    sides = "return le(np.where(draft[..., 0] > 0.5, 1.0, np.nan), 0.5)\n"  # undefined for some
+    Path("mine.py").write_text(f"import numpy as np\n{MINE.partition('return')[0]}{sides}", encoding="utf-8")
+    shown = run("claims", "--claims", "mine.py", NAME).output
+    assert [word in shown for word in ("left 1, right 0.5", "(contradicted)", "tight case")] == [True, True, False]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -41,14 +41,14 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 
 def show(console: Console, result: Result, setting: str, models: str, basis: str) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
-    from validation.planning.verdict import answer_of, drafts_said, number_said, symbols_said, three_digits
+    from validation.planning.verdict import answer_of, drafts_said, number_said, option_said, three_digits
 
     asked, row = result.asked, result.row_of(result.asked.best)
     ends = [three_digits(x) for x in (row.tokens_per_s_median.low, row.tokens_per_s_median.high) if x is not None]
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
     between = f" ({' to '.join(ends)})" if alone and ends else ""
     drafts = "" if "K = " in row.option else drafts_said(row)
-    option = "; ".join(filter(None, (asked.best.option.label, drafts and f"drafts: {drafts}")))
+    option = "; ".join(filter(None, (option_said(asked.best.option.label), drafts and f"drafts: {drafts}")))
     title = "Server time" if asked.name == "a full server" else TITLES.get(asked.setting.objective, "Speed")
     answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(
@@ -80,12 +80,9 @@ def show(console: Console, result: Result, setting: str, models: str, basis: str
         console,
         *answers,
         "m: measured counts × the times above; c: calibrated; no mark: proved. Users: times as many as with "
-        f"{result.rows[0].policy}. Risk: the most that the law of a text moves, in mean total variation. Bits: what a "
-        "device sends in an exchange.",
-        "Ours, in rounds (--row ours): our best skips, message and fixed draft length, waiting for each answer; SQS "
-        "may end a round by its bits, and a streamed device does not wait. Methods by name: docs/choose.md.",
-        "More: --all (every column, setting and bound), --objective capacity (plan for a full server).",
-        *([f"Symbols: {symbols}"] if (symbols := symbols_said("\n".join([option, *answers]))) else ()),
+        f"{result.rows[0].policy}. Risk: the most that the law of a text moves. Bits: of an exchange.",
+        "Methods by name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: "
+        "--objective capacity.",
         *result.notes,
     )
 
@@ -155,7 +152,8 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
         "token. gain: speed over the strongest row that is not ours, with its 95% interval over prompts. bits: uplink "
         "of an exchange. text risk: bound on the mean total variation of a text. –: none, or nothing is sent. k mean, "
-        "95%: probabilities in a message.",
+        "95%: probabilities in a message. Ours, in rounds (--row ours): our best skips, message and fixed draft "
+        "length, waiting for each answer; SQS may end a round by its bits, and a streamed device does not wait.",
     )
     options = [f"  {name}: {row.option}" for name, row in _listed(result) if row.option]
     say(console, *options, symbols_said("\n".join(options)))
@@ -199,8 +197,7 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
         f"{len(shared['users'])} users{more} of ours: {shared['total_tokens_per_s']:.4g} tokens/s together on "
         f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. Without waits, "
         f"no drafts of devices, shares or order of service are better than this plan by more than {off} (proved in the "
-        f"model of mean rounds). "
-        f"The server is busy {server['utilisation']:.0%} of the time, and a pass waits for "
+        f"model of mean rounds). The server is busy {server['utilisation']:.0%} of the time, and a pass waits for "
         f"{server['waits_for_rounds']} rounds of at most {server['batch']} (--server-batch).",
     )
 
@@ -223,9 +220,8 @@ def draw(result: Result, setting: str, path: Path) -> None:
             look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
             axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
             end = max(speed.value or 0.0, speed.high or 0.0)
-            axes.annotate(
-                three_digits(speed.value or 0.0), (end, place), (3, 0), textcoords="offset points", va="center"
-            )
+            number = three_digits(speed.value or 0.0)
+            axes.annotate(number, (end, place), (3, 0), textcoords="offset points", va="center")
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
         breaks = [f" (breaks {', '.join(row.breaks)})" * bool(row.breaks) for row in rows]

@@ -34,13 +34,30 @@ def symbols_said(text: str) -> str:
     return "; ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in there)
 
 
+WORDS = (
+    ("drafts from ", "the server drafts from "),
+    (r"\bτ = ([\d.e-]+)", r"probabilities of at least \1"),
+    (r"\bk = (\d+)", r"the \1 likeliest tokens"),
+    (r"\bℓ = (\d+)", r"in steps of 1/\1"),
+    (r"\bB = (\d+)", r"and ends a round where a device's messages would exceed \1 bits"),
+)
+"""What a server does that draws and counts as a device would, without sending: a pattern and its words."""
+
+
+def option_said(label: str) -> str:
+    """Return the parameters of a policy, in words if its server drafts from a device's quantised rows."""
+    for pattern, words in WORDS if "drafts from" in label else ():
+        label = re.sub(pattern, words, label)
+    return label
+
+
 def drafts_said(row: Row) -> str:
     """Return how many drafts a round of a row has; "" where no number says it."""
     length = row.draft_length.value or 0.0
     if not length or row.policy == STREAMED or "each user" in row.option:
         return ""
     if "B = " in row.option:
-        return f"{length:.2g} a round in the mean, until their bits exceed B"
+        return f"{length:.2g} a round in the mean" + ", until their bits exceed B" * ("drafts from" not in row.option)
     return f"{length:.2g} a round"
 
 

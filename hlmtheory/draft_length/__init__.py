@@ -1,7 +1,8 @@
 """How many tokens to draft in a round: throughput ETGR(K) = E(K)/T(K), T(K) = F + K M, and its maximiser.
 
-Papers: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6; sun2026delay for the delay. F and M
-may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum of them.
+Papers: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6; sun2026delay for the delay. E(K)
+counts the server's own token, as the 1 + γ̂K of Algorithm 2 does; the τ of (2) and (11) counts accepted drafts alone.
+F and M may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum of them.
 """
 
 from hlmtheory.draft_length.censored import acceptance_by_depth, tokens_by_length

@@ -29,7 +29,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     Returns
     -------
     array, shape (...)
-        Tokens per second, including the server's own token; flexspec (2), (11).
+        Tokens per second, including the server's own token, which flexspec (2), (11) leave out and Algorithm 2 counts.
 
     Raises
     ------

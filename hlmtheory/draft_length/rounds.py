@@ -10,16 +10,6 @@ from hlmtheory._quantities import not_negative, positive
 _AMOUNT = not_negative("give a time in seconds, a size in bits, a power in watts or an energy in joules")
 _RATE = positive("give the rate of the link in bit/s; on a dead link no round ends")
 _SIZE = positive("give the size in bytes")
-_PARTS = (
-    "bits_per_token",
-    "header_bits",
-    "propagation_s",
-    "cloud_base_s",
-    "cloud_slope_s",
-    "edge_start_s",
-    "edge_slope_s",
-    "downlink_s",
-)
 
 
 @finite_answer
@@ -66,19 +56,19 @@ def round_costs(
     >>> float(fixed), float(marginal)
     (0.062, 0.01)
     """
-    xp, rate, *others = arrays(
-        rate_bps=rate_bps,
-        bits_per_token=bits_per_token,
-        header_bits=header_bits,
-        propagation_s=propagation_s,
-        cloud_base_s=cloud_base_s,
-        cloud_slope_s=cloud_slope_s,
-        edge_start_s=edge_start_s,
-        edge_slope_s=edge_slope_s,
-        downlink_s=downlink_s,
-    )
+    parts = {
+        "bits_per_token": bits_per_token,
+        "header_bits": header_bits,
+        "propagation_s": propagation_s,
+        "cloud_base_s": cloud_base_s,
+        "cloud_slope_s": cloud_slope_s,
+        "edge_start_s": edge_start_s,
+        "edge_slope_s": edge_slope_s,
+        "downlink_s": downlink_s,
+    }
+    xp, rate, *others = arrays(rate_bps=rate_bps, **parts)
     _RATE.check(xp, "rate_bps", rate)
-    named = dict(zip(_PARTS, others, strict=True))
+    named = dict(zip(parts, others, strict=True))
     for name, value in named.items():
         _AMOUNT.check(xp, name, value)
     broadcast(rate_bps=rate.shape, **{name: value.shape for name, value in named.items()})

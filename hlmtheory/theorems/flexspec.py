@@ -64,21 +64,17 @@ def update_storm_printed():
     "draft_length.update_storm",
     Source(PAPER, "Table I and III-B, with overhead on the link"),
     IMPLIED,
-    assuming=(
-        Assumption(
-            "3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9)
-        ),
-    ),
+    assuming=(Assumption("3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: abs(size_bytes - 3.571875e9) <= 9.375e6),),
     tight={"size_bytes": 3.5625e9},
     condition=lambda size_bytes: 1000.0 + 0.0 * size_bytes,
 )
 def update_storm():
-    """3.2 GB take 48, 9.5 and 1.6 minutes, to the printed digits, where 89.36 to 89.82% of 10, 50 and 300 Mbit/s is
-    goodput: then the link carries 3.5625 to 3.58125 GB.
+    """3.5625 to 3.58125 GB, which a link carries for 3.2 GB at a goodput of 89.36 to 89.82% of 10, 50 and 300 Mbit/s,
+    take the printed 48, 9.5 and 1.6 minutes, to the printed digits.
 
     8 · 3.5625e9/10e6 s = 47.5 min is the shortest time that rounds to 48 min, and 8 · 3.58125e9/50e6 s = 9.55 min
-    the longest that rounds to 9.5 min. The range of the third row contains these sizes. 3.2 GB take the same time if
-    the goodput is 3.2/3.5625 to 3.2/3.58125 of the rate.
+    the longest that rounds to 9.5 min. The range of the third row contains these sizes. A goodput of 3.2/3.58125 to
+    3.2/3.5625 of the rate makes 3.2 GB take as long as these sizes at the whole rate.
     """
     return le(misfit, size_one)
 
@@ -111,7 +107,7 @@ def unimodal():
     condition=side(draft_length_sides.digits_lost, *LINK),
 )
 def stationary():
-    """certificate: at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
+    """at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
 
     At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
     """

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from contextlib import chdir
 
 import click
 import numpy as np
@@ -22,7 +23,8 @@ from validation.trace.reader import TraceWriter
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan")
     stored(path / "trace")
-    run("plan", "--trace", path / "trace", "--json")  # keeps the profile: on a slow machine its wait would be told
+    with chdir(path):
+        run("plan", "--trace", "trace", "--json")  # keeps the profile: on a slow machine its wait would be told
     return path
 
 

@@ -17,7 +17,6 @@ def option():
 
 @pytest.mark.parametrize(("seal", "key"), [("checksum", None), ("hmac", b"k" * 16)])
 def test_a_plan_charges_what_a_session_adds(seal, key):
-    """At the first and the 128th round, up and down."""
     rng = np.random.default_rng(0)
     bare = wire.DevicePolicy(8, 1.0, wire.threshold_rule(2), wire.LatticeRows(16, top_k=4))
     sides = wire.DeviceSession, wire.ServerSession

@@ -41,7 +41,7 @@ def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
 
 
 def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
-    """Return the mean over the rule of softmax(z/θ) at some entries of each row, whose gaps are ``chosen`` (..., C)."""
+    """Return softmax(z/θ) at chosen entries, averaged over the rule's θ; ``chosen`` (..., C) holds their gaps."""
     parts = []
     hottest_first = sorted(rule, reverse=True)
     for part in _blocks(gaps):

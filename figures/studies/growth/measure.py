@@ -55,7 +55,7 @@ AXES: dict[str, tuple[int, Callable[[int], Callable[[], Any]], float, str]] = {
 
 
 def seconds(task: Callable[[], Any], runs: int) -> float:
-    """Return the least CPU seconds of some runs, of all threads."""
+    """Return the CPU seconds of all threads in the quickest run."""
     found = []
     for _ in range(runs):
         began = time.process_time()

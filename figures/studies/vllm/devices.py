@@ -51,7 +51,7 @@ def plain(ids: Sequence[int], count: int = NEW) -> int:
 
 
 def in_turn(works: Sequence[Callable[[], int]], at_once: int) -> float:
-    """Do works, so many at a time, and return the tokens a second of all together."""
+    """Run the works, ``at_once`` at a time; return the tokens a second of all."""
     began = time.perf_counter()
     with ThreadPoolExecutor(at_once) as pool:
         tokens = sum(pool.map(lambda work: work(), works))

@@ -16,7 +16,7 @@ from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
-SPREAD_OUT = 16  # of so many positions that are read, on average one is held
+SPREAD_OUT = 16  # positions read for each one that is kept
 
 Numbers = dict[str, Any]
 """``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and optionally ``tables``.

@@ -169,5 +169,4 @@ def _watch(generator: Any, rounds: list[Round], store: _Store | None) -> None:
 
 
 def _rows(scores: Any) -> NDArray[np.float32]:
-    """Return a copy of the scores of the only sequence."""
     return np.array(scores[0].detach().float().cpu().numpy(), dtype=np.float32)

@@ -79,7 +79,8 @@ def simulate(seed: int) -> Numbers:
         }
         for one in series
     }
-    told = zip(("first", "second"), statistics, strict=False)
+    worst = max(statistics, key=lambda name: abs(statistics[name]["profile_error_largest"]))
+    told = zip(("worst", "first", "second"), (worst, *statistics), strict=False)
     return {
         "axes": [{"x": x, "y": y} for x, y in names],
         "series": series,

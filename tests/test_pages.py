@@ -28,7 +28,6 @@ RUN_ELSEWHERE = {
 NEED_A_RUN = ("docs/engines.md", "docs/plan.md", "docs/run.md")
 """Pages whose python blocks read what commands on the page write; they are compiled here."""
 
-
 SETUP = {"setup": ["validation", "docs"], "test": []}
 """Commands of the launcher alone, which takes other words than options."""
 

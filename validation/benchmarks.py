@@ -33,7 +33,6 @@ HEADS = ("what", "value", "unit", "against", "ratio")
 CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
-
 STREAMED = (
     "verification.tokens",
     "skipping.mean_rejection",

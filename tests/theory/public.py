@@ -75,7 +75,6 @@ theory = SimpleNamespace(**NAMES)
 BY_EITHER = {"finish_times", "minmax_shares", "minmax_latency"}
 """They take an SNR, or else a spectral efficiency."""
 
-
 UNCHECKED = ("CertifiedAnswers", "SeededTokens", "StreamedTokens")
 """Records that check what they hold; a text of JSON with other values is tested with the policy."""
 

@@ -33,7 +33,6 @@ from .valid_calls import ALLOWED, INFINITE, RECEIVERS, UNDEFINED, VALID_CALLS
 SECONDS, BYTES = 2, 500 * 2**20
 STATM = Path("/proc/self/statm")
 
-
 CASES = [(name, argument) for name, call in VALID_CALLS.items() for argument in call]
 
 

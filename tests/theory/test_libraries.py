@@ -62,7 +62,6 @@ ONE_INSTANCE = reasons(
 )
 """Functions that take one instance, not a batch, each with the reason."""
 
-
 TWO_STAGES = {"inference_latency"}
 """Functions whose two tables must have one shape."""
 
@@ -82,7 +81,6 @@ def taken(name):
 
 
 FUNCTIONS = [name for name in VALID_CALLS if not inspect.isclass(PUBLIC[name]) and taken(name)]
-
 
 SEVERAL = [name for name in FUNCTIONS if len(taken(name)) > 1]
 

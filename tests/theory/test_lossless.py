@@ -22,7 +22,6 @@ UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
 BET = st.one_of(st.sampled_from([0.25, 1.0, 4.0, 256.0]), st.floats(1e-3, 1e3))
 
-
 EVENTS = st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=5)
 
 

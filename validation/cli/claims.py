@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
         near = nearest(str(wanted), [*dict.fromkeys(name.split(".")[0] for name in known), *known])
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
-    return found
+    return _in_order(found)
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
@@ -58,34 +59,57 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     chosen = [claim for claim in found if claim.source.key == key]
     if not chosen:
         raise UserError(f"None of these {len(found)} claims comes from {paper}; leave out one of the two choices.")
-    return sorted(chosen, key=lambda claim: int((*re.findall(r"\((\d+)", claim.source.place), 1000)[0]))
+    return chosen
 
 
-def show_list(console: Console, listed: list[Claim]) -> None:
-    counts = Counter(claim.origin.value if claim.standing == "true" else claim.standing for claim in listed)
-    true = [word for word in ORIGIN if word not in FALSE_WORDS]
-    stand, false = (", ".join(f"{counts[word]} {word}" for word in words) for words in (true, FALSE_WORDS))
-    say(console, f"{len(listed)} claims. They stand: {stand}. They are false: {false}.")
-    said = "; ".join(f"{name}: {meaning}" for name, meaning in STATUS.items())
-    say(console, as_typed(f"`python3 hlm claims ID` shows one in full.\n{said}."))
-    for claim in listed:
-        say(console, claim.id, style="bold")
-        console.print(f"  {claim.statement}", highlight=False)
-        words = dict.fromkeys((claim.plain()["status"], claim.origin.value, cite(claim.source)))
-        console.print(f"  {'; '.join(words)}", highlight=False)
+def _in_order(found: list[Claim]) -> list[Claim]:
+    """Return claims by paper, the five papers first, then by the number of the equation."""
+
+    def place(claim: Claim) -> tuple[int, str, str, int]:
+        key, papers = claim.source.key, [*PAPERS.values()]
+        rank = papers.index(key) if key in papers else len(papers)
+        return (
+            rank,
+            cite(claim.source).partition(",")[0],
+            key,
+            int((*re.findall(r"\((\d+)", claim.source.place), 1000)[0]),
+        )
+
+    return sorted(found, key=place)
+
+
+def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
+    """Print claims in the order of :func:`find_claims`, under a line for each paper."""
+    kinds = {one.id: one.origin.value if one.standing == "true" else one.standing for one in listed}
+    kinds |= {name: "yours" for name, one in own.items() if one.claim.origin is Origin.NEW}
+    counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
+    say(console, as_typed(f"{len(listed)} claims. `python3 hlm claims ID` shows one with its proof."))
+    say(console, "Refuted, misprint, false reading: false as stated. All others are proved under their assumptions.")
+    for kind, meaning in (ORIGIN | FALSE_WORDS).items():
+        if counts[kind]:
+            say(console, f"{counts[kind]:5} {LABELS.get(kind, kind):17}  {meaning}")
+    for key, group in groupby(listed, key=lambda claim: claim.source.key):
+        name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
+        full = bibliography().get(key, {}).get("full", "your source")
+        say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
+        for claim in claims:
+            label = LABELS.get(kinds[claim.id], kinds[claim.id])
+            say(console, f"  {claim.id:{wide}}  {label:17}  {claim.source.place}", f"      {claim.statement}")
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
-        say(console, said)
+        say(console, "", said)
 
 
 STATUS = {"stands": "proved for all inputs that meet its assumptions"} | FALSE_WORDS
 ORIGIN = {
     "published": "the source prints it",
-    "misprint": "the source prints it, and means something else",
     "implied": "printed nowhere; a reader of the source may infer it",
     "corrected": "what holds in place of what the source prints",
     "new": "printed nowhere: a new result, or a known one in a new place",
+    "misprint": "the source prints it, and means something else",
 }
+LABELS = {"refuted": "printed, refuted", "misprint": "printed, misprint", "published": "known, restated"}
+"""What a list calls a kind of claims; the other kinds go by their own name."""
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
 MEASURED = (
     "slack: right side less left side; left/right: largest seen, and largest known; vacuous: share of the instances "
@@ -95,10 +119,10 @@ MEASURED = (
 ORDER = ("statement", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_at", "counterexample")
 
 SYMBOLS = {
-    "truncation": "; bias: Σ_v |law_v − p_v| of the emitted token; γ = (p − q)⁺, ω = (p − q̂)⁺, T = Σ γ, T̂ = Σ ω, "
-    "r = γ/T, r̂ = ω/T̂; TV(r, r̂) = 0 where T = 0, 1 where T̂ = 0 < T (cu-hlm writes x, y, p, q for q, p, r, r̂)",
+    "truncation": "; bias: Σ_v |law_v − p_v| of the emitted token; γ: (p − q)⁺; ω: (p − q̂)⁺; T: Σ γ; T̂: Σ ω; "
+    "TV(r, r̂): 0 where T = 0, 1 where T̂ = 0 < T; x, y, p, q: q, p, r, r̂ in cu-hlm",
     "channel": "; S: the SNR; m: its mean; κ: the Rician factor; f: the density of S",
-    "draft_length": "; K: drafts of a round; E(K): its expected tokens; T(K) = F + K M: its time; ETGR(K) = E(K)/T(K); "
+    "draft_length": "; K: drafts of a round; E(K): its expected tokens; T(K): F + K M, its time; ETGR(K): E(K)/T(K); "
     "K*: the best K in 1..K_max; γ: acceptance; F, M: fixed, marginal; K_max: max_draft_length; rise: factor of M",
     "policy": "; K: drafts of a round; E(K): its expected tokens; V(K): s of its pass; t_s: s of a draft on the server",
 }
@@ -107,6 +131,8 @@ SYMBOLS = {
 
 def _symbols(claim: Claim, own: Trial | None) -> str:
     """Return the notation of a module or of a user's file: the table of its docstring, and further symbols."""
+    from rich.cells import cell_len, set_cell_size
+
     module = claim.id.partition(".")[0]
     text = (import_module(f"hlmtheory.{module}").__doc__ or "") if module in hlmtheory.MODULES else ""
     text = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) or "" if own else text
@@ -115,7 +141,11 @@ def _symbols(claim: Claim, own: Trial | None) -> str:
     told = "; ".join(": ".join(row) for row in rows).replace("``", "")
     if own and not told:
         told = "; ".join(f"{ARGUMENTS[name].symbol}: {name}" for name in claim.takes)
-    return (told or "q: the draft model's distribution; p: the target model's") + SYMBOLS.get(module, "")
+    pairs = re.findall(
+        "([^;]+?): ([^;]+)(?:; |$)", (told or "q: the draft model's law; p: the target's") + SYMBOLS.get(module, "")
+    )
+    wide = max(cell_len(symbol) for symbol, _ in pairs)
+    return "".join(f"\n    {set_cell_size(symbol, wide)}  {meaning}" for symbol, meaning in pairs)
 
 
 def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None:

@@ -154,7 +154,7 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
     elif [claim.id for claim in found] == [identifier]:
         show_claim(open_console(), found[0], own.get(found[0].id))
     else:
-        show_list(open_console(), found)
+        show_list(open_console(), found, own)
 
 
 @main.command()

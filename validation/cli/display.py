@@ -67,17 +67,12 @@ def verdict_screen(console: Console, results: Results) -> None:
             reasons.setdefault(tally.never, []).append(name)
     for reason, names in reasons.items():
         say(console, f"Never in scope ({reason}): {', '.join(names)}")
-    vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
-    if vacuous:
-        say(console, f"Vacuous: {', '.join(vacuous)} of the instances in scope.")
-    console.print(
-        "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it."
-    )
     say(
         console,
+        "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it.\n"
         f"{_kinds_in_words(results)}\n"
         "Refuted: printed results that are false. Misprint: what is meant is evident, and holds. False reading: nobody "
-        "prints it. Each fails on its counterexample; how often it fails here is in the report.\n"
+        "prints it. Each fails on its counterexample; the report says how often here.\n"
         f"Acceptance rate {acceptance_in_words(results.summary)} over {results.positions:,} positions. "
         f"{_sizes_in_words(results)}",
     )

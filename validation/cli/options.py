@@ -98,7 +98,6 @@ DTYPE = option("--dtype", "Type of the weights.  [default: float32 on the CPU, e
 KEY = option("--key", "A file with a secret of 16 to 64 bytes; the server's may have more, one a line.", FILE)
 DRAFT_TIME = option("--draft-time", "Each pass of the draft takes at least so long.", default="0ms")
 
-
 chat_option = option("--chat", "Make each prompt a turn of the user, by the tokenizer's chat template.", is_flag=True)
 quiet_option = option("--quiet -q", "Print nothing but errors; see the exit code.", is_flag=True)
 json_option = option(

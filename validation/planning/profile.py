@@ -7,7 +7,7 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,16 +85,22 @@ Report = Callable[[int, int, str], None]
 
 
 def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = None) -> Profile:
-    """Return the profile of a trace, from the file ``cache`` if it holds that of this trace."""
+    """Return the profile of a trace, from the file ``cache`` if it holds that of this trace.
+
+    Groups of texts are kept beside it while it is measured, so that the same call goes on where one was stopped.
+    """
     key = _key(trace)
-    if cache is not None and (stored := _read(cache, key)) is not None:
-        return stored
-    profile = _measure(trace, report)
     if cache is not None:
+        if stored := _read(cache, key):
+            return Profile(**stored | {"vocabulary": int(stored["vocabulary"]), "known": bool(stored["known"])})
         cache.parent.mkdir(parents=True, exist_ok=True)
+    profile = _measure(trace, report, key, cache)
+    if cache is not None:
         part = cache.with_suffix(".part.npz")
         np.savez_compressed(part, key=np.array(key), **vars(profile))
         part.replace(cache)
+        for group in cache.parent.glob(f"{cache.stem}.[0-9]*.npz"):
+            group.unlink()
     return profile
 
 
@@ -124,16 +130,14 @@ def remembered(file: Path | None, key: Any, make: Callable[[], Any]) -> Any:
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-def _read(cache: Path, key: str) -> Profile | None:
-    """Return the stored profile; None if there is none, it is that of another trace, or it is damaged."""
+def _read(file: Path, key: str) -> dict[str, Any]:
+    """Return the stored arrays; empty if there are none, they are of another trace, or they are damaged."""
     try:
-        with cache.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            if str(stored["key"]) != key:
-                return None
-            columns = {field.name: stored[field.name] for field in fields(Profile)}
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            columns = dict(stored)
     except DAMAGE:
-        return None
-    return Profile(**columns | {"vocabulary": int(columns["vocabulary"]), "known": bool(columns["known"])})
+        return {}
+    return columns if str(columns.pop("key", "")) == key else {}
 
 
 # ------------------------------------------------------------------------------------------------------ texts
@@ -157,27 +161,35 @@ def _blocks(trace: Trace, rows: list[slice]) -> Iterator[tuple[int, TraceChunk]]
             yield number, TraceChunk(**{name: np.array(array[part]) for name, array in trace.arrays.items()})
 
 
-def _measure(trace: Trace, report: Report | None) -> Profile:
+def _measure(trace: Trace, report: Report | None, key: str, cache: Path | None) -> Profile:
     rows = _texts(trace)
     total = sum(text.stop - text.start for text in rows)
     known = bool((np.asarray(trace.arrays["tokens"][:]) >= 0).any())
     rng = np.random.default_rng(1)
     parts: dict[int, list[Positions]] = {}
-    tables: list[dict[str, Array]] = []
-    done = 0
+    tables: list[dict[str, Any]] = []
+    while cache is not None and (stored := _read(cache.with_suffix(f".{len(tables)}.npz"), key)):
+        tables.append(stored)
+    start = len(tables) * _GROUP
+    done = sum(text.stop - text.start for text in rows[:start])
+    what = "measuring the positions of the trace" + f", of which {done:,} were measured before" * bool(done)
+    rng.random(done)  # theirs
 
     def work(number: int, chunk: TraceChunk, uniform: Array) -> tuple[int, Positions]:
         return number, positions_of(chunk, uniform)
 
-    jobs = (partial(work, number, chunk, rng.random(len(chunk.tokens))) for number, chunk in _blocks(trace, rows))
+    left = _blocks(trace, rows[start:])
+    jobs = (partial(work, number, chunk, rng.random(len(chunk.tokens))) for number, chunk in left)
     for number, positions in in_threads(jobs, _WORKERS):
         parts.setdefault(number, []).append(positions)
         done += len(positions.acceptance)
         if report is not None:
-            report(done, total, "measuring the positions of the trace")
+            report(done, total, what)
         if len(parts) > _GROUP:  # the last text may go on
             texts = [join(parts.pop(text)) for text in sorted(parts)[:_GROUP]]
             tables.append(_counts(texts, trace.vocabulary))
+            if cache is not None:
+                np.savez(cache.with_suffix(f".{len(tables) - 1}.npz"), key=np.array(key), **tables[-1])
     tables.append(_counts([join(parts[text]) for text in sorted(parts)], trace.vocabulary))
     named = _names(trace.manifest.get("prompts") or [])
     index = np.asarray(trace.arrays["prompt_index"][:])

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-
 COUNTS = (
     "tokens",  # New tokens
     "drafts",  # Passes of the draft model

@@ -19,7 +19,6 @@ PAPERS = {
 }
 """Key in ``references.bib`` of each of the five papers, by short name."""
 
-
 SOFTWARE = """@misc{{hlmtheory,
     author = "{{The hlmtheory contributors}}",
     title = "hlmtheory: the theory of hybrid language models as checkable claims",

@@ -101,16 +101,10 @@ def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, float]:
     return {bias: value for bias, value in zip(statistics.get("epsilon", []), bits, strict=False) if value}
 
 
-def printed_false(claims: Mapping[str, Claim]) -> dict[str, list[dict[str, str]]]:
-    """Return the false statements that papers print, refuted results and misprints apart: id, source and statement."""
-    return {
-        standing: [
-            {"id": claim.id, "source": cite(claim.source), "key": claim.source.key, "statement": claim.statement}
-            for claim in claims.values()
-            if claim.standing == standing
-        ]
-        for standing in ("refuted", "misprint")
-    }
+def printed_false(claims: Mapping[str, Claim]) -> list[dict[str, str]]:
+    """Return id, source and statement of each result that a paper prints and that is false."""
+    found = [claim for claim in claims.values() if claim.standing == "refuted"]
+    return [{"id": one.id, "source": cite(one.source), "statement": one.statement} for one in found]
 
 
 SYMBOLS = (

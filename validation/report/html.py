@@ -38,15 +38,11 @@ WIDE = 260.0
 """Points from which a picture is wider than a telephone, which scrolls it."""
 NAMED = 5
 """Violated claims that the verdict names."""
-FALSE_KINDS = (
-    ("refuted", "Printed results that are false", "A paper prints each of them, and it is false as stated."),
-    (
-        "misprint",
-        "Misprints",
-        "Printed and false, but the intended statement is evident; it is a separate claim, and holds.",
-    ),
-    ("false reading", "False readings", "No paper prints them, but a reader may infer them."),
-)
+FALSE_KINDS = {
+    "refuted": ("Printed results that are false", "printed as a result, and false"),
+    "misprint": ("Misprints", "a slip of print: the formula is false, but what is meant is evident, and true"),
+    "false reading": ("False readings", "printed nowhere and false, though a reader may infer it"),
+}
 """Title and explanation of each kind of false statement in the report."""
 
 
@@ -70,7 +66,7 @@ def write_report(
     send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
-        refuted=[(title, note, [row for row in rows if row["standing"] == kind]) for kind, title, note in FALSE_KINDS],
+        refuted=[(*said, [row for row in rows if row["standing"] == kind]) for kind, said in FALSE_KINDS.items()],
         counts={outcome: sum(kinds.values()) for outcome, kinds in counts.items()},
         vacuous=sum(bool(tally.vacuous) for tally in true),
         partial=sum(bool(tally.out_of_scope) for tally in true),

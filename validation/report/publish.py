@@ -28,7 +28,6 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("added", "command", "commit", "created", "seconds", "versions")
 """Keys whose values differ between two runs of the same code and settings."""
 
-
 PAGE = Path("paper_repro.md")
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 

@@ -30,7 +30,6 @@ STAMPS = "commits.json"
 """File of a run: the commit of each finished task."""
 code_of = cache(code_digest)
 
-
 FROM_LOGITS = (
     *(f"cu-hlm-fig{number}" for number in ("4a", "4b", "5a", "5b", "6", "8", "9a", "9b")),
     *("u-hlm-fig3", "u-hlm-fig5", "ours-fig3", "ours-fig7", "ours-fig9"),

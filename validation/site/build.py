@@ -33,7 +33,6 @@ EXAMPLES = {
 }
 """Title of each example, and the picture that stands for it."""
 
-
 PLAN = "figures/studies/plan/smollm2_page.json.gz"
 """The plan that the site shows as a page with sliders."""
 

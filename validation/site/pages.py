@@ -18,9 +18,6 @@ GUIDES = (
 )
 """Pages of docs/ in the order of the contents; a page that is not here comes after them."""
 
-LISTS = ("licences",)
-"""Pages of docs/ that come last."""
-
 OTHERS = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog", "paper_repro.md": "paper_repro"}
 """Pages outside docs/: file and name of the page."""
 
@@ -43,10 +40,10 @@ def pages(root: Path = ROOT) -> dict[str, str]:
 def contents(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the pages under each heading of the contents."""
     known = list(names)
-    guides = [name for name in known if "/" not in name and name not in {"index", *LISTS, *OTHERS.values()}]
+    guides = [name for name in known if "/" not in name and name not in {"index", "licences", *OTHERS.values()}]
     order = {name: place for place, name in enumerate(GUIDES)}
     results = [name for name in known if name.startswith("results/") or name == "paper_repro"]
-    project = [name for name in ("contributing", "changelog", *LISTS) if name in known]
+    project = [name for name in ("contributing", "changelog", "licences") if name in known]
     return {
         "Guides": sorted(guides, key=lambda name: (order.get(name, len(order)), name)),
         "Examples": ["examples/index"],

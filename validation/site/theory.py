@@ -8,7 +8,7 @@ import hlmtheory
 from hlmtheory.claims import Claim, Origin, Relation
 from validation.claims.results import Results, Tally
 from validation.report.citations import bibliography, cite, relation_to_source
-from validation.report.html import topic_title
+from validation.report.html import FALSE_KINDS, topic_title
 from validation.report.tables import UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
 from validation.site.pages import REPOSITORY, escaped, formula, sentence
 
@@ -33,11 +33,7 @@ can reach.
 
 """
 FALSE = ("False", "Refuted results, misprints, and readings that suggest themselves, each with its counterexample.")
-FALSE_WORDS = {
-    "refuted": "printed as a result, and false",
-    "misprint": "a slip of print: the formula is false, but what is meant is evident, and true",
-    "false reading": "printed nowhere and false, though a reader may infer it",
-}
+FALSE_WORDS = {kind: said for kind, (_, said) in FALSE_KINDS.items()}
 """Explanation of a false statement, by its standing."""
 
 
@@ -48,11 +44,6 @@ def anchor(name: str) -> str:
 
 def source_anchor(key: str) -> str:
     return "source-" + re.sub(r"[^a-z0-9]+", "-", key.lower())
-
-
-def doi(link: str) -> str:
-    """Return the DOI of a source's address; arXiv registers one for each of its works."""
-    return link.removeprefix("https://doi.org/").replace("https://arxiv.org/abs/", "10.48550/arXiv.")
 
 
 def measured(claim: Claim, tally: Tally | None) -> str:
@@ -146,20 +137,17 @@ def index_page(claims: Mapping[str, Claim]) -> str:
 
 
 def sources_page(claims: Mapping[str, Claim]) -> str:
-    """Return the page of the sources: full citation, DOI or the reason why there is none, and the claims."""
+    """Return the page of the sources: full citation, with its address if it has one, and the claims."""
     parts = ["Sources\n=======", "Every work that a claim names, from ``references.bib``."]
     keys = sorted({claim.source.key for claim in claims.values()}, key=lambda key: bibliography()[key]["full"])
     for key in keys:
         entry = bibliography()[key]
-        number = doi(entry["link"])
-        told = f"DOI: `{number} <https://doi.org/{number}>`__." if number else "No DOI is in ``references.bib``."
         mine = [name for name, claim in claims.items() if claim.source.key == key]
         links = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in mine)
-        short = entry["short"]
         parts += [
             f".. _{source_anchor(key)}:",
-            f"{short}\n{'-' * (2 * len(short))}",
-            escaped(entry["full"]) + f" {told}",
+            f"{entry['short']}\n{'-' * (2 * len(entry['short']))}",
+            f"{escaped(entry['full'])} {entry['link']}",
             f"{len(mine)} claim{'s' * (len(mine) > 1)}: {links}.",
         ]
     return "\n\n".join(parts) + "\n"

@@ -18,7 +18,6 @@ FULL = Path("/dev/full")
 PLACES = ("n" * 300, "n" * 300 + "/x", "file/x", "loop", "loop/x")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
 
-
 COMMANDS = {
     "validate": ("validate", "--trace", "trace", "--out", "{}"),
     "figure": ("figure", "cu-hlm", "6", "--trace", "trace", "--out", "{}"),

@@ -61,7 +61,6 @@ POLICIES = {
     "server alone": wire.DevicePolicy(3, 1.0, wire.threshold_rule(0), wire.LatticeRows(100)),
 }
 
-
 EVERY = [*METHODS, *(partial(Planned, policy) for policy in POLICIES.values())]
 
 

@@ -176,13 +176,25 @@ def test_a_round_whose_first_draft_exceeds_its_bits_has_one_draft(trace, monkeyp
     np.testing.assert_array_equal(found.budgeted[:, 0], found.quantised[0, list(ADAPTIVE)])
 
 
-def test_a_profile_is_kept_and_recognised(trace, profile, tmp_path):
-    file = tmp_path / "profile.npz"
-    profile_of(trace, file)
-    calls = []
+def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(trace, profile, tmp_path, monkeypatch):
+    monkeypatch.setattr("validation.planning.profile._GROUP", 2)
+    file, calls = tmp_path / "profile.npz", []
+
+    def report(*what):
+        calls.append(what)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        profile_of(trace, file, report)
+    profile_of(trace, file, report)
+    assert f"{profile.lengths[:2].sum()} were measured before" in calls[4][2]
+    assert list(tmp_path.iterdir()) == [file]
+    calls.clear()
     again = profile_of(trace, file, lambda *what: calls.append(what))
     assert not calls
-    np.testing.assert_array_equal(again.planned, profile.planned)
+    for name, value in vars(profile).items():
+        np.testing.assert_array_equal(getattr(again, name), value, err_msg=name)
     file.write_bytes(file.read_bytes()[:1000])  # damaged: measured anew
     profile_of(trace, file, lambda *what: calls.append(what))
     assert calls[-1][:2] == (trace.positions, trace.positions)

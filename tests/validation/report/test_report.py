@@ -159,10 +159,6 @@ def test_what_to_send_is_counted_in_bits(results, tmp_path):
     assert [row["bias"] for row in what_to_send(results, 40, [])["rows"]] == [0.01, 0.05, 0.1, 0.2]
 
 
-def cells(results: Results, name: str) -> list[str]:
-    return plain_cells(table_row(CLAIMS[name], results.tallies.get(name)))
-
-
 @pytest.mark.parametrize(
     ("changes", "said"), [({"violated": 2, "holds": 118, "worst_slack": -0.25}, "✗ violated"), (None, "· not checked")]
 )
@@ -172,7 +168,7 @@ def test_a_claim_that_is_violated_or_was_not_checked_shows(results, tmp_path, ch
     changed = with_tally(results, **changes) if changes else fewer
     page = write_report(tmp_path, results=changed, manifest={}, figures=[], command="").read_text(encoding="utf-8")
     assert said in page
-    assert said[2:] == cells(changed, name)[0]
+    assert said[2:] == plain_cells(table_row(CLAIMS[name], changed.tallies.get(name)))[0]
     assert ("<b>1 claim is violated</b>" in page) == bool(changes)
 
 

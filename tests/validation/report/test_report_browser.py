@@ -71,7 +71,6 @@ def opened(show, file):
 TELEPHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 
-
 FEWER = """() => {
     const drop = (one) => one.remove();
     document.querySelectorAll("figure svg > *").forEach(drop);

@@ -51,7 +51,6 @@ LENGTHS = {
     **dict.fromkeys(("propagation_s", "downlink_s", "cloud_base_s", "cloud_slope_s", "edge_slope_s"), SECONDS),
 }
 
-
 SETTABLE: dict[str, Mapping[str, Range]] = {
     "Rand-HLM": {"share": UNIT},
     "U-HLM": SKIPS,

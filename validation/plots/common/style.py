@@ -148,7 +148,6 @@ def draw_band(axes: Axes, series: dict[str, Any], **look: Any) -> None:
 PICTURES: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 """Picture formats, and the metadata left out of each: dates and versions."""
 
-
 DARK_PAGE = (
     "<style>@media (prefers-color-scheme: dark) "
     "{ svg:root { color-scheme: dark; filter: invert(.91) hue-rotate(180deg); } }</style>"

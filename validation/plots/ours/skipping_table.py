@@ -13,7 +13,6 @@ from validation.trace.reader import Trace
 
 LINES = ("tokens", "bins")
 
-
 Cells = tuple[str, str, str, str, str]
 
 

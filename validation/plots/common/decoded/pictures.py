@@ -67,7 +67,6 @@ _RATES: dict[str, dict[str, Any]] = {
     "encoded": {"color": style.PALE, "linestyle": (0, (4, 2))},
 }
 
-
 _ENDS = {
     "true skip rate of cu-hlm, P(accepted | skipped)": "P(accepted | skipped)",
     "true skip rate of u-hlm, P(skipped | accepted)": "P(skipped | accepted)",

@@ -82,7 +82,6 @@ TIMED = {
 }
 """Methods whose latency is broken down: U-HLM at the pair's own risk-prone threshold and at cu-hlm's threshold."""
 
-
 HEADS = (
     "method, pair",
     *("communication, ms", "median over texts", "without fading", "target model, ms", "draft model, ms"),

@@ -10,6 +10,14 @@ from pathlib import Path
 import hlmtheory
 
 SOURCE = Path(__file__).resolve().parents[1]
+PAPERS = {
+    "cu-hlm": "oh2025cuhlm",
+    "u-hlm": "oh2024uhlm",
+    "c-sqs": "bhattacharjee2025csqs",
+    "flexspec": "li2025flexspec",
+    "edge-sd": "zhu2025edgesd",
+}
+"""Key in ``references.bib`` of each of the five papers, by short name, in the order of the page."""
 
 
 def now() -> str:

@@ -24,7 +24,8 @@ from validation.claims.check import tally_of
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
-from validation.report.citations import PAPERS, bibliography, bibtex, cite, relation_to_source
+from validation.provenance import PAPERS
+from validation.report.citations import bibliography, bibtex, cite, relation_to_source
 from validation.report.publish import published_pairs
 from validation.report.tables import counterexample_text, instance_text, plain_cells, table_row
 from validation.site.theory import FALSE_WORDS, measured

@@ -160,15 +160,15 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
 @main.command()
 @click.argument("paper")
 @click.argument("numbers", nargs=-1)
-@option("--trace path", None, FILE, default=Path("runs/builtin/trace"))
+@option("--trace path", "Its trace.  [default: runs/PAIR/trace]", FILE)
 @option("--out", "Output folder.  [default: figures, next to the trace]", FILE)
 @option("--seed", None, SEED, default=1)
 @option("--beside", "A run of another pair, for comparison.", FILE, multiple=True)
-@option("--pair name", "What the text of a figure calls the pair.  [default: as in the trace]")
+@option("--pair name", "Pair whose numbers are drawn.  [default: that of the trace]")
 @option("--format formats", "Also write pdf, png or csv; separate several by commas.", multiple=True)
 @quiet_option
 def figure(
-    paper: str, numbers: tuple[str, ...], path: Path, out: Path | None, formats: tuple[str, ...], **given: Any
+    paper: str, numbers: tuple[str, ...], path: Path | None, out: Path | None, formats: tuple[str, ...], **given: Any
 ) -> None:
     """Draw figures or tables of a paper, or all.
 
@@ -184,19 +184,21 @@ def figure(
     console = open_console(quiet=given["quiet"])
     # an unknown one is refused before the trace is opened
     exhibits = [one for number in numbers or (None,) for one in find_exhibits(paper, number)]
-    command, kinds = typed_command(), read_formats(formats)
+    command, kinds, pair = typed_command(), read_formats(formats), given["name"] or "builtin"
+    path = path or Path("runs", pair, "trace")
     drawing = Drawing(path, given["beside"], given["seed"], command, kinds, given["name"])
     missing: dict[str, list[str]] = {}
     for one in exhibits:
-        folder = out or (SIMULATED if isinstance(one, Simulation) else path.parent) / "figures"
+        shared = isinstance(one, Simulation) and pair == "builtin"
+        folder = out or (SIMULATED if shared else path.parent) / "figures"
         try:
             with waiting(console, f"drawing {one.paper} {one.place}"), naming(folder):
                 written = drawing.draw(one, folder)
         except UserError as error:
             missing.setdefault(str(error), []).append(one.place)
-            published = ROOT / "figures" / f"{one.stem}.json"
+            published = ROOT / "figures" / ("" if pair == "builtin" else pair) / f"{one.stem}.json"
             if len(exhibits) == 1 and published.exists():
-                console.print("As published, on the built-in pair:")
+                console.print(f"As published, on the pair {pair}:")
                 show_numbers(console, published)
             continue
         for file in written:

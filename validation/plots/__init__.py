@@ -10,8 +10,9 @@ import hlmtheory
 from validation.decoding.fitting import fit_mark, stored_fit
 from validation.decoding.studies import Decoded
 from validation.errors import UserError, naming
+from validation.models.pair import PAIRS
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
-from validation.plots.common.stored import of_pair, origin
+from validation.plots.common.stored import BUILTIN, origin, pairs_with
 from validation.plots.common.style import PICTURES, Canvas, headed, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.exhibits import EXHIBITS, FIGURES
@@ -49,12 +50,12 @@ def draw(
     formats: Sequence[str] = ("svg",),
     pair: str | None = None,
 ) -> list[Path]:
+    _refuse_another_pair(exhibit, trace, decoded, pair)
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
         basis = _measured_basis(exhibit, trace, numbers, pair)
     elif isinstance(exhibit, Simulation):
-        with of_pair(pair):
-            numbers = exhibit.simulate(seed)
+        numbers = exhibit.simulate(seed, **({"pair": pair} if exhibit.experiment else {}))
         made_of = origin(numbers["experiment"]) if "experiment" in numbers else ""
         basis = {"basis": f"{exhibit.tag.capitalize()}: {numbers.pop('basis')}{made_of}."}
     elif isinstance(exhibit, Decoding) and decoded:
@@ -86,6 +87,21 @@ def draw(
     with naming(sidecar):
         sidecar.write_text(text, encoding="utf-8")
     return written
+
+
+def _refuse_another_pair(exhibit: Exhibit, trace: Trace | None, decoded: Sequence[Decoded], pair: str | None) -> None:
+    """Raise an error if the numbers are those of another pair with a name than the one that is asked for."""
+    what = f"{exhibit.paper} {exhibit.place}"
+    if isinstance(exhibit, Simulation):
+        own = pairs_with(exhibit.experiment) or [BUILTIN] * (exhibit.tag in (Tag.MEASURED, Tag.ASSUMED))
+        if pair not in (None, BUILTIN, *own):
+            there = f"it has those of: {', '.join(own)}" if own else "no model is in it, so leave out --pair"
+            raise UserError(f"{what} has no numbers of the pair {pair}; {there}.")
+        return
+    about = decoded[0].about if decoded else {} if trace is None else trace.manifest
+    stored = about.get("pair", {}).get("name")
+    if stored in PAIRS and pair not in (None, stored):
+        raise UserError(f"{what} would show the pair {stored}, not {pair}; give the --trace of {pair}.")
 
 
 def picture_of(exhibit: Exhibit, numbers: Mapping[str, Any]) -> Canvas:

@@ -31,22 +31,14 @@ from validation.plots.ours import (
     text_risk,
     truncation_rules,
 )
-
-SOURCES = {
-    "cu-hlm": "oh2025cuhlm",
-    "u-hlm": "oh2024uhlm",
-    "c-sqs": "bhattacharjee2025csqs",
-    "flexspec": "li2025flexspec",
-    "edge-sd": "zhu2025edgesd",
-}
-"""The papers in the order of the page, with their keys in ``references.bib``; ``ours`` is in no paper."""
+from validation.provenance import PAPERS
 
 _TEXTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("exhibits.toml").read_text(encoding="utf-8"))
 
 
 def _about(key: str) -> dict[str, Any]:
     paper, number = key.split(" ")
-    text = {"source": SOURCES.get(paper)} | _TEXTS[key]
+    text = {"source": PAPERS.get(paper)} | _TEXTS[key]
     printed = tuple(NUMBERS[name] for name in text.pop("printed", ()))
     about = {"paper": paper, "number": number, "printed": printed, "claims": tuple(text.pop("claims", ()))}
     return text | about | {"tag": Tag[text["tag"].upper()]}
@@ -60,8 +52,8 @@ def _decoded(key: str, study: str, measure: Callable[..., Any], paint: Any = Non
     return Decoding(**_about(key), study=study, measure=measure, paint=paint)
 
 
-def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None) -> Simulation:
-    return Simulation(**_about(key), simulate=simulate, paint=paint)
+def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None, experiment: str = "") -> Simulation:
+    return Simulation(**_about(key), simulate=simulate, paint=paint, experiment=experiment)
 
 
 def _sweep(number: str) -> Simulation:
@@ -81,6 +73,8 @@ _C_SQS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "6": tuple((metric, (*_BY_SIZE, *_BY_MASS)) for metric in ("latency", "resampling")),
 }
 """Metric and methods of each panel, by figure."""
+_DECODED, _COUNTED = dict.fromkeys("246", "c_sqs"), "flexspec_tables"
+"""Experiments that were run on several pairs."""
 
 _ALL: tuple[Exhibit, ...] = (
     _decoded("cu-hlm 1", "hlm", decoded.measure_both, decoded_pictures.paint_both),
@@ -111,16 +105,16 @@ _ALL: tuple[Exhibit, ...] = (
     _decoded("u-hlm 6-texts", "hlm", decoded.measure_methods, decoded_pictures.paint_methods),
     _decoded("u-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=U)),
     *(
-        _simulated(f"c-sqs {number}", partial(c_sqs.simulate_curves, panels=panels), c_sqs_pictures.paint)
-        for number, panels in _C_SQS.items()
+        _simulated(f"c-sqs {n}", partial(c_sqs.simulate_curves, panels), c_sqs_pictures.paint, _DECODED.get(n, ""))
+        for n, panels in _C_SQS.items()
     ),
     _simulated("flexspec 2", computed.simulate_lengths, computed.paint_lengths),
-    _simulated("flexspec 4", counted_pictures.simulate_latencies, counted_pictures.paint_latencies),
+    _simulated("flexspec 4", counted_pictures.simulate_latencies, counted_pictures.paint_latencies, _COUNTED),
     _simulated("flexspec 5", counted_pictures.simulate_sweep, counted_pictures.paint_sweep),
     _simulated("flexspec 6", counted_pictures.simulate_energy, counted_pictures.paint_energy),
     _simulated("flexspec I", computed.simulate_storm),
     _simulated("flexspec II", computed.simulate_versions),
-    *(_simulated(f"flexspec {table}", partial(counted_tables.measure, table)) for table in ("III", "IV")),
+    *(_simulated(f"flexspec {n}", partial(counted_tables.measure, n), experiment=_COUNTED) for n in ("III", "IV")),
     _simulated("flexspec V", counted_tables.devices),
     _simulated("flexspec VI", counted_tables.targets),
     _simulated("edge-sd 5", edge_sd_pictures.simulate_stages, edge_sd_pictures.paint_stages),
@@ -137,7 +131,7 @@ _ALL: tuple[Exhibit, ...] = (
     _traced("ours 5", truncation_rules.measure_direction, truncation_rules.paint_direction, "truncation"),
     _traced("ours 6", text_risk.measure_figure, text_risk.paint, "texts"),
     _traced("ours 7", codec_bits.measure_figure, codec_bits.paint, "truncation"),
-    _simulated("ours 8", acceptance_by_depth.simulate, acceptance_by_depth.paint),
+    _simulated("ours 8", acceptance_by_depth.simulate, acceptance_by_depth.paint, acceptance_by_depth.EXPERIMENT),
     _traced("ours 9", dropped_mass.measure, dropped_mass.paint),
     _traced("ours I", skipping_table.measure_table, sample="drafts"),
     _traced("ours II", truncation_rules.measure_table, sample="truncation"),
@@ -145,7 +139,7 @@ _ALL: tuple[Exhibit, ...] = (
     _traced("ours IV", text_risk.measure_table, sample="texts"),
     _traced("ours V", codec_bits.measure_table, sample="truncation"),
     _simulated("ours VIII", c_sqs.simulate_budget),
-    _simulated("ours X", acceptance_by_depth.simulate_table),
+    _simulated("ours X", acceptance_by_depth.simulate_table, experiment=acceptance_by_depth.EXPERIMENT),
 )
 
 EXHIBITS: dict[tuple[str, str], Exhibit] = {(one.paper, one.number): one for one in _ALL}

@@ -6,18 +6,10 @@ from pathlib import Path
 
 import hlmtheory
 from hlmtheory.claims import Claim, Origin, Source
-from validation.provenance import commit_of_code
+from validation.provenance import PAPERS, commit_of_code
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
 
-PAPERS = {
-    "cu-hlm": "oh2025cuhlm",
-    "u-hlm": "oh2024uhlm",
-    "c-sqs": "bhattacharjee2025csqs",
-    "flexspec": "li2025flexspec",
-    "edge-sd": "zhu2025edgesd",
-}
-"""Key in ``references.bib`` of each of the five papers, by short name."""
 
 SOFTWARE = """@misc{{hlmtheory,
     author = "{{The hlmtheory contributors}}",

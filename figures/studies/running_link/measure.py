@@ -71,6 +71,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     if not asked.trace.exists():
         words = ("--positions", str(asked.positions), "--new-tokens", str(asked.new_tokens), "--out", str(asked.trace))
+        words += ("--pair", asked.pair, "--chat", "--prompts", asked.prompts) if asked.prompts else ()
         command(cores[0], "collect", *words)
     if not (asked.stated or asked.times.exists()):
         command(cores[0], "doctor", "--times", str(asked.times))
@@ -141,7 +142,7 @@ def ways_of(text: str, asked: Any, times: Times | None, folder: Path) -> list[Wa
     request = Request(rate_bps=rate, round_trip_s=trip)
     if times is None:
         draft_s, verify_s = (read_time("--stated", part) for part in asked.stated.split(","))
-        request = replace(request, draft_s=draft_s, server_draft_s=draft_s, verify_s=verify_s)
+        request = replace(request, draft_s=draft_s, server_draft_s=draft_s, verify_s=verify_s + stretch)
     else:
         request, _, _ = with_times(request, times, LEFT_OUT)
         assert request.passes is not None, "measured times hold passes"
@@ -213,11 +214,17 @@ def measured(way: Way, address: str, asked: Any, core: int) -> dict[str, Any]:
     line = ("device", "--server", address, "--draft", asked.pair, "--texts", str(asked.texts), "--json", *way.words)
     line += ("--chat", "--prompts", asked.prompts) if asked.prompts else ()
     line += ("--draft-time", asked.stated.split(",")[0]) if asked.stated else ()
-    every, first = (
-        json.loads(command(core, *line, "--new-tokens", str(count)))["texts"] for count in (asked.new_tokens, 1)
-    )
-    tokens = np.array([len(one["tokens"]) - 1.0 for one in every])
-    seconds = np.array([one["seconds"] - begin["seconds"] for one, begin in zip(every, first, strict=True)])
+
+    def written(count: int) -> Any:
+        return json.loads(command(core, *line, "--new-tokens", str(count)))["texts"]
+
+    every = written(asked.new_tokens)
+    if asked.stated:  # from the first answer on: a large model is loaded once, not twice
+        tokens = np.array([len(one["tokens"]) - one["came"]["tokens"] for one in every], dtype=np.float64)
+        seconds = np.array([one["came"]["last_s"] - one["came"]["first_s"] for one in every])
+    else:
+        tokens = np.array([len(one["tokens"]) - 1.0 for one in every])
+        seconds = np.array([one["seconds"] - begin["seconds"] for one, begin in zip(every, written(1), strict=True)])
     speed = ratio(tokens, seconds)
     if speed.value is None:
         raise UserError(f"{way.name} wrote no text of two tokens; ask for more texts.")

@@ -33,7 +33,6 @@ def painted(sidecar: Path) -> Canvas:
     with house_style():
         figure = picture_of(BY_STEM[sidecar.stem], numbers)
         FigureCanvasAgg(figure)
-        figure.draw_without_rendering()
     return figure
 
 
@@ -91,6 +90,7 @@ def faults(figure: Canvas) -> list[str]:
     Too many series, two that look alike, text that is small, outside of the frame or over another.
     """
     wrong = []
+    figure.draw_without_rendering()
     for place, axes in enumerate(figure.axes):
         found = looks(axes)
         if len(found) > MOST:
@@ -151,7 +151,6 @@ def test_the_faults_are_found():
     figure, axes = drawing()
     for k in range(MOST):
         axes.plot([0, 1], [0, k], marker="os^vD"[k], label=str(k))
-    figure.draw_without_rendering()
     assert faults(figure) == []
     axes.plot([0, 1], [3, 9], marker="P", label="one more")
     assert "6 series" in faults(figure)[0]
@@ -160,16 +159,13 @@ def test_the_faults_are_found():
     axes.plot([0, 1], [0, 1], color=DARK, label="a")
     axes.plot([0, 1], [1, 0], color="#3b2a10", label="b")  # another colour, the same grey
     axes.axhline(0.5, color=DARK, label="a reference")
-    figure.draw_without_rendering()
     assert faults(figure) == ["panel 0: a and b look alike in grey"]
 
     figure, axes = drawing()
     for place in (0.5, 0.52):
         axes.text(place, 0.5, "name")
-    figure.draw_without_rendering()
     assert faults(figure) == ["'name' and 'name' overlap"]
 
     figure, axes = drawing()
     axes.text(0.5, 0.5, "small", fontsize=6)
-    figure.draw_without_rendering()
     assert faults(figure) == ["'small' is smaller than 7 points"]

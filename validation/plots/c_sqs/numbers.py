@@ -113,9 +113,9 @@ def basis(found: Texts, passes: str | None = None, texts: str | None = None) -> 
     }
 
 
-def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
+def simulate_curves(panels: Sequence[tuple[str, Sequence[str]]], seed: int, pair: str | None = None) -> Numbers:
     """Compute the curves of each panel over the temperature, latency or resampling rate; the seed is the study's."""
-    found = texts()
+    found = texts(pair)
     series = []
     for panel, (metric, names) in enumerate(panels):
         for name in (name for name in names if (name, found.temperatures[0]) in found.cells):

@@ -73,8 +73,8 @@ class Texts:
         return list(self.about["scale"]["temperatures"])
 
 
-def texts() -> Texts:
-    return _texts(named(EXPERIMENT))
+def texts(pair: str | None = None) -> Texts:
+    return _texts(named(EXPERIMENT, pair))
 
 
 @cache

@@ -120,9 +120,13 @@ class Figure(Exhibit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation(Exhibit):
-    """Describe a figure without a language model; ``simulate`` maps a seed to the drawn numbers."""
+    """Describe a figure that needs no run; ``simulate`` maps a seed to the drawn numbers.
 
-    simulate: Callable[[int], Numbers]
+    Of a stored ``experiment`` that was run on several pairs, it also takes the name of a pair or None.
+    """
+
+    simulate: Callable[..., Numbers]
+    experiment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,6 @@
 """Name the stored experiments that figures are drawn from: each has one file, one commit, one date."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,23 +12,17 @@ ROOT = Path(__file__).resolve().parents[3]
 RECORDS = Path(__file__).resolve().parents[1] / "experiments.json"
 SHOWN = ("date", "commit", "digest")
 """Fields of a record that a sidecar holds beside the name."""
-_PAIR: ContextVar[str] = ContextVar("_PAIR", default="")
+BUILTIN = "builtin"
 
 
-@contextmanager
-def of_pair(pair: str | None) -> Iterator[None]:
-    """Let figures take the experiments on this pair; those that it lacks stay the built-in pair's."""
-    token = _PAIR.set(pair or "")
-    try:
-        yield
-    finally:
-        _PAIR.reset(token)
+def named(experiment: str, pair: str | None) -> str:
+    """Return the name of an experiment on a pair; without one, that of the first run."""
+    return experiment if pair in (None, BUILTIN) else f"{experiment} {pair}"
 
 
-def named(experiment: str) -> str:
-    """Return the name of an experiment on the pair that is drawn."""
-    own = f"{experiment} {_PAIR.get()}"
-    return own if own in records() else experiment
+def pairs_with(experiment: str) -> list[str]:
+    """Return the pairs that an experiment was run on."""
+    return [name.partition(" ")[2] or BUILTIN for name in records() if name.partition(" ")[0] == experiment]
 
 
 def records() -> dict[str, dict[str, Any]]:

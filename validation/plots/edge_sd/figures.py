@@ -93,12 +93,7 @@ def _told(broken: bool) -> dict[str, str]:
 
 
 def paint_shares(numbers: Numbers) -> Canvas:
-    looks: dict[str, dict[str, Any]] = {
-        "equal": {"color": GREY, "marker": "v"},
-        "best": LOOKS["paper"],
-        "waves": LOOKS["proposed"],
-        "free": LOOKS["free"],
-    }
+    looks = LOOKS | {"equal": LOOKS["max"], "best": LOOKS["paper"], "waves": LOOKS["proposed"]}
     users = sorted({one["users"] for one in numbers["series"] if "users" in one})
     figure, panels = canvas((PAGE[0], 3.2), panels=len(users))
     shown: dict[int, list[dict[str, Any]]] = {}

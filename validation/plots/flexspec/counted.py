@@ -74,8 +74,8 @@ class Counted:
         return np.array([prompt["source"] for prompt in self.about["prompts"]])
 
 
-def counted() -> Counted:
-    return _counted(named("flexspec_tables"))
+def counted(pair: str | None = None) -> Counted:
+    return _counted(named("flexspec_tables", pair))
 
 
 @cache

@@ -32,8 +32,8 @@ def _ends(found: Estimate, scale: float = 1.0) -> list[float | None]:
     return list((found * scale).plain(digits=6).values())
 
 
-def simulate_latencies(seed: int) -> Numbers:
-    study = c.counted()
+def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
+    study = c.counted(pair)
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)
     series = []

@@ -24,13 +24,14 @@ def basis(study: Counted) -> str:
     return f"{target}, {per} prompts a set, {study.about['new_tokens']} tokens"
 
 
-def _exhibit(statistics: dict[str, Any], title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Numbers:
-    study = c.counted()
+def _exhibit(
+    study: Counted, statistics: dict[str, Any], title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Numbers:
     return {"statistics": statistics, "tables": [table(title, heads, rows)], "basis": basis(study), **study.record}
 
 
-def measure(number: str, seed: int) -> Numbers:
-    case = Case(c.counted(), TEMPERATURES[number])
+def measure(number: str, seed: int, pair: str | None = None) -> Numbers:
+    case = Case(c.counted(pair), TEMPERATURES[number])
     speed_ups, rows = {}, []
     for place, network in enumerate(NETWORKS):
         whole = c.speed_ups(case, network, None, seed)
@@ -44,10 +45,8 @@ def measure(number: str, seed: int) -> Numbers:
             rows.append((network, line.name, _cell(whole[line.name]), *cells))
     title = "Speed-up over Cloud-Only, target version 0; printed numbers in brackets"
     rule = c.FLEXSPEC if c.FLEXSPEC in speed_ups["4G"] else c.RULE_ALONE
-    shown = {"name": rule, "times": speed_ups["4G"][rule][0]}
-    return _exhibit(
-        {"speed_ups": speed_ups, "flexspec": shown}, title, ("network", "method", "all six", *DATASETS), rows
-    )
+    statistics = {"speed_ups": speed_ups, "flexspec": {"name": rule, "times": speed_ups["4G"][rule][0]}}
+    return _exhibit(case.study, statistics, title, ("network", "method", "all six", *DATASETS), rows)
 
 
 def devices(seed: int) -> Numbers:
@@ -73,7 +72,7 @@ def devices(seed: int) -> Numbers:
         rows.append((name, f"{ms:g} ms", *cells))
     heads = [head for source in DEVICE_DATASETS for head in (f"{source}, Algorithm 2 (printed)", f"{source}, K*")]
     title = f"Speed-up over Cloud-Only over 4G by device, {draft} draft, temperature 0"
-    return _exhibit({"devices": statistics}, title, ("device", "a draft", *heads), rows)
+    return _exhibit(case.study, {"devices": statistics}, title, ("device", "a draft", *heads), rows)
 
 
 def targets(seed: int) -> Numbers:
@@ -97,4 +96,4 @@ def targets(seed: int) -> Numbers:
         rows.append((name, f"{base[0]:.0f}, {base[1]:.0f} ms", *cells))
     heads = [head for network in ("5G", "4G") for head in (f"{network}, Algorithm 2 (printed)", f"{network}, K*")]
     title = f"Speed-up over Cloud-Only on MT-Bench with each target's printed latency of a token, {draft} draft"
-    return _exhibit({"targets": statistics}, title, ("target", "a token over 5G, 4G", *heads), rows)
+    return _exhibit(case.study, {"targets": statistics}, title, ("target", "a token over 5G, 4G", *heads), rows)

@@ -34,9 +34,9 @@ def _percent(value: float) -> str:
     return f"{100.0 * value:+.1f}%".replace("-", "−")
 
 
-def _replay() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the stored replay on the pair that is drawn, and its record, if it has one."""
-    name = named(EXPERIMENT)
+def _replay(pair: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the stored replay on a pair, and its record, if it has one."""
+    name = named(EXPERIMENT, pair)
     return (read(REPLAY), {}) if name == EXPERIMENT else stored(name)
 
 
@@ -47,9 +47,9 @@ def _basis(replay: dict[str, Any]) -> str:
     return f"a replay of {whose}, {listed}; intervals: 95%, {replay['resamples']:,} resamples of the requests"
 
 
-def simulate(seed: int) -> Numbers:
+def simulate(seed: int, pair: str | None = None) -> Numbers:
     """Return acceptance by depth, and the error in tokens of a round by a rate, a profile and split rounds."""
-    series, (replay, record) = [], _replay()
+    series, (replay, record) = [], _replay(pair)
     for name, one in replay["data"].items():
         depths = one["acceptance"]
         deep = sum(count >= ENOUGH for count in depths["examined"])
@@ -150,9 +150,9 @@ COLUMNS = {
 }
 
 
-def simulate_table(seed: int) -> Numbers:
+def simulate_table(seed: int, pair: str | None = None) -> Numbers:
     """Return Table X of ours: the errors of each estimate of the tokens of a round."""
-    replay, record = _replay()
+    replay, record = _replay(pair)
     rows = [{"name": name, **one} for name, one in replay["data"].items()]
     made = table_of("Expected tokens of a round, estimated and replayed", COLUMNS, rows)
     return {"axes": [], "series": [], "statistics": {}, "tables": [made], "basis": _basis(replay), **record}

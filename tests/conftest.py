@@ -1,7 +1,9 @@
 """Hypothesis profiles: HYPOTHESIS_PROFILE=few|dev|ci|deep, by default dev. Long tests run where DEEP=1."""
 
+import gc
 import os
-from fnmatch import fnmatch
+import re
+from fnmatch import fnmatch, translate
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,9 +41,12 @@ DEEP = (
     "tests/validation/audit/test_session.py::test_an_exact_sampler_is_accused_*",
     "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
     "tests/validation/claims/test_cluster.py*",
+    "tests/validation/claims/test_large_vocabulary.py::*151936*",
     "tests/validation/claims/test_large_vocabulary.py::*262144*",
     "tests/validation/decoding/test_every_method.py::test_texts_are_counted_*?top-p-*",
     "tests/validation/decoding/test_tree_defects.py::test_the_audit_finds_*",
+    "tests/validation/decoding/test_versions.py::test_by_position_*switches[01]*",
+    "tests/validation/decoding/test_versions.py::test_by_round_*switched*",
     "tests/validation/planning/test_page_script.py::*?cost?",
     "tests/validation/planning/test_page_script.py::*?goodput?",
     "tests/validation/planning/test_page_script.py::*?recorded?",
@@ -57,13 +62,18 @@ COLLECTED = pytest.StashKey[list[str]]()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[COLLECTED] = [item.nodeid for item in items]
+    deep = re.compile("|".join(map(translate, DEEP)))
     for item in items:
-        if any(fnmatch(item.nodeid, pattern) for pattern in DEEP):
+        if deep.match(item.nodeid):
             item.add_marker(pytest.mark.deep)
     if os.environ.get("DEEP") != "1":
         long = [item for item in items if item.get_closest_marker("deep")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("deep")]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # the modules and the thousands of tests stay: no collection need look at them again
 
 
 @pytest.fixture

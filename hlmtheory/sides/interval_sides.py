@@ -19,10 +19,10 @@ def settings(**values: Array) -> tuple[Any, ...]:
 
 
 def _intervals(xp: Any, error: Array, drafts: int, form: str) -> Interval:
-    """Return the intervals for n = 1, ..., drafts and S = 0, ..., drafts, shape (..., drafts, drafts + 1)."""
-    examined = xp.arange(1, drafts + 1, device=error.device)[:, None]
-    accepted = xp.minimum(xp.arange(drafts + 1, device=error.device)[None, :], examined)
-    return acceptance_interval(accepted, examined, error[..., None, None], form=form)
+    """Return the intervals for n = 1, ..., drafts and S = 0, ..., n, one after the other in the last axis."""
+    pairs = [(n, accepted) for n in range(1, drafts + 1) for accepted in range(n + 1)]
+    examined, accepted = (xp.asarray(values, device=error.device) for values in zip(*pairs, strict=True))
+    return acceptance_interval(accepted, examined, error[..., None], form=form)
 
 
 def largest_miss(error: Array, drafts: int, form: str, grid: int) -> Array:
@@ -34,7 +34,8 @@ def largest_miss(error: Array, drafts: int, form: str, grid: int) -> Array:
         best = None if ever is None else _best_rate(xp, ever, n, grid)
         if n:
             mean = xp.arange(grid * n + 1, dtype=xp.float64, device=delta.device) / (grid * n)
-            low, high = (end[..., n - 1, : n + 1, None] for end in (lower, upper))
+            own = slice((n - 1) * (n + 2) // 2, n * (n + 3) // 2)
+            low, high = (end[..., own, None] for end in (lower, upper))
             missed = (mean < low) | (mean > high)
             best = xp.where(missed, 1.0, xp.zeros_like(mean) if best is None else best)
         ever = best

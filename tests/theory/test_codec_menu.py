@@ -264,7 +264,7 @@ def test_a_menu_out_of_range_is_refused(given_menu, words):
 
 
 def test_a_text_under_one_budget_beats_one_tolerance_for_all_rows():
-    rows = np.concatenate([wide_rows(10, 300, 1.0), wide_rows(30, 300, 6.0)])
+    rows = np.concatenate([wide_rows(5, 300, 1.0), wide_rows(15, 300, 6.0)])
     tolerances = np.geomspace(0.01, 2.0, 24)
     found = codec.cheapest_codec(rows[:, None], tolerances)
     same = codec.cheapest_codec(rows, 0.1)

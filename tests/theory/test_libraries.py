@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 
 import numpy as np
 import pytest
@@ -100,21 +101,22 @@ def answer(name, change, **fixed):
     return numbers_of(target(name)(**call | fresh))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OWN])
-def test_an_answer_is_in_the_library_and_type_of_the_arguments(name, library, dtype):
-    def change(value):
-        array = np.asarray(value)
-        return to(library, array, dtype if array.dtype.kind == "f" else None)
+def test_an_answer_is_in_the_library_and_type_of_the_arguments(name):
+    plain = answer(name, np.asarray)
+    for library, dtype in itertools.product(LIBRARIES, ["float32", "float64"]):
 
-    plain, found = answer(name, np.asarray), answer(name, change)
-    for expected, value in zip(plain, found, strict=True):
-        np.testing.assert_allclose(numbers(value), numbers(expected), rtol=1e-5 if dtype == "float32" else 1e-12)
-        if hasattr(value, "dtype"):
-            kind = (dtype if name not in WIDE else "float64") if expected.dtype.kind == "f" else str(expected.dtype)
-            wanted = (library, kind) if name not in NUMPY else ("numpy", str(expected.dtype))
-            assert kind_of(value) == wanted
+        def change(value, library=library, dtype=dtype):
+            array = np.asarray(value)
+            return to(library, array, dtype if array.dtype.kind == "f" else None)
+
+        near = {"rtol": 1e-5 if dtype == "float32" else 1e-12, "err_msg": f"{library} {dtype}"}
+        for expected, value in zip(plain, answer(name, change), strict=True):
+            np.testing.assert_allclose(numbers(value), numbers(expected), **near)
+            if hasattr(value, "dtype"):
+                kind = (dtype if name not in WIDE else "float64") if expected.dtype.kind == "f" else str(expected.dtype)
+                wanted = (library, kind) if name not in NUMPY else ("numpy", str(expected.dtype))
+                assert kind_of(value) == wanted, (library, dtype)
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ONE_INSTANCE])
@@ -156,19 +158,18 @@ def test_a_batch_of_none_has_no_answers(name):
 HALF = [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")]
 
 
-@pytest.mark.parametrize(
-    ("name", "library", "dtype"),
-    [
-        (name, *kind)
-        for name in FUNCTIONS
-        for kind in HALF
-        if name not in OWN and not (name in BEYOND_HALF and kind[1] == "float16")
-    ],
-)
-def test_half_types_are_answered_in_float32(name, library, dtype):
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OWN])
+def test_half_types_are_answered_in_float32(name):
     """Or in float64 where every answer is."""
-    found = answer(name, lambda value: to(library, value, dtype if np.asarray(value).dtype.kind == "f" else None))
-    for expected, value in zip(answer(name, np.asarray), found, strict=True):
-        np.testing.assert_allclose(numbers(value), numbers(expected), rtol=0.05, atol=0.02)
-        if hasattr(value, "dtype") and expected.dtype.kind == "f":
-            assert kind_of(value)[1] == ("float64" if name in WIDE or name in NUMPY else "float32")
+    plain = answer(name, np.asarray)
+    for library, dtype in HALF[2:] if name in BEYOND_HALF else HALF:
+
+        def change(value, library=library, dtype=dtype):
+            return to(library, value, dtype if np.asarray(value).dtype.kind == "f" else None)
+
+        near = {"rtol": 0.05, "atol": 0.02, "err_msg": f"{library} {dtype}"}
+        for expected, value in zip(plain, answer(name, change), strict=True):
+            np.testing.assert_allclose(numbers(value), numbers(expected), **near)
+            if hasattr(value, "dtype") and expected.dtype.kind == "f":
+                kind = "float64" if name in WIDE or name in NUMPY else "float32"
+                assert kind_of(value)[1] == kind, (library, dtype)

@@ -11,7 +11,7 @@ import numpy as np
 brute_force = importlib.import_module("figures.studies.policy_bound.brute_force")
 served_gaps = importlib.import_module("figures.studies.policy_bound.served_gaps")
 
-INSTANCES = 40 if os.environ.get("DEEP") == "1" else 10
+INSTANCES = 40 if os.environ.get("DEEP") == "1" else 5
 
 
 def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():
@@ -28,7 +28,7 @@ def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():
 
 
 def test_the_bound_with_a_server_is_above_the_best_plan_and_the_best_plan_above_ours():
-    found = [served_gaps.compare(seed, served_gaps.UTILITIES[seed % 2]) for seed in (2, 4, 5, 9, 12, 21)]
+    found = [served_gaps.compare(seed, served_gaps.UTILITIES[seed % 2]) for seed in (2, 5, 12)]
     for one in found:
         assert one["upper_bound"] >= one["best"] * (1.0 - 1e-9) >= one["plan"] * (1.0 - 2e-9), one
         assert one["best"] <= one["plan"] * 1.02, one

@@ -51,6 +51,7 @@ class Naming:
     depth: int
     scored: int = 0
     _gains: dict[Key, float] = field(default_factory=dict)
+    _waiting: dict[int, list[Array]] = field(default_factory=dict)  # draws to score, by prompt
     _firsts: list[Array] = field(default_factory=list)  # the draft's first row after each prompt
 
     def __post_init__(self) -> None:
@@ -67,21 +68,10 @@ class Naming:
             counts[prompt] += np.bincount(own[:, depth], minlength=len(counts[prompt]))
 
     def score(self, prompt: int, tokens: Array) -> None:
-        """Take the likelihood of draws (n, D)."""
+        """Take draws (n, D) whose likelihood is asked for."""
         tokens = tokens[: MOST_SCORED - self.scored]
-        if not len(tokens):
-            return
-        if not self._cells:
-            self._cells = [self._of_cells(c) for c in range(len(self.law.prompts))]
         self.scored += len(tokens)
-        symbols = self.law.vocabulary + 1
-        tokens, times = np.unique(tokens, axis=0, return_counts=True)
-        found = dict(self._likelihoods(prompt, tokens))
-        uniform = max(SMOOTH * float(symbols) ** -self.depth, 1e-300)  # of a large vocabulary it would be 0
-        base = np.log((1 - SMOOTH) * found[NONE] + uniform)
-        for key, likelihood in found.items():
-            gain = float(((np.log((1 - SMOOTH) * likelihood + uniform) - base) * times).sum())
-            self._gains[key] = self._gains.get(key, 0.0) + gain
+        self._waiting.setdefault(prompt, []).append(tokens)
 
     def fits(self) -> tuple[Fit, ...]:
         """Return the mechanisms that the draws do not exclude, likeliest first; of each, the likeliest such variant.
@@ -89,7 +79,18 @@ class Naming:
         Two of one law are equally likely: the simpler one is first, in the order of the likelihoods.
         """
         if not self._cells:
-            return ()
+            self._cells = [self._of_cells(c) for c in range(len(self.law.prompts))]
+        symbols = self.law.vocabulary + 1
+        uniform = max(SMOOTH * float(symbols) ** -self.depth, 1e-300)  # of a large vocabulary it would be 0
+        for prompt, waiting in self._waiting.items():  # each text of a prompt once
+            tokens, times = np.unique(np.concatenate(waiting), axis=0, return_counts=True)
+            for some in np.array_split(np.arange(len(tokens)), 1 + len(tokens) * self.depth * symbols // VALUES):
+                found = dict(self._likelihoods(prompt, tokens[some]))
+                base = np.log((1 - SMOOTH) * found[NONE] + uniform)
+                for key, likelihood in found.items():
+                    gain = float(((np.log((1 - SMOOTH) * likelihood + uniform) - base) * times[some]).sum())
+                    self._gains[key] = self._gains.get(key, 0.0) + gain
+        self._waiting.clear()
         best: dict[str, Fit] = {}
         for key, gain in self._gains.items():
             if key[0] and gain > max(-np.log(EXCLUDED), best[key[0]].gain if key[0] in best else 0.0):

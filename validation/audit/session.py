@@ -140,9 +140,8 @@ class Audit:
             while sum(len(one) for _, one in self._held) > HELD:
                 self._held.pop(0)
             return
-        for place, one in self._held:
-            self._naming.score(place, one)
-        self._held.clear()
+        while self._held:
+            self._naming.score(*self._held.pop(0))
 
     @property
     def at_least(self) -> float:

@@ -37,10 +37,10 @@ def test_the_law_itself_is_kept():
 def test_another_law_is_found_and_bounded(share):
     rows = table(1)
     other = (1 - share) * rows + share * table(2)
-    report = audit_sampler(TableLaw(rows), sampler_of(other), depth=D, draws=40_000, stop_early=False)
+    report = audit_sampler(TableLaw(rows), sampler_of(other), depth=D, draws=20_000, stop_early=False)
     apart = distance(exact_law(other, D), exact_law(rows, D))
     assert report.verdict == NOT_KEPT
-    assert report.found_after < 40_000
+    assert report.found_after < 20_000
     assert 0.3 * apart < report.at_least <= apart <= report.at_most
 
 

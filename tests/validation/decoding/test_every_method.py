@@ -29,6 +29,7 @@ LARGE = {name: info.default for name, info in METHODS.items() if info.default}
 """Every method that needs no file, with its default parameters."""
 TINY = LARGE | {"K-SQS": lambda _: KSqs(2), "K-SQS of bytes": lambda _: KSqs(2, by_bytes=True)}
 """The same for three tokens."""
+PROMPTS = tiny_texts.PROMPTS[:3]
 LOSSY = {name for name, info in METHODS.items() if info.law in (Law.LOST, Law.TOKEN)}
 
 
@@ -120,7 +121,7 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair, name, settings):
     given = {"new_tokens": 6, "seed": 4, "link": link, "times": PAPER_TIMES} | settings
     rows, alone = (
         decode(pair, some, method, batch=batch, risk=not method.tree_nodes, **given)
-        for some, batch in ((tiny_texts.PROMPTS, 3), (tiny_texts.PROMPTS[::-1], 1))
+        for some, batch in ((PROMPTS, 2), (PROMPTS[::-1], 1))
     )
     for row, one in zip(rows, alone[::-1], strict=True):
         assert (row.prompt, row.tokens, row.ended) == (one.prompt, one.tokens, one.ended)
@@ -135,10 +136,10 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair, name, settings):
         assert row.total("target_s") == pytest.approx(PAPER_TIMES[1] * len(row.rounds))
         assert [r.position for r in row.rounds] == sorted({r.position for r in row.rounds})
     if not settings:
-        again = decode(pair, tiny_texts.PROMPTS, method, **(given | {"seed": 5}))
+        again = decode(pair, PROMPTS, method, **(given | {"seed": 5}))
         assert [row.tokens for row in again] != [row.tokens for row in rows]
     if "temperature" in settings and name not in LOSSY - {n for n in LOSSY if "printed" in n or "DSSD" in n}:
-        expected = decode(pair, tiny_texts.PROMPTS, TargetOnly(), **given)
+        expected = decode(pair, PROMPTS, TargetOnly(), **given)
         assert [row.tokens for row in rows] == [row.tokens for row in expected]
 
 
@@ -146,10 +147,7 @@ def test_texts_are_counted_and_do_not_depend_on_the_batch(pair, name, settings):
 def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair, name):
     method = LARGE[name](SETUP)
     found = [
-        [
-            [one.drafted for one in row.rounds]
-            for row in decode(pair, tiny_texts.PROMPTS, method, new_tokens=9, link=link)
-        ]
+        [[one.drafted for one in row.rounds] for row in decode(pair, PROMPTS, method, new_tokens=6, link=link)]
         for link in (FadingLink("fast", 1e9, 1.0), FadingLink("slow", 1e2, 1.0))
     ]
     if name == "flexspec exact":

@@ -52,9 +52,14 @@ CHANGES: dict[str, Callable[[Pair], Texts]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def usual(pair):
+    return texts(pair, SharedSeed(4))
+
+
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair, change):
-    assert CHANGES[change](pair) == texts(pair, SharedSeed(4))
+def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair, usual, change):
+    assert CHANGES[change](pair) == usual
 
 
 def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair):

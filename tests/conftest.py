@@ -41,7 +41,6 @@ DEEP = (
     "tests/validation/audit/test_session.py::test_an_exact_sampler_is_accused_*",
     "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
     "tests/validation/claims/test_cluster.py*",
-    "tests/validation/claims/test_large_vocabulary.py::*151936*",
     "tests/validation/claims/test_large_vocabulary.py::*262144*",
     "tests/validation/decoding/test_every_method.py::test_texts_are_counted_*?top-p-*",
     "tests/validation/decoding/test_tree_defects.py::test_the_audit_finds_*",

@@ -101,17 +101,16 @@ def answer(name, change, **fixed):
     return numbers_of(target(name)(**call | fresh))
 
 
+def floats_to(library, dtype):
+    return lambda value: to(library, value, dtype if np.asarray(value).dtype.kind == "f" else None)
+
+
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OWN])
 def test_an_answer_is_in_the_library_and_type_of_the_arguments(name):
     plain = answer(name, np.asarray)
     for library, dtype in itertools.product(LIBRARIES, ["float32", "float64"]):
-
-        def change(value, library=library, dtype=dtype):
-            array = np.asarray(value)
-            return to(library, array, dtype if array.dtype.kind == "f" else None)
-
         near = {"rtol": 1e-5 if dtype == "float32" else 1e-12, "err_msg": f"{library} {dtype}"}
-        for expected, value in zip(plain, answer(name, change), strict=True):
+        for expected, value in zip(plain, answer(name, floats_to(library, dtype)), strict=True):
             np.testing.assert_allclose(numbers(value), numbers(expected), **near)
             if hasattr(value, "dtype"):
                 kind = (dtype if name not in WIDE else "float64") if expected.dtype.kind == "f" else str(expected.dtype)
@@ -163,12 +162,8 @@ def test_half_types_are_answered_in_float32(name):
     """Or in float64 where every answer is."""
     plain = answer(name, np.asarray)
     for library, dtype in HALF[2:] if name in BEYOND_HALF else HALF:
-
-        def change(value, library=library, dtype=dtype):
-            return to(library, value, dtype if np.asarray(value).dtype.kind == "f" else None)
-
         near = {"rtol": 0.05, "atol": 0.02, "err_msg": f"{library} {dtype}"}
-        for expected, value in zip(plain, answer(name, change), strict=True):
+        for expected, value in zip(plain, answer(name, floats_to(library, dtype)), strict=True):
             np.testing.assert_allclose(numbers(value), numbers(expected), **near)
             if hasattr(value, "dtype") and expected.dtype.kind == "f":
                 kind = "float64" if name in WIDE or name in NUMPY else "float32"

@@ -19,7 +19,7 @@ from validation.trace.reader import TraceChunk
 
 Array = NDArray[Any]
 TRUE = [claim for claim in measured(hlmtheory.all_claims()).values() if claim.refuted is None]
-CASES = [(4096, "float16", 0.3), (32_768, "float32", 1.0), (151_936, "float32", 1.0), (262_144, "bfloat16", 1.0)]
+CASES = [(4096, "float16", 0.3), (32_768, "float32", 1.0), (262_144, "bfloat16", 1.0)]
 
 
 def shapes(rng: np.random.Generator, size: int) -> list[tuple[Array, Array]]:

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -88,6 +89,10 @@ class Attained:
 
     instance: Instance
     ratio: float = 1.0
+
+
+_RELATIONS = WeakKeyDictionary[Callable[..., Any], Relation]()
+"""The relation that a claim's function returns, once it was called for it."""
 
 
 class Sides(NamedTuple):
@@ -189,9 +194,11 @@ class Claim:
     @property
     def relation(self) -> Relation:
         """Return the relation of the sides; it is the same on every instance."""
-        instance = self.refuted if self.attained is None else self.attained.instance
-        values = {name: _in_float64(name, value) for name, value in (instance or {}).items()}
-        return self.sides(**{name: values[name] for name in _parameters(self.sides)}).relation
+        if self.sides not in _RELATIONS:
+            instance = self.refuted if self.attained is None else self.attained.instance
+            values = {name: _in_float64(name, value) for name, value in (instance or {}).items()}
+            _RELATIONS[self.sides] = self.sides(**{name: values[name] for name in _parameters(self.sides)}).relation
+        return _RELATIONS[self.sides]
 
     @property
     def takes(self) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ def small_simulation(one: Simulation) -> Simulation:
 def test_a_figure_of_texts_keeps_the_contract(one: Decoding, studies: dict[str, Decoded], tmp_path: Path) -> None:
     about = check(one, drawn(one, tmp_path / "a", None, decoded=[studies[one.study]]))
     assert "prompts: 1 of Alpaca, 1 of x" in about["basis"]
-    again = drawn(one, tmp_path / "b", None, decoded=[studies[one.study]])
+    again = drawn(replace(one, paint=None), tmp_path / "b", None, decoded=[studies[one.study]])
     assert json.loads(again[0].read_text(encoding="utf-8")) == about
     with pytest.raises(UserError, match=f"decode them with `python3 hlm decode {one.study}`"):
         drawn(one, tmp_path, None)

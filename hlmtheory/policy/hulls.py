@@ -98,7 +98,8 @@ def lower_hulls(bits: Array, risk: Array) -> Hulls:
     if not np.isfinite(cost).any(axis=1).all():
         place = int(np.argmin(np.isfinite(cost).any(axis=1)))
         raise DomainError(f"bits must be finite for a candidate of each position; got none at {place}; give one")
-    corners = [hull(*row) for row in zip(cost, loss, strict=True)]
+    alone = cost.shape[1] == 1  # each candidate is then its hull
+    corners = np.zeros(cost.shape, np.int64) if alone else [hull(*row) for row in zip(cost, loss, strict=True)]
     start = np.concatenate(([0], np.cumsum([len(one) for one in corners]))).astype(np.int64)
     entry = np.concatenate(corners)
     row = np.repeat(np.arange(len(cost)), np.diff(start))

@@ -197,7 +197,7 @@ def test_every_flipped_byte_of_the_header_is_refused_or_loads(files, folders, tm
     accepted = [each for each, said in zip(changed, refusals, strict=True) if said is None]
     assert all("flipped.gguf" in said for said in refusals if said is not None)
     assert 0.1 < len(accepted) / data < 0.9  # names of tokens and merges may be any text
-    for each in rng.choice(np.array(accepted, dtype=object), 30, replace=False):
+    for each in rng.choice(np.array(accepted, dtype=object), 12, replace=False):
         said = refusal(path, each, lambda: load_pair(draft=path, target=path))
         assert said is None or "flipped.gguf" in said or "eos_token_id" in said
 

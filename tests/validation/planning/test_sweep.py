@@ -1,6 +1,6 @@
 """Drawn settings: no option that keeps the limits beats the plan in its aim, and no sentence contradicts it.
 
-600 settings, and 30 with N users; with DEEP=1 2,000 and 400.
+300 settings, and 30 with N users; with DEEP=1 2,000 and 400.
 
 The check computes times, limits and the best options by itself, from the counts of the options alone. For every other
 setting all prompts are in all parts of the split, so that the plan must be the best of all options. Otherwise an option
@@ -37,7 +37,7 @@ from validation.planning.shared import Shared, User
 from validation.planning.split import Split
 from validation.planning.verdict import verdict_of
 
-SETTINGS, EVERY, WITH_USERS = (2_000, 200, 400) if os.environ.get("DEEP") == "1" else (600, 200, 30)
+SETTINGS, EVERY, WITH_USERS = (2_000, 200, 400) if os.environ.get("DEEP") == "1" else (300, 75, 30)
 NUMBER = r"([\d,.]+(?:e[+-]?\d+)?)"
 TOTALS: dict[tuple[int, int], list[np.ndarray]] = {}
 KIN: dict[tuple[int, int], dict[tuple[object, ...], list[Option]]] = {}
@@ -287,7 +287,7 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
 def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
     """What the note on the server's own draft says, over all options on a fast downlink."""
     rng = np.random.default_rng(32)
-    for number in range(300):
+    for number in range(SETTINGS // 2):
         planner, setting = pairs(number % len(MADE))[1], drawn(rng)
         link = replace(setting.link, down_bps=1e15)
         setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput", between_s=0.0)

@@ -142,9 +142,8 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
     assert not {"--draft-time", "--verify-time"} & set(timed["defaults"])
     own = json.loads(run(*line, "--times", "times.json", "--draft-time", "7ms").stdout)
     assert own["request"]["draft_s"] == pytest.approx(0.007)
-    planning_times.write_times(
-        replace(LINE, token=exactly(0.0102)), tmp_path / "quick.json"
-    )  # less than a pass of 11 ms
+    less = replace(LINE, token=exactly(0.0102))  # than a pass of 11 ms
+    planning_times.write_times(less, tmp_path / "quick.json")
     quick = {row["policy"]: row for row in json.loads(run(*line, "--times", "quick.json").stdout)["rows"]}
     stream = quick["server alone, streaming"]["counts"]
     seconds = 0.0102 + stream["down_bits"] / 1e6

@@ -127,10 +127,10 @@ def test_a_figure_has_few_series_told_apart_in_grey_and_inside_its_frame(sidecar
 @pytest.mark.parametrize("name", ["ours-fig3", "cu-hlm-fig1"])
 def test_a_figure_is_saved_in_each_format_and_stays_small(name: str, tmp_path: Path):
     figure = painted(SHELF / f"{name}.json")
-    for suffix in PICTURES:
+    for file in (tmp_path / f"{name}.{suffix}" for suffix in PICTURES):
         with house_style():
-            save(figure, tmp_path / f"{name}.{suffix}")
-        assert 10_000 < (tmp_path / f"{name}.{suffix}").stat().st_size < 600_000
+            save(figure, file)
+        assert 10_000 < file.stat().st_size < 600_000
 
 
 def test_a_stored_figure_is_described_and_painted_anew_without_its_models(tmp_path: Path):

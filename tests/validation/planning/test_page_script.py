@@ -75,11 +75,9 @@ def test_the_script_chooses_what_the_command_chooses(
     recorded = "--link-csv" in more
     names = ("roundTrip", "draft", "verify") if recorded else ("rate", "roundTrip", "draft", "verify")
     settings = [dict(zip(names, one[recorded:], strict=True)) for one in SETTINGS]
-    script = [
-        f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};",
-        DOCUMENT,
-    ]
-    script += [(TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', ""), ANSWER]
+    data = f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};"
+    own = (TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', "")
+    script = [data, DOCUMENT, own, ANSWER]
     (folder / "page.js").write_text("\n".join(script), encoding="utf-8")
     found = subprocess.run([NODE, folder / "page.js"], capture_output=True, text=True, check=True)
     for (rate, trip, draft, verify), mine in zip(SETTINGS, json.loads(found.stdout), strict=True):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from validation.trace.reader import Trace
 ROOT = Path(__file__).resolve().parents[3]
 PROMPTS = [Prompt("b", "two and two", "Alpaca"), Prompt("a", "it was", "x")]
 TRACED = [one.stem for one in FIGURES.values()]
+ANEW = TRACED if os.environ.get("DEEP") == "1" else TRACED[::4]  # whose pictures are drawn twice
 SIMULATED = [one for one in EXHIBITS.values() if isinstance(one, Simulation)]
 DECODED = [one for one in EXHIBITS.values() if isinstance(one, Decoding)]
 BY_STEM = {one.stem: one for one in EXHIBITS.values()}
@@ -120,8 +122,8 @@ def test_a_figure_of_a_trace_keeps_the_contract_and_depends_on_nothing_else(
     assert about["positions_drawn"] <= about["positions"] == 60
     monkeypatch.setattr(record, "CHUNK_VALUES", 7 * trace.vocabulary)  # the size of a chunk changes nothing
     with mpl.rc_context({"font.size": 20, "svg.hashsalt": "another"}):
-        again = drawn(one, tmp_path / "b", trace)
-    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+        again = drawn(one if stem in ANEW else replace(one, paint=None), tmp_path / "b", trace)
+    assert [path.read_bytes() for path in paths[: len(again)]] == [path.read_bytes() for path in again]
     assert all(not re.search(rb"<dc:date>|\d{4}-\d\d-\d\dT", path.read_bytes()) for path in paths)
 
 

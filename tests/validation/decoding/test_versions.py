@@ -126,7 +126,7 @@ def test_by_round_the_law_is_the_mixture_of_the_rounds(schedule, most, caches):
 @pytest.mark.parametrize("caches", CACHES)
 def test_by_text_each_text_is_of_the_version_at_its_begin(caches):
     draft, versions = tables(3)
-    for begin, version in ((0, 0), (1, 1), (4, 0)):
+    for begin, version in ((1, 1), (4, 0)):
         pair = server(
             draft, versions, [(0, "v0"), (1, "v1"), (3, "v0")], pin="text", caches=caches, begins=lambda _, b=begin: b
         )

@@ -27,3 +27,8 @@ def _escape(one: str) -> str:
 def printable_value(value: Any) -> Any:
     """Return a value for a page's template, printable if it is text."""
     return printable(value) if isinstance(value, str) else value
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, which has an s unless it is one."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -20,6 +20,7 @@ from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_time
+from validation.printable import counted
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
 
 
 def _show(console: Console, summary: Summary) -> None:
-    said = f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} record{'s' * (summary.requests != 1)} "
+    said = f"{summary.engine}: {counted(summary.steps, 'step')} of {counted(summary.requests, 'record')} "
     said += f"accepted {summary.accepted:,} drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens."
     say(console, said, *summary.remarks)
     if summary.left_out:

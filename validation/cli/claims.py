@@ -24,6 +24,7 @@ from validation.claims.check import tally_of
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
+from validation.printable import counted
 from validation.provenance import PAPERS
 from validation.report.citations import bibliography, bibtex, cite, relation_to_source
 from validation.report.publish import published_pairs
@@ -84,7 +85,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     kinds = {one.id: one.origin.value if one.standing == "true" else one.standing for one in listed}
     kinds |= {name: "yours" for name, one in own.items() if one.claim.origin is Origin.NEW}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
-    say(console, as_typed(f"{len(listed)} claims. `python3 hlm claims ID` shows one with its proof."))
+    say(console, as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its proof."))
     say(console, "Refuted, misprint, false reading: false as stated. All others are proved under their assumptions.")
     for kind, meaning in (ORIGIN | FALSE_WORDS).items():
         if counts[kind]:

@@ -23,6 +23,7 @@ from validation.planning.option import Option, exact
 from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.split import Split
+from validation.printable import counted
 
 Array = NDArray[Any]
 
@@ -113,10 +114,10 @@ def options_of_counts(
 def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
     """Return what the numbers of a plan rest on: prompts, or counted rounds and their tokens at the plan's length."""
     prompts, steps = split.prompts["test"], evidence.get("steps")
-    held = f"{prompts} {'held-out ' * split.enough}{'prompt' if steps is None else 'record'}{'s' * (prompts != 1)}"
+    held = counted(prompts, f"{'held-out ' * split.enough}{'prompt' if steps is None else 'record'}")
     if steps is None:
         return held
-    said = f"{steps:,} rounds of up to {len(evidence['acceptance_by_depth'])} drafts"
+    said = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"
     if split.enough:
         return f"{held}, of {said}"
     tokens = evidence.get("tokens", {}).get(option.draft_length)

@@ -23,6 +23,7 @@ from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
 from validation.planning.setting import Setting
 from validation.planning.split import split_prompts
+from validation.printable import counted
 
 Array = NDArray[Any]
 WEBSOCKET = 6 + 2
@@ -150,7 +151,7 @@ def _limits(record: RunRecord, options: list[Option]) -> list[str]:
             "accepted more often, so a server with its own draft may be faster than it is shown here."
         )
     killed = sum(text.end is None for text in record.texts)
-    return said + ([f"{killed} text(s) did not end in the record; their rounds count."] if killed else [])
+    return said + ([f"{counted(killed, 'text')} did not end in the record; the rounds count."] if killed else [])
 
 
 def said_of_times(found: dict[str, Quartiles], given: set[str]) -> list[str]:

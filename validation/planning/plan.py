@@ -303,7 +303,7 @@ class Planner:
             return "the uplink is down at its median"
         name = max(parts, key=lambda one: parts[one])
         whole = sum(parts.values())
-        said = f"{name} take {parts[name] / whole:.0%} of its time" if whole else "nothing takes time"
+        said = f"{parts[name] / whole:.0%} of its time goes to {name}" if whole else "nothing takes time"
         limits = self.active_limits(option)
         return f"{said}; a looser {' or '.join(limits)} would allow a better plan" if limits else said
 

@@ -36,8 +36,6 @@ SHORT_BIAS = 0.05
 """Bias whose message the verdict names."""
 WIDE = 260.0
 """Points from which a picture is wider than a telephone, which scrolls it."""
-NAMED = 5
-"""Violated claims that the verdict names."""
 FALSE_KINDS = {
     "refuted": ("Printed results that are false", "printed as a result, and false"),
     "misprint": ("Misprints", "a slip of print: the formula is false, but what is meant is evident, and true"),
@@ -73,7 +71,6 @@ def write_report(
         partition=first_screen.partition_table(counts),
         outcomes=counts,
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
-        named=NAMED,
         send=send,
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
         wrong=first_screen.printed_false(claims),

@@ -21,15 +21,13 @@ THEORY = """\
 Theory by topic
 ===============
 
-Every result is one record: {count} claims, of which {published} are printed in a paper and {new} are new. Each entry
-has the statement, its source, its assumptions, the proof, links to lemmas, and the tightest case known. A
-printed statement that is false stays, with its counterexample. These pages are generated from the records that
-the tests and ``hlm validate`` read, so they cannot differ from the code. ``python3 hlm claims ID`` prints one entry.
+There are {count} claims, of which {published} are printed in a paper and {new} are new. Each has its statement, source,
+assumptions, proof, lemmas and tightest case known. A printed statement that is false stays, with its counterexample.
+``python3 hlm claims ID`` prints one. The pages are made from the records that the tests read.
 
 *Verdict* is that of the published run: on how many positions of the built-in pair, or on how many simulated instances
-if no language model is needed; how near its worst instance is to failing (worst slack); the largest left over right
-side seen, and the largest known; and the share of vacuous instances, where the bound is at or above what its left side
-can reach.
+if no language model is needed; how near the worst instance is to failing (worst slack); the largest left over right
+side seen, and the largest known; and the share of instances where the bound says nothing (vacuous).
 
 """
 FALSE = ("False", "Refuted results, misprints, and readings that suggest themselves, each with its counterexample.")
@@ -37,13 +35,9 @@ FALSE_WORDS = {kind: said for kind, (_, said) in FALSE_KINDS.items()}
 """Explanation of a false statement, by its standing."""
 
 
-def anchor(name: str) -> str:
-    """Return the anchor of a claim's entry, which is also its id in the page's HTML."""
-    return "claim-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
-
-
-def source_anchor(key: str) -> str:
-    return "source-" + re.sub(r"[^a-z0-9]+", "-", key.lower())
+def anchor(name: str, kind: str = "claim") -> str:
+    """Return the anchor of the entry of a claim or a source, which is also its id in the page's HTML."""
+    return f"{kind}-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
 def measured(claim: Claim, tally: Tally | None) -> str:
@@ -66,7 +60,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         f"{claim.id}\n{'~' * len(claim.id)}",
         f".. rst-class:: statement {mark}\n\n{formula(claim.statement)}",
         f":Status: **{standing}**" + ("" if mark == "true" else f" – {FALSE_WORDS[claim.standing]}") + "\n"
-        f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
+        f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{anchor(claim.source.key, 'source')}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
         f":Verdict: {escaped(measured(claim, tally))}\n" + (f":Uses: {uses}" if uses else ""),
@@ -145,7 +139,7 @@ def sources_page(claims: Mapping[str, Claim]) -> str:
         mine = [name for name, claim in claims.items() if claim.source.key == key]
         links = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in mine)
         parts += [
-            f".. _{source_anchor(key)}:",
+            f".. _{anchor(key, 'source')}:",
             f"{entry['short']}\n{'-' * (2 * len(entry['short']))}",
             f"{escaped(entry['full'])} {entry['link']}",
             f"{len(mine)} claim{'s' * (len(mine) > 1)}: {links}.",

@@ -98,7 +98,7 @@ def test_a_text_that_was_killed_counts(path: Path) -> None:
     record = read_record(path)
     assert [text.end is None for text in record.texts] == [False, True]
     assert sum(one.num_spec_steps for one in records_of(record, "r")) == 18
-    assert "1 text(s) did not end" in run("plan", "--run", path, "--json").stdout
+    assert "1 text did not end" in run("plan", "--run", path, "--json").stdout
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ function binding(option, s) {
   const free = { risk: s.limit > 0 && { limit: 1, kind: "text" }, latency: s.latency && { latency: null }, energy: s.energy !== null && { energy: null } };
   const now = value(option.train, s) * (1 + TIE), every = (one) => best(POLICIES.flatMap((policy) => allowedBy(policy, one)), one);
   const loose = Object.keys(free).filter((limit) => { const one = { ...s, ...free[limit] }; return free[limit] && value(every(one).train, s) > now; });
-  return `${name} take ${percent(most / total)} of its time${loose.length ? `; a looser ${loose.map((limit) => `--${limit}`).join(" or ")} would allow a better plan` : ""}`;
+  return `${percent(most / total)} of its time goes to ${name}${loose.length ? `; a looser ${loose.map((limit) => `--${limit}`).join(" or ")} would allow a better plan` : ""}`;
 }
 
 const named = (option) => (option.option ? `${option.policy}, ${option.option}` : option.policy);

@@ -228,6 +228,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
         names = [NAMES.get(row.policy, row.policy) + said for row, said in zip(rows, breaks, strict=True)]
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
-        axes.set_xlabel("tokens/s of one user at the link's median rate")
+        hatched = "; hatched: breaks a limit" * any(row.breaks for row in rows)
+        axes.set_xlabel(f"tokens/s of one user at the link's median rate; black: 95% interval{hatched}")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -205,6 +205,10 @@ def simulate_regret(seed: int) -> Numbers:
     axes = {"x": axis("drafts accepted or resampled, T", scale="log"), "y": axis("mean dropped mass", scale="log")}
     tokens, top = found.about["scale"]["long_tokens"], found.temperatures[-1]
     sharp = plain(regret_bound_sharp(*setting))
+    above = [
+        [any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True)) for one in panel]
+        for panel in panels
+    ]
     return {
         "axes": [axes, axes],
         "series": [
@@ -215,13 +219,8 @@ def simulate_regret(seed: int) -> Numbers:
             "temperature": top,
             "new_tokens": tokens,
             "last": [[one["mean"][-1] for one in panel if one["mean"]] for panel in panels],
-            "above_sharp": [
-                sum(
-                    any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True))
-                    for one in panel
-                )
-                for panel in panels
-            ],
+            "texts": [len(panel) for panel in above],
+            "above_sharp": [sum(panel) for panel in above],
         },
         **basis(found, texts=f"of {tokens} new tokens at temperature {top:g}"),
     }

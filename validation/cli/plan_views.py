@@ -229,6 +229,6 @@ def draw(result: Result, setting: str, path: Path) -> None:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" * any(row.breaks for row in rows)
-        axes.set_xlabel(f"tokens/s of one user at the link's median rate; black: 95% interval{hatched}")
+        axes.set_xlabel(f"tokens/s of one user at the link's median rate\nblack: 95% interval{hatched}")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -70,12 +70,8 @@ def _in_order(found: list[Claim]) -> list[Claim]:
     def place(claim: Claim) -> tuple[int, str, str, int]:
         key, papers = claim.source.key, [*PAPERS.values()]
         rank = papers.index(key) if key in papers else len(papers)
-        return (
-            rank,
-            cite(claim.source).partition(",")[0],
-            key,
-            int((*re.findall(r"\((\d+)", claim.source.place), 1000)[0]),
-        )
+        number = int((*re.findall(r"\((\d+)", claim.source.place), 1000)[0])
+        return rank, cite(claim.source).partition(",")[0], key, number
 
     return sorted(found, key=place)
 
@@ -92,7 +88,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
             say(console, f"{counts[kind]:5} {LABELS.get(kind, kind):17}  {meaning}")
     for key, group in groupby(listed, key=lambda claim: claim.source.key):
         name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
-        full = bibliography().get(key, {}).get("full", "your source")
+        full = bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
         for claim in claims:
             label = LABELS.get(kinds[claim.id], kinds[claim.id])
@@ -174,7 +170,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
         if text is not None and key != "id":
             word = key.replace("proof", "proof" if counterexample is None or contradicted else "disproof")
             word += " (contradicted)" * (contradicted and key == "proof")
-            console.print(f"  {word.replace('_', ' ')}: {text}", highlight=False)
+            say(console, f"  {word.replace('_', ' ')}: {text}".replace(": \n", ":\n", 1))
 
 
 def _tallies(claim: Claim, own: Trial | None) -> dict[str, Tally]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from textwrap import fill
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_WIDEST = 10_000
-
 
 def say(console: Console, *texts: str, style: str | None = None) -> None:
     """Print sentences: on a terminal wrapped between words, elsewhere each on a line."""
-    wrapped: dict[str, Any] = {"overflow": "ignore", "crop": False} if console.is_terminal else {"soft_wrap": True}
-    for text in texts:
-        console.print(text, style=style, highlight=False, **wrapped)
+    for line in (line for text in texts for line in text.split("\n")):
+        if console.is_terminal:
+            indent = " " * (len(line) - len(line.lstrip()))
+            line = fill(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        console.print(line, style=style, highlight=False, soft_wrap=True)
 
 
 def print_table(
@@ -34,7 +35,7 @@ def print_table(
     from rich.table import Table
 
     rows, dropped = list(rows), list[str]()
-    unbroken = console.options.update(max_width=_WIDEST)
+    unbroken = console.options.update(max_width=10_000)
     while rows:
         table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
         shown = [place for place, head in enumerate(heads) if head not in dropped]

@@ -52,9 +52,9 @@ def test_the_theorem_of_the_page_is_checked_beside_the_others(folder):
     assert said["outcomes"] == dict.fromkeys((*theorems.THEOREMS, NAME), "holds")
     assert (said["tallies"][NAME]["kind"], said["tallies"][NAME]["holds"]) == ("measured", 320)
     assert NAME in Path("run/report.html").read_text(encoding="utf-8")
-    assert "symbols: \n    q  draft\n    p  target\n" in run("claims", "--claims", "mine.py", NAME).output
+    assert "symbols:\n    q  draft\n    p  target\n" in run("claims", "--claims", "mine.py", NAME).output
     Path("mine.py").write_text(f'"""\n===  ==\na    b\n===  ==\nε    an error\n===  ==\n"""\n{MINE}', encoding="utf-8")
-    assert "symbols: \n    ε  an error\n" in run("claims", "--claims", "mine.py", NAME).output
+    assert "symbols:\n    ε  an error\n" in run("claims", "--claims", "mine.py", NAME).output
     unserved = MINE.replace("draft, target", "load").partition("return")[0] + "return le(load, 2 * load)\n"
     assert json.loads(validated(unserved).stdout)["tallies"][NAME]["kind"] == "simulated"
     assert NAME not in all_claims()

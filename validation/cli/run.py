@@ -213,10 +213,12 @@ def _slug(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-." else "-" for c in name).strip("-") or "pair"
 
 
-def print_json(value: object) -> None:
-    """Print one JSON object; in ASCII if a character of it is one that a terminal obeys."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
-    click.echo(text if printable(text) == text else json.dumps(value, indent=1))
+def print_json(values: dict[str, Any]) -> None:
+    """Print one JSON object, a line for each key; in ASCII if a character of it is one that a terminal obeys."""
+    lines = [json.dumps({key: value}, ensure_ascii=False)[1:-1] for key, value in values.items()]
+    if any(printable(line) != line for line in lines):
+        lines = [json.dumps({key: value})[1:-1] for key, value in values.items()]
+    click.echo("{" + ",\n ".join(lines) + "}")
 
 
 def typed_command() -> str:

@@ -37,10 +37,11 @@ class Split:
         return np.asarray(sums / texts_of.reshape(-1, *(1,) * (values.ndim - 1)))
 
     def _grouped(self, values: Array, texts: Array) -> tuple[Array, Array]:
-        prompts, own, texts_of = np.unique(self.prompt[texts], return_inverse=True, return_counts=True)
-        sums = np.zeros((len(prompts), *values.shape[1:]))
+        own = self.prompt[texts]
+        texts_of = np.bincount(own)
+        sums = np.zeros((len(texts_of), *values.shape[1:]))
         np.add.at(sums, own, values[texts])
-        return sums, texts_of
+        return sums[texts_of > 0], texts_of[texts_of > 0]
 
 
 def split_prompts(prompts: Array, seed: int = 1) -> Split:

@@ -101,13 +101,12 @@ def test_refuted(claim):
 
 @each(CLAIMS)
 def test_libraries(claim):
-    """Numpy, torch and a strict array library give the same verdict."""
+    """Numpy and a strict array library give the same verdict; torch does on drawn instances, below."""
     ours = claim.check(example(claim))
-    for library in ("torch", "strict"):
-        theirs = claim.check({name: to(library, value) for name, value in example(claim).items()})
-        assert theirs.status.tolist() == ours.status.tolist()
-        np.testing.assert_allclose(theirs.lhs, ours.lhs, rtol=1e-12)
-        np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-12)
+    theirs = claim.check({name: to("strict", value) for name, value in example(claim).items()})
+    assert theirs.status.tolist() == ours.status.tolist()
+    np.testing.assert_allclose(theirs.lhs, ours.lhs, rtol=1e-12)
+    np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-12)
 
 
 @each(CLAIMS)

@@ -54,6 +54,7 @@ DEEP = (
     "tests/validation/planning/test_page_script.py::*?rician?",
     "tests/validation/plots/test_drawing.py::*/*",
     "tests/validation/plots/test_drawing.py::test_a_figure_has_few_*frame?[efu]*",
+    "tests/validation/plots/test_hlm_decoded.py::test_many_links_*None?",
     "tests/validation/test_processes.py::test_ctrl_c_ends_the_command_*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
     "tests/validation/training/test_training.py::test_an_instructed_pair_*",

@@ -51,7 +51,6 @@ DEEP = (
     "tests/validation/planning/test_page_script.py::*?cost?",
     "tests/validation/planning/test_page_script.py::*?goodput?",
     "tests/validation/planning/test_page_script.py::*?recorded?",
-    "tests/validation/planning/test_page_script.py::*?rician?",
     "tests/validation/plots/test_drawing.py::*/*",
     "tests/validation/plots/test_drawing.py::test_a_figure_has_few_*frame?[efu]*",
     "tests/validation/plots/test_hlm_decoded.py::test_many_links_*None?",

@@ -139,12 +139,7 @@ def test_a_figure_without_a_model_keeps_the_contract(one: Simulation, tmp_path: 
 def test_the_numbers_of_another_pair_are_refused(make_trace: Maker, tmp_path: Path) -> None:
     trace = make_trace(name="builtin")
     for paper, number, pair, said in (
-        (
-            "c-sqs",
-            "5",
-            "qwen-coder",
-            r"Fig\. 5 has no numbers of the pair qwen-coder; it has those of: builtin\.",
-        ),
+        ("c-sqs", "5", "qwen-coder", r"Fig\. 5 has no numbers of the pair qwen-coder; it has those of: builtin\."),
         ("ours", "8", "none", "has no numbers of the pair none; it has those of: qwen-coder"),
         ("edge-sd", "7a", "qwen-coder", "no model is in it, so leave out --pair"),
         ("cu-hlm", "6", "mine", "would show the pair builtin, not mine; give the --trace of mine"),

@@ -79,7 +79,7 @@ of_output = partial(option, group="Output")
 @of_output("--synthetic", "Print the acceptance measured here for this engine's simulator.", click.Choice(ENGINES))
 @json_option
 def acceptance(files: tuple[str, ...], **options: Any) -> None:
-    r"""Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
+    """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
     \b
     From a log, or from two scrapes of /metrics and a table of measured passes:

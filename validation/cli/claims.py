@@ -57,7 +57,7 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     if key not in keys:
         near = nearest(name, [*PAPERS, *sorted(keys)])
         hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise UserError(f"There is no paper {paper!r}; {hint}Choose one of {', '.join(PAPERS)}, or a cited key.")
+        raise UserError(f"There is no paper {paper!r}; {hint}choose one of {', '.join(PAPERS)}, or a cited key.")
     chosen = [claim for claim in found if claim.source.key == key]
     if not chosen:
         raise UserError(f"None of these {len(found)} claims comes from {paper}; leave out one of the two choices.")

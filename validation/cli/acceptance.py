@@ -96,7 +96,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says
     whether two engines accept differently, or only count differently; --laws whether an engine accepts what a trace of
     its two models gives.
-    """
+    """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
     from validation.acceptance.passes import read_passes

@@ -35,8 +35,7 @@ RENAMED = {
     **{"--verify-us-per-token": "--verify-token-time 300us", "--draft-us-per-token": "--draft-token-time 50us"},
     **{"--step-ms": "--step-time 40ms,44ms", "--tokens-per-s": "--speed 50/s,60/s"},
     **{"--call-seconds": "--call-time 60s", "--device-w": "--device-power 5W", "--transmit-w": "--transmit-power 1W"},
-    "--num-speculative-tokens": "--draft-length 3",
-    **{"--schedule": "--settings vllm", "--profile": "--synthetic vllm"},
+    **{"--num-speculative-tokens": "--draft-length 3", "--schedule": "--settings vllm"},
 }
 """Options by another name, an older one or an engine's, and what is written here."""
 

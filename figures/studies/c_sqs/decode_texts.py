@@ -27,7 +27,7 @@ from validation.provenance import commit_of_code
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"
 SEED, PROMPTS, NEW_TOKENS, LONG_TOKENS = 1, 20, 32, 160
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 5, 20, (0.0, 1.0)  # of a named pair
+FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 6, 20, (0.0, 1.0)  # of a named pair
 WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 
@@ -187,7 +187,8 @@ def main() -> None:
     record(
         EXPERIMENT if whole else f"{EXPERIMENT} {asked.pair}",
         out,
-        command="python3 figures/studies/c_sqs/decode_texts.py WORK",
+        command="python3 figures/studies/c_sqs/decode_texts.py WORK"
+        + ("" if whole else f" --pair {asked.pair} --prompts FILE"),
         models="the built-in pair" if whole else f"the pair {asked.pair}",
         data="evenly spaced prompts of the built-in pair" if whole else "HumanEval, GSM8K, MT-Bench",
         commit=commit,

@@ -104,7 +104,8 @@ def write(prompts: Sequence[Prompt], rows: list[dict[str, Any]], shown: list[dic
         parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in values) + "\n]")
     out = Path(__file__).with_name(f"{s.NAMED or 'rows'}.json")
     out.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
-    command = "python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK"
+    command = f"FLEXSPEC_PAIR={s.NAMED} " * bool(s.NAMED)
+    command += "python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK"
     data = "GSM8K, Spec-Bench, MT-Bench, HumanEval"
     name = f"flexspec_tables {s.NAMED}".strip()
     record(name, out, command=command, models=s.TOLD, data=data, commit=about["commit"])

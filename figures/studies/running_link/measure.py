@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ def main() -> None:
         stated=str,
         pair="builtin",
         prompts=str,
+        ways=tuple(MARKS),
     )
     cores = sorted(os.sched_getaffinity(0))
     if not asked.trace.exists():
@@ -83,7 +85,12 @@ def main() -> None:
         "new_tokens": asked.new_tokens,
     }
     done = {(one["setting"], one["method"]) for one in found["rows"]}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
+
+        @cache
+        def address_of(*words: str) -> str:
+            return servers.enter_context(serving(cores[0], "serve", *words))
+
         for setting in asked.settings:
             ways = ways_of(setting, asked, times, Path(folder))
             told = {one.name: one.predicted for one in ways}
@@ -94,7 +101,8 @@ def main() -> None:
                     row["error"] = row["predicted"] / row["measured"] - 1.0
             found["rows"] = kept
             asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            for row in rows_of(setting, [one for one in ways if (setting, one.name) not in done], asked, cores):
+            new = [one for one in ways if one.name in asked.ways and (setting, one.name) not in done]
+            for row in rows_of(setting, new, asked, cores[-1], address_of):
                 found["machine"] = machine() | {"server_core": cores[0], "device_core": cores[-1]}
                 found["rows"].append(row)
                 asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -187,10 +195,11 @@ def policy(option: Option, planner: Planner, about: dict[str, Any], path: Path) 
 # ----------------------------------------------------------------------------------------------------------- run
 
 
-def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Run policies over one link; yield predicted and measured speeds."""
+def rows_of(
+    setting: str, ways: Sequence[Way], asked: Any, device: int, address_of: Callable[..., str]
+) -> Iterator[dict[str, Any]]:
+    """Run policies over one link; yield predicted and measured speeds. Settings share a server, which loads once."""
     _, _, stretch = setting.split(",")
-    server, device = cores[0], cores[-1]
     draft_s, pass_s = (asked.stated or "0ms,0ms").split(",")
     for drafts in (False, True):
         own = [one for one in ways if one.drafts == drafts]
@@ -199,14 +208,13 @@ def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int])
         words = ["--target", asked.pair, "--listen", "127.0.0.1:0", "--stretch", stretch, "--pass-time", pass_s]
         if drafts:
             words += ["--draft", asked.pair, "--draft-length", str(K), "--draft-time", draft_s]
-        with serving(server, "serve", *words) as address:
-            rate, trip, _ = setting.split(",")
-            link = ("link", "--listen", "127.0.0.1:0", "--to", address.removeprefix("ws://"), "--rate", rate)
-            with serving(device, *link, "--rtt", trip) as relay:
-                for way in own:
-                    yield {"setting": setting, "method": way.name, "predicted": way.predicted} | measured(
-                        way, relay, asked, device
-                    )
+        rate, trip, _ = setting.split(",")
+        to = address_of(*words).removeprefix("ws://")
+        link = ("link", "--listen", "127.0.0.1:0", "--to", to, "--rate", rate)
+        with serving(device, *link, "--rtt", trip) as relay:
+            for way in own:
+                told = {"setting": setting, "method": way.name, "predicted": way.predicted}
+                yield told | measured(way, relay, asked, device)
 
 
 def measured(way: Way, address: str, asked: Any, core: int) -> dict[str, Any]:

@@ -82,6 +82,21 @@ def highest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Arra
     return xp.max(level[..., 1:], axis=-1)
 
 
+def highest_printed(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """Return the largest threshold of (6) as printed, under which no token may be left, and (8)."""
+    xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
+    _, target, rate, tau = control.setting(*given)
+    _, _, rows = distributions(drafts=control.with_positions(drafts, 1))
+    largest = tau = tau + 0.0 * rows[..., 0, 0]
+    for n in range(rows.shape[-2]):
+        q = rows[..., n, :]
+        kept = q >= tau[..., None]
+        mass = xp.where(xp.any(kept, axis=-1), control.dropped(xp, q, kept), 1.0)
+        tau = tau - rate * (mass - target)
+        largest = xp.maximum(largest, tau)
+    return largest
+
+
 def overshoot(epsilon: Array, learning_rate: Array) -> Array:
     _, target, rate, _ = control.setting(epsilon, learning_rate, 0.0)
     return 1.0 + rate * target
@@ -95,6 +110,10 @@ def undershoot(epsilon: Array, learning_rate: Array) -> Array:
 def high_enough(epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     _, target, rate, tau = control.setting(epsilon, learning_rate, threshold)
     return tau >= -rate * (1.0 - target)
+
+
+def low_enough(epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    return arrays(threshold=threshold)[1] <= overshoot(epsilon, learning_rate)
 
 
 def small_step(epsilon: Array, learning_rate: Array) -> Array:

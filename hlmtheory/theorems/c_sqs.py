@@ -293,12 +293,13 @@ def accepted():
     false={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
 )
 def regret():
-    """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0; it fails only where η(1 − 2ε) > 1, and (28) of its proof
-    always holds.
+    """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0.
 
-    (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published bound
-    follows for these η. For larger η one step overshoots by more than 1, which the bound assumes.
-    Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
+    False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops 199/200. The mean is
+    0.4975, the bound 0.0515. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most; one step can take it to
+    -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001: (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥
+    1 - η(1 - 2ε) ≥ 0, and regret_sharp. Instead: conformal.regret_small_step, conformal.regret_proof,
+    conformal.regret_sharp.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
@@ -405,17 +406,35 @@ def iterates():
 
 
 @theorem(
-    "conformal.iterates_upper",
-    Source(CSQS, "Lemma 4, upper half"),
+    "conformal.iterates_upper_printed",
+    Source(CSQS, "Lemma 4, upper half, with (6) as printed"),
     PUBLISHED,
+    assuming=(FIRST, Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough)),
+    tight={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 1.0},
+)
+def iterates_upper_printed():
+    """τ_n ≤ 1 + ηε for all n, if no token is kept where τ > max q, so that d = 1.
+
+    If τ_n ≤ max q_n ≤ 1, then τ_{n+1} ≤ 1 + ηε, as d_n ≥ 0. If τ_n > max q_n, then d_n = 1 and τ falls by η(1 - ε).
+    No draft can be drawn there.
+    """
+    return le(conformal_sides.highest_printed, conformal_sides.overshoot)  # max τ_n ≤ 1 + ηε
+
+
+@theorem(
+    "conformal.iterates_upper",
+    Source(CSQS, "Lemma 4, upper half, with the top token kept, as in its proof's words"),
+    IMPLIED,
     assuming=(FIRST,),
     false={"drafts": PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0},
 )
 def iterates_upper():
-    """τ_n ≤ 1 + ηε for all n > 1.
+    """τ_n ≤ 1 + ηε for all n > 1, if the top token is always kept.
 
     False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below ε, the
-    threshold keeps rising. Instead: conformal.iterates, which is all that the bound needs.
+    threshold keeps rising. The printed proof says that "thresholding discards all but the top outcome", and d = 1,
+    which is so only if that is discarded too. Instead: conformal.iterates_upper_printed, and conformal.iterates, which
+    is all that the bound needs.
     """
     return le(conformal_sides.highest, conformal_sides.overshoot)  # max τ_n ≤ 1 + ηε
 

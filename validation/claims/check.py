@@ -129,7 +129,7 @@ def tally_of(trial: Trial) -> Tally:
 
 def check_own(trace: Trace, own: Mapping[str, Trial], seed: int, **options: Any) -> dict[str, Tally]:
     """Return the tally of each claim of a user: measured if the trace serves its arguments, else that of the draws."""
-    served = measured({name: trial.claim for name, trial in own.items()})
+    served = measured({name: trial.claim for name, trial in own.items() if not trial.counterexample})
     found = check_trace(trace, seed=seed, claims=served, **options).tallies if served else {}
     return {name: found.get(name) or tally_of(trial) for name, trial in own.items()}
 
@@ -296,7 +296,7 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
         freeze(tuple(arrays.values()))
         with remembering():  # the summary and the claims sort the same rows
-            sizes[part] = _sizes(arrays["draft"])
+            sizes[part] = truncation.certified_size(arrays["draft"][:, None, :], BIASES)
             verdicts += [claim.check({name: arrays[name] for name in claim.takes}) for claim in by_row]
     runs = instances.windows(acceptance, chunk)
     if len(runs):
@@ -342,10 +342,6 @@ def _check_rounded(
         for name, values in found.items():
             sums[name] = sums.get(name, 0.0) + float(np.sum(values))
     return Part.of(verdicts, count, sums)
-
-
-def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.asarray(truncation.certified_size(draft[:, None, :], BIASES))
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -27,7 +27,7 @@ from validation.installed import ROOT, as_typed
 from validation.printable import counted
 from validation.provenance import PAPERS
 from validation.report.citations import bibliography, bibtex, cite, relation_to_source
-from validation.report.publish import published_pairs
+from validation.report.publish import commit_of_check, published_pairs
 from validation.report.tables import counterexample_text, instance_text, plain_cells, table_row
 from validation.site.theory import FALSE_WORDS, measured
 
@@ -79,11 +79,13 @@ def _in_order(found: list[Claim]) -> list[Claim]:
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
     """Print claims in the order of :func:`find_claims`, under a line for each paper."""
     kinds = {one.id: one.origin.value if one.standing == "true" else one.standing for one in listed}
-    kinds |= {name: "yours" for name, one in own.items() if one.claim.origin is Origin.NEW}
+    kinds |= {name: "yours" for name, one in own.items() if name in kinds and one.claim.origin is Origin.NEW}
+    kinds |= {name: "violated" for name, one in own.items() if name in kinds and one.counterexample}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
     say(console, as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its proof."))
-    say(console, "Refuted, misprint, false reading: false as stated. All others are proved under their assumptions.")
-    for kind, meaning in (ORIGIN | FALSE_WORDS).items():
+    rest = "All others but yours" if own else "All others"
+    say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved under their assumptions.")
+    for kind, meaning in (ORIGIN | FALSE_WORDS | OWN).items():
         if counts[kind]:
             say(console, f"{counts[kind]:5} {LABELS.get(kind, kind):17}  {meaning}")
     for key, group in groupby(listed, key=lambda claim: claim.source.key):
@@ -106,6 +108,7 @@ ORIGIN = {
     "new": "printed nowhere: a new result, or a known one in a new place",
     "misprint": "the source prints it, and means something else",
 }
+OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}
 LABELS = {"refuted": "printed, refuted", "misprint": "printed, misprint", "published": "known, restated"}
 """What a list calls a kind of claims; the other kinds go by their own name."""
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
@@ -122,6 +125,7 @@ SYMBOLS = {
     "channel": "; S: the SNR; m: its mean; κ: the Rician factor; f: the density of S",
     "draft_length": "; K: drafts of a round; E(K): its expected tokens; T(K): F + K M, its time; ETGR(K): E(K)/T(K); "
     "K*: the best K in 1..K_max; γ: acceptance; F, M: fixed, marginal; K_max: max_draft_length; rise: factor of M",
+    "conformal": "; β, α: τ, ε in c-sqs",
     "policy": "; K: drafts of a round; E(K): its expected tokens; V(K): s of its pass; t_s: s of a draft on the server",
 }
 """Symbols of a module's claims that are in no table of its docstring."""
@@ -159,7 +163,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["symbols"] = _symbols(claim, own)
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
-    plain["cite"] = None if own else "\n" + bibtex(claim).rstrip()
+    plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()
     contradicted = bool(own and own.counterexample)
     tight = None if contradicted else claim.attained and instance_text(claim.attained.instance, exact=True)
     plain["tight_case"] = tight and LONG_LIST.sub(r"(\1, …, \2; --json has all)", tight)

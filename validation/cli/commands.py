@@ -107,7 +107,7 @@ def validate(
     from validation.cli.claims import own_claims, violated_by_draws
 
     options["own"] = own_claims(own_file, seed)
-    if failed := violated_by_draws(console, options["own"]):
+    if options["own"] and len(failed := violated_by_draws(console, options["own"])) == len(options["own"]):
         if as_json:
             print_json({"violated": list(failed), "counterexamples": failed})
         raise Verdict
@@ -155,6 +155,8 @@ def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_
         show_claim(open_console(), found[0], own.get(found[0].id))
     else:
         show_list(open_console(), found, own)
+    if any(claim.id in own and own[claim.id].counterexample for claim in found):
+        raise Verdict
 
 
 @main.command()

@@ -124,7 +124,7 @@ pair_options = together(
 collection_options = together(
     option("--prompts", "Your prompts: .txt (one per line) or .jsonl.", FILE),
     chat_option,
-    option("--positions", "Minimum number of positions; the last text is finished.", AT_LEAST_1, default=20_000),
+    option("--positions", "Minimum number of positions; the last batch of texts is whole.", AT_LEAST_1, default=20_000),
     option("--new-tokens", "Longest continuation.", AT_LEAST_1, default=160),
     option("--seed", "Seed of the texts and of all random draws.", SEED, default=1),
     option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto"),

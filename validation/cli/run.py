@@ -60,7 +60,7 @@ def collect_trace(
     speed = trace.manifest["speed"]
     console.print(
         f"Collected {trace.positions:,} positions in {speed['seconds']:.0f} s "
-        f"({speed['positions_per_second']:,.0f} a second)."
+        f"({speed['positions_per_second']:,.0f} a second), in whole batches of texts."
     )
     return trace
 
@@ -111,7 +111,8 @@ def run_name(pair: Pair) -> str:
 
 def _marked(names: list[str], places: list[str]) -> str:
     mark = hashlib.sha256(repr(places).encode(errors="backslashreplace")).hexdigest()[:8]
-    return "-".join([*(_slug(name)[:40] for name in names), mark])
+    plain = ["".join(c if c.isalnum() or c in "-." else "-" for c in name).strip("-") or "pair" for name in names]
+    return "-".join([*(name[:40] for name in plain), mark])
 
 
 def finish_run(
@@ -207,10 +208,6 @@ def _certificate_facts(results: Results) -> dict[str, Any]:
     certified = certificate()
     count = len(certified.tallies.keys() - results.tallies.keys())
     return {"claims": count, "commit": certified.commit, "date": certified.date}
-
-
-def _slug(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-." else "-" for c in name).strip("-") or "pair"
 
 
 def print_json(values: dict[str, Any]) -> None:

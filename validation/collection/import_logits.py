@@ -182,7 +182,8 @@ def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, i
                 row, column = np.argwhere(too_large)[0].tolist()
                 first = first if beyond else (done + row, column)
                 beyond += int(np.count_nonzero(too_large))
-            shaped = shaped and _are_probabilities(block)
+            sums = block.sum(axis=1, dtype=np.float64)
+            shaped = shaped and bool((block >= 0).all() and (np.abs(sums - 1) < 0.01).all())
         done += len(block)
         report(done, source.shape[0], f"looking at the {name} logits")
     if bad:
@@ -198,10 +199,6 @@ def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, i
             "give their logarithms."
         )
     return largest, beyond, first
-
-
-def _are_probabilities(block: NDArray[Any]) -> bool:
-    return bool((block >= 0).all() and (np.abs(block.sum(axis=1, dtype=np.float64) - 1) < 0.01).all())
 
 
 def _chosen_dtype(

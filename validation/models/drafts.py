@@ -52,14 +52,11 @@ def unpack(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         if name + SCALE in stored:
             steps = torch.stack([values & 15, values >> 4], dim=2).flatten(1).to(torch.int8)
             steps = torch.where(steps > LEVELS, steps - 16, steps)
-            found[name] = steps.float() * _each(stored[name + SCALE], steps.shape[1])
+            scale = stored[name + SCALE].float().repeat_interleave(BLOCK, dim=1)
+            found[name] = steps.float() * scale[:, : steps.shape[1]]
         elif not name.endswith(SCALE):
             found[name] = values.float()
     return found
-
-
-def _each(scale: torch.Tensor, width: int) -> torch.Tensor:
-    return scale.float().repeat_interleave(BLOCK, dim=1)[:, :width]
 
 
 def read(folder: Path, config: Any, dtype: str) -> Any:

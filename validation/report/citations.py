@@ -6,7 +6,7 @@ from pathlib import Path
 
 import hlmtheory
 from hlmtheory.claims import Claim, Origin, Source
-from validation.provenance import PAPERS, commit_of_code
+from validation.provenance import PAPERS
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
 
@@ -22,10 +22,9 @@ SOFTWARE = """@misc{{hlmtheory,
 """
 
 
-def bibtex(claim: Claim) -> str:
-    """Return BibTeX: of this software for what the source does not print or what is false, and of the source."""
-    name, commit = claim.id.replace("_", r"\_"), commit_of_code()
-    commit = f", commit {commit}" if commit else ""
+def bibtex(claim: Claim, checked: str = "") -> str:
+    """Return BibTeX: of the source, and of this software at the commit of a check if it is not as printed."""
+    name, commit = claim.id.replace("_", r"\_"), f", checked at commit {checked}" if checked else ""
     printed = claim.origin is Origin.PUBLISHED and claim.refuted is None
     ours = "" if printed else SOFTWARE.format(version=hlmtheory.__version__, claim=name, commit=commit)
     return ours + bibliography().get(claim.source.key, {}).get("bibtex", "")

@@ -8,6 +8,7 @@ from typing import Any
 from hlmtheory.claims import FALSE, Claim, Status
 from validation.claims.check import Results
 from validation.report.citations import cite
+from validation.report.tables import counterexample_text
 
 NOT_RUN, NOT_CONFIRMED = "not checked", "not confirmed"
 CLAIM_OUTCOMES = ("holds", "violated", "inconclusive", "out of scope", NOT_RUN)
@@ -102,9 +103,13 @@ def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, float]:
 
 
 def printed_false(claims: Mapping[str, Claim]) -> list[dict[str, str]]:
-    """Return id, source and statement of each result that a paper prints and that is false."""
-    found = [claim for claim in claims.values() if claim.standing == "refuted"]
-    return [{"id": one.id, "source": cite(one.source), "statement": one.statement} for one in found]
+    """Return each result that a paper prints and that is false: where, what, why, and sides at its counterexample."""
+    shown = []
+    for one in (claim for claim in claims.values() if claim.standing == "refuted"):
+        sides = counterexample_text(one, one.refuted or {}).rpartition(": ")[2]
+        said = {"id": one.id, "source": cite(one.source), "statement": one.statement, "sides": sides}
+        shown.append(said | {"why": one.proof.text.partition(" Instead:")[0]})
+    return shown
 
 
 SYMBOLS = (

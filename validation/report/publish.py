@@ -192,6 +192,15 @@ def published_pairs(root: Path) -> dict[str, Results]:
     return {record["run"]["pair"]: _results(record) for record in records}
 
 
+def commit_of_check(root: Path, claim: str) -> str:
+    """Return the commit at which the release checked a claim, by the certificate or the built-in pair's record."""
+    stored = json.loads((Path(__file__).parents[2] / PLACE).read_text(encoding="utf-8"))
+    later = {} if claim in stored["claims"] else dict.fromkeys(stored.get("added", {}), stored["about"].get("later"))
+    if (root / "figures" / "claims.json").is_file():
+        later |= _read_records(root)[0].get("added", {})
+    return str(later.get(claim, stored["about"]["commit"]))
+
+
 def _read_records(root: Path) -> list[dict[str, Any]]:
     figures = root / "figures"
     try:

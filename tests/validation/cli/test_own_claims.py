@@ -63,6 +63,11 @@ def test_the_theorem_of_the_page_is_checked_beside_the_others(folder):
 def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder):
     result = validated(MINE.replace("/ 2", "/ 4"))
     assert (result.exit_code, json.loads(result.stdout)["violated"], Path("run").exists()) == (1, [NAME], False)
+    other = MINE.partition("\n\n\n")[2].replace(NAME, "mine.other").replace("def pinsker", "def other")
+    outcomes = json.loads(validated(f"{MINE.replace('/ 2', '/ 4')}\n\n{other}").stdout)["outcomes"]
+    assert (outcomes[NAME], outcomes["mine.other"]) == ("violated", "holds")
+    listed = run("claims", "--claims", "mine.py", "mine")
+    assert (listed.exit_code, re.findall(r"mine\.\w+ +(\w+)", listed.output)) == (1, ["violated", "known"])
     (shown,) = json.loads(run("claims", "--claims", "mine.py", NAME, "--json").stdout)["claims"]
     p, q = (np.array(shown["counterexample"][name]) for name in ("target", "draft"))
     assert (np.abs(p - q).sum() / 2) ** 2 > (q[q > 0] * np.log(q[q > 0] / p[q > 0])).sum() / 4
@@ -93,9 +98,9 @@ def test_every_claim_is_in_the_json_whole():
 
 
 def test_a_new_result_is_cited_as_software_and_a_printed_one_as_its_paper():
-    new, printed = (bibtex(all_claims()[name]) for name in ("truncation.certificate", "verification.unbiased"))
+    new, printed = (bibtex(all_claims()[name], "abc") for name in ("truncation.certificate", "verification.unbiased"))
     ours, paper = parse_string(new, "bibtex").entries.values()
-    assert ours.fields["note"].startswith(r"Claim \texttt{truncation.certificate}")
+    assert ours.fields["note"] == r"Claim \texttt{truncation.certificate}, checked at commit abc"
     assert (ours.type, ours.fields["version"]) == ("misc", hlmtheory.__version__)
     assert f'date-released: "{ours.fields["year"]}-' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert [paper] == list(parse_string(printed, "bibtex").entries.values())

@@ -129,10 +129,6 @@ def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
     return float(plain(np.corrcoef(x, y)[0, 1]))
 
 
-def _four(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}"
-
-
 def _bound(value: float) -> str:
     """Return the power of ten above a rounding error, independent of the machine's last bit."""
     return f"10^{{{int(np.ceil(np.log10(max(value, 1e-16))))}}}"
@@ -161,7 +157,8 @@ def paint_bias(numbers: Numbers) -> Canvas:
         name_axes(axes, names)
         axes.locator_params(nbins=5)
         axes.legend(loc="lower right")
-    r, of_means = (_four(statistics[key]) for key in ("pearson_r", "pearson_r_of_means_per_k"))
+    found = (statistics[key] for key in ("pearson_r", "pearson_r_of_means_per_k"))
+    r, of_means = ("undefined" if one is None else f"{one:.4f}" for one in found)
     left.set_title(
         f"Pearson r = {r} over all points, {of_means}\nover the means; the paper prints {value(CU, 'bias_correlation')}"
     )

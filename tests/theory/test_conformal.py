@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hlmtheory import conformal
 from hlmtheory.conformal import MassBudgetController, ThresholdController
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -81,12 +80,6 @@ def test_a_controller_answers_in_the_library_of_its_rows(library, made):
         kept = controller.roll_back(to(library, [0, 1]))
         assert kind_of(kept) == (library, "float64")
         assert numbers(kept).tolist() == np.asarray(plain_.roll_back([0, 1])).tolist()
-
-
-def test_the_top_token_is_always_kept():
-    assert conformal.threshold_support([FLAT, PEAKED], 5.0).tolist() == [[True, False, False, False]] * 2
-    assert conformal.threshold_support(FLAT, 0.25).all()
-    assert conformal.threshold_support(PEAKED, 0.0).all()
 
 
 def line_12(thresholds, dropped, accepted, epsilon, rate):

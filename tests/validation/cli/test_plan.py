@@ -301,14 +301,9 @@ def test_nothing_sent_is_not_a_number(plan):
 @pytest.fixture
 def answers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    one = {
-        "num_spec_steps": 10,
-        "num_accepted_draft_tokens": 8,
-        "num_draft_tokens": 20,
-        "acceptance_histogram_by_draft_length": {"2": [5, 2, 3]},
-    }
-    lines = [json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(6)]
-    (tmp_path / "answers.jsonl").write_text("\n".join(lines))
+    one = {"num_spec_steps": 10, "num_accepted_draft_tokens": 8, "num_draft_tokens": 20}
+    one["acceptance_histogram_by_draft_length"] = {"2": [5, 2, 3]}
+    (tmp_path / "answers.jsonl").write_text("\n".join([json.dumps({"metrics": {"speculative_decoding": one}})] * 6))
     return tmp_path
 
 
@@ -321,8 +316,15 @@ def test_counts_of_an_engine(answers):
     best = max(tokens / (0.030 + k * 0.005) for k, tokens in {1: 1.5, 2: 1.8}.items())
     own = row_of(found, "server with its own draft")
     assert own["tokens_per_s_median"]["value"] == pytest.approx(best, rel=1e-4)
-    bits = {row["policy"]: row["bits"]["value"] for row in found["rows"]}  # of a message; 15 are a token's
-    assert (bits["server alone"], bits["ours"]) == (8, 16 + 15 + 32)  # ours: K = 1
+    expected = {  # of a round: tokens, drafts, passes, exchanges, verified, bits up, bits down, skipped, server drafts
+        "server with its own draft": (1.8, 0, 1, 0, 3, 0, 1.8 * 15, 0, 2),
+        "server alone": (1, 0, 1, 1, 1, 8, 15, 0, 0),
+        "server alone, streaming": (1, 0, 1, 0, 1, 0, 15, 0, 0),
+        "fixed K, full rows": (1.5, 1, 1, 1, 2, 16 + 15 + 32 * 32_000, 24, 0, 0),
+        "FlexSpec": (1.5, 1, 1, 1, 2, 16 + 15 + 32, (24 + 16 + 32 * 32_000) / 2, 0, 0),
+    }
+    for policy, counts in expected.items():
+        assert list(row_of(found, policy)["counts"].values()) == pytest.approx([each / counts[0] for each in counts])
     assert found["evidence"]["best_is_longest"] is True  # K = 2 is chosen, and no longer draft was recorded
     ours = [option["option"] for option in found["menu"] if option["policy"] == "ours"]
     assert ours == ["q_d up, p down, K = 1", "q_d up, p down, K = 2"]  # drafts as if from q, since nothing says greedy

@@ -12,12 +12,9 @@ def printable(text: Text, keep: str = "\n\t") -> Text:
     r"""Return the text with an escape for each character that a terminal or a page obeys instead of showing it."""
     if text.isprintable():
         return text
-    wrong = {ord(one): _escape(one) for one in set(text) if _obeyed(one) and one not in keep}
+    obeyed = [one for one in set(text) if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    wrong = {ord(one): _escape(one) for one in obeyed if one not in keep + JOINERS}
     return type(text)(str(text).translate(wrong)) if wrong else text
-
-
-def _obeyed(one: str) -> bool:
-    return unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp") and one not in JOINERS
 
 
 def _escape(one: str) -> str:

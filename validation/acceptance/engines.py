@@ -145,7 +145,7 @@ def _of_file(path: Path) -> Sequence[Read]:
         return [record for number, one in enumerate(content) for record in _of_request(f"{path}[{number}]", one)]
     if read_means(path) is not None:
         raise UserError(f"{path} has means without counts; `hlm acceptance` alone reads them, and shows them as such.")
-    if vllm.looks_like_metrics(text):
+    if text.lstrip().startswith(("<", "# HELP", "# TYPE")) or re.search("^(vllm|sglang|llamacpp):", text, re.MULTILINE):
         raise vllm.without_counters(str(path), text)
     if re.search("Avg prompt throughput|Decode batch|eval time =", text):
         cure = "vLLM needs --speculative-config, and no --disable-log-stats"

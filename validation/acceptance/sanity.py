@@ -20,7 +20,7 @@ def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = 
     """Return what must be known before a number of the summary is read; briefly, without what merely holds."""
     tables = [(record.histogram, record.num_spec_steps) for record in records]
     firsts = [(steps - table.get(0, 0), steps) for table, steps in tables if table is not None]
-    said = [] if brief else [*_identities(records), *_rates(records, summary)]
+    said = [text for holds, text in (*_identities(records), *_rates(records, summary)) if not (brief and holds)]
     firsts = firsts if len(firsts) == len(records) else []
     said += [*_impossible(summary), *by_category(records, firsts), *differing("requests", firsts)]
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
@@ -93,38 +93,37 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
     ]
 
 
-def _identities(records: Sequence[AcceptanceRecord]) -> list[str]:
-    said, counted = list[str](), [record for record in records if record.completion_tokens]
+def _identities(records: Sequence[AcceptanceRecord]) -> list[tuple[bool, str]]:
+    """Return sentences, and of each whether it merely says that the counts agree."""
+    said, counted = list[tuple[bool, str]](), [record for record in records if record.completion_tokens]
     extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in counted]
     if counted and counted[0].engine == "llama.cpp":
-        said.append("steps are tokens - accepted drafts - 1 (that of the prompt's pass); nothing confirms them.")
+        said.append((False, "steps are tokens - accepted drafts - 1 (the prompt's pass); nothing confirms them."))
     elif extra:
         holds, low, high = sum(x in (0, 1) for x in extra), min(extra), max(extra)
         text = f"tokens = steps + accepted drafts (+ 1 of the prompt's pass) in {holds:,} of {len(extra):,} answers"
         text += f"; up to {high:,} more, of steps that drafted nothing" * (high > 1)
         cut = -low <= max(record.longest or 1 for record in records)
         why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
-        said.append(f"{text}{f'; up to {-low:,} fewer: {why}' * (low < 0)}.")
+        said.append((holds == len(extra), f"{text}{f'; up to {-low:,} fewer: {why}' * (low < 0)}."))
     full = [(record.longest or 0) * record.num_spec_steps for record in records]
     made = [record.num_draft_tokens for record in records]
     if all(full) and None not in made:
         lacking = sum(full) - sum(filter(None, made))
         fixed = f"{lacking:,} of {sum(full):,} are lacking, so some steps drafted fewer" if lacking else "holds"
-        said.append(f"drafts = K x steps: {fixed}.")
+        said.append((not lacking, f"drafts = K x steps: {fixed}."))
     return said
 
 
-def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[str]:
+def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[tuple[bool, str]]:
     drafted, each = [record.num_draft_tokens for record in records], summary.accepted / summary.steps
     total, said, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
     if None not in drafted and total > 1.5 * summary.steps and summary.accepted:
-        said.append(
-            f"{summary.accepted / total:.1%} of all drafts, {each:.2f} of {total / summary.steps:.3g} a step; it falls "
-            "as K grows."
-        )
+        share = f"{summary.accepted / total:.1%} of all drafts, {each:.2f} of {total / summary.steps:.3g} a step"
+        said.append(f"{share}; it falls as K grows.")
     if len(records) == 1 and places is not None and len(places) > 1 and places[0]:
         said += readings([count / summary.steps for count in places], each)
-    return said
+    return [(True, text) for text in said]
 
 
 def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]:

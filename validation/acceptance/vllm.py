@@ -27,13 +27,6 @@ def is_scrape(text: str) -> bool:
     return any(prefix in text for prefix in SCRAPED) and not text.lstrip().startswith(("{", "["))
 
 
-def looks_like_metrics(text: str) -> bool:
-    """Return whether a text is a web page or metrics, though without the counters of :func:`is_scrape`."""
-    return text.lstrip().startswith(("<", "# HELP", "# TYPE")) or bool(
-        re.search(r"^(vllm|sglang|llamacpp):", text, re.M)
-    )
-
-
 def without_counters(where: str, text: str) -> UserError:
     """Return the error for an answer or a file without counters of drafts; it says what the text is."""
     known = " or ".join(f"{prefix}drafts_total" for prefix in SCRAPED)

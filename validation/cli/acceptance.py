@@ -140,18 +140,22 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     planned = nextn_of(summary, mean_length)
     dropped = {record.source for record in read.records} - {record.source for record in found}
     notes = [note for note in read.notes if not note.startswith(tuple(dropped))]
-    first, sane = Side(found, summary, assumed[0]), [*notes, *sanity(found, summary)]
+    first, sane, odd = Side(found, summary, assumed[0]), sanity(found, summary), sanity(found, summary, brief=True)
+    agree = f"{'Other checks of the counts hold' if odd else 'The counts are consistent'} (--json lists the checks)."
     compared, by_law = None, None
     if second:
         other = summarise(second, assumed_length=assumed[1], confidence=confidence)
         compared = _reconciled(first, Side(second, other, assumed[1]), options["laws"], confidence)
         sane += [f"B: {said}" for said in sanity(second, other)]
+        odd += [f"B: {said}" for said in sanity(second, other, brief=True)]
     elif options["laws"] is not None:
         by_law = laws_beside(first, options["laws"], confidence)
     if options["records"] is not None:
         with naming(options["records"]):
             write_records(found, options["records"])
     written: dict[str, Any] = {}
+    if times is None and not second and summary.lengths:
+        say(console, "For the best draft length give --verify-time and --draft-time, or --passes.", style="bold")
     _show_best(console, summary, times, batch)
     if (engine := options["settings"]) is not None:
         if summary.best is None:
@@ -163,9 +167,9 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         apart = f" (not told apart from your K = {yours})" * (alike and len(summary.schedule) < 2)
         say(console, f"For {engine}{merged}: {written['settings']}{apart}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
-    say(console, *(f"Sanity: {said}" for said in sane))
+    say(console, *(f"Sanity: {said}" for said in odd), *([agree] if len(odd) < len(sane) else []), *notes)
     _show(console, summary)
-    say(console, f"Acceptance length of the recorded steps: {mean_length} tokens.")
+    say(console, f"Acceptance length of the recorded steps: {mean_length.text('#.3g')} tokens.")
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)
     if (engine := options["synthetic"]) is not None:
@@ -180,7 +184,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         more: dict[str, Any] = {"acceptance_length": asdict(mean_length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
-        print_json(summary.as_json() | more | {"sanity": sane} | written)
+        print_json(summary.as_json() | more | {"sanity": [*notes, *sane]} | written)
 
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
@@ -270,7 +274,7 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
 
 def _show(console: Console, summary: Summary) -> None:
     said = f"{summary.engine}: {counted(summary.steps, 'step')} of {counted(summary.requests, 'record')} "
-    said += f"accepted {summary.accepted:,} drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens."
+    said += f"accepted {summary.accepted:,} drafts, so a step emitted {summary.mean_acceptance_length:#.3g} tokens."
     say(console, said, *summary.remarks)
     if summary.left_out:
         first, count = summary.left_out[0], len(summary.left_out)
@@ -307,7 +311,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         say(console, f"{said}rest{', and a draft length by batch size' * (not summary.schedule)}.")
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
-    say(console, *filter(None, [_of_yours(summary), *_crossing(summary, batch)]), style="bold")
+    say(console, *_of_yours(summary), *_crossing(summary, batch), style="bold")
     if summary.schedule and batch > 1:
         written = json.dumps([list(one) for one in summary.schedule])
         measured = None if summary.crossover is None else summary.crossover.measured_to
@@ -320,8 +324,9 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
     if not planned:
         say(console, f"{whom} nextn_accepted = {length + -1.0}, at the engine's nextn.")
     wanted = {max(summary.counts or [0]), summary.best or None}
-    said = (f"{whom} nextn = {x.nextn}, nextn_accepted = {x.nextn_accepted}." for x in planned if x.nextn in wanted)
-    say(console, *said)
+    for one in (x for x in planned if x.nextn in wanted):
+        which = "(best)" if one.nextn == summary.best else "(as recorded)"
+        say(console, f"{whom} nextn = {one.nextn}, nextn_accepted = {one.nextn_accepted.text('#.3g')} {which}.")
 
 
 def _may_copy(summary: Summary) -> bool:
@@ -331,6 +336,8 @@ def _may_copy(summary: Summary) -> bool:
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    from validation.planning.verdict import three_digits
+
     tokens = "tokens, at least" if summary.copied or not summary.identified else "tokens"
     own = [] if summary.copied else [tokens, "interval"]
     split = [tokens] if summary.copied else ["if drafts copy"] if _may_copy(summary) else []
@@ -338,7 +345,7 @@ def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
     for here in summary.lengths:
         cells = [] if summary.copied else [f"{here.tokens:.2f}", f"{here.low:.2f} to {here.high:.2f}"]
         cells += [f"{here.same_text:.2f}"] if split else []
-        cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
+        cells += [] if here.tokens_per_second is None else [three_digits(here.tokens_per_second)]
         rows.append([str(here.draft_length), *cells])
     return ["drafts", *own, *split, *(["tokens/s"] if summary.best is not None else [])], rows
 
@@ -361,33 +368,49 @@ def _crossing(summary: Summary, batch: int) -> list[str]:
 
 
 def _advice(summary: Summary) -> str:
-    said = f"Best draft length for these times: {summary.best}"
+    from validation.planning.verdict import three_digits
+
+    (yours, alike), best, speeds = _yours(summary), summary.best or 0, _speeds(summary)
+    said = f"Keep K = {yours}: {_apart(summary)}. Best by the means: " * alike or "Best draft length for these times: "
+    said += f"{best}"
     if summary.best_is_longest:
-        said += f", the longest recorded; {LONGER.format(3 * (summary.best or 0) // 2 + 1)}"
-    alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
-    speeds = [one.tokens_per_second for one in summary.lengths if one.draft_length == summary.best]
-    known = f"{speeds[0]:.2f} tokens/s; " if speeds and speeds[0] is not None else ""
-    said += f" ({known}{alone})." if summary.best else f". Drafting does not pay: {alone}."
-    if summary.best == 0 and summary.perfect is not None:
+        said += f", the longest recorded; {LONGER.format(3 * best // 2 + 1)}"
+    alone = f"{three_digits(speeds[0])} tokens/s without drafts"
+    more = f"; {speeds[best] / speeds[yours] - 1.0:.0%} more than K = {yours}" * alike
+    if best:
+        own = next(one for one in summary.lengths if one.draft_length == best)
+        low, high = (three_digits(speeds[best] * end / own.tokens) for end in (own.low, own.high))
+        ends = f", from {low} to {high}" * (not summary.copied)
+        said += f" ({three_digits(speeds[best])} tokens/s{ends}{more}; {alone})."
+    else:
+        said += f". Drafting does not pay{' by the means' * alike}: {alone}{more}."
+    if best == 0 and summary.perfect is not None:
         said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
-    if summary.best_at_most not in (None, summary.best):
+    if summary.best_at_most not in (None, best):
         said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
-    if _may_copy(summary) and summary.best_if_copied not in (None, summary.best):
+    if _may_copy(summary) and summary.best_if_copied not in (None, best):
         said += f" If drafts copy passages it is {summary.best_if_copied}: give --drafts copied."
     return said
 
 
-def _of_yours(summary: Summary) -> str:
-    """Return which lengths are not told apart, and what the recorded one gives against the best."""
-    first, last = summary.not_told_apart or (0, -1)
-    apart = f"K = {first} to {last} are not told apart by these counts. " if first < last else ""
-    (yours, alike), best = _yours(summary), summary.best or 0
-    speeds = {one.draft_length: one.tokens_per_second for one in summary.lengths} | {0: summary.alone_per_second}
-    own, most = speeds.get(yours), speeds.get(best)
-    if yours in (0, best) or not own or not most:
-        return apart.rstrip()
-    noise = ", within the noise: keep yours, or measure more" * alike
-    return f"{apart}Your K = {yours}: {own:.2f} tokens/s; K = {best} gives {most / own - 1.0:.0%} more{noise}."
+def _of_yours(summary: Summary) -> list[str]:
+    """Return what the first line leaves out: lengths that are not told apart, and what the best gives over yours."""
+    (yours, alike), best, speeds = _yours(summary), summary.best or 0, _speeds(summary)
+    said = [] if alike or not _apart(summary) else [f"{_apart(summary)}."]
+    if not alike and yours not in (0, best) and speeds.get(yours):
+        more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more."
+        said.append(f"Your K = {yours}: {speeds[yours]:#.3g} tokens/s; {more}")
+    return said
+
+
+def _apart(summary: Summary) -> str:
+    first, last = summary.not_told_apart or (0, 0)
+    return f"K = {first} to {last} are not told apart by these counts" * (first < last)
+
+
+def _speeds(summary: Summary) -> dict[int, float]:
+    each = {one.draft_length: one.tokens_per_second or 0.0 for one in summary.lengths}
+    return {0: summary.alone_per_second or 0.0} | each
 
 
 def _yours(summary: Summary) -> tuple[int, bool]:

@@ -66,7 +66,8 @@ class Reader:
         if given.get("model", self.model) != self.model:
             raise RequestError(f"There is no model {given['model']!r:.60}; this is {self.model}.", "model", 404)
         for name in ("stream_options", "stream"):
-            _of_type(given, name, dict if name == "stream_options" else bool)
+            if name in given and type(given[name]) is not (dict if name == "stream_options" else bool):
+                raise RequestError(f"{name} is of another type; see the API of OpenAI.", name)
         options = given.get("stream_options", {})
         if options and (not given.get("stream") or options.keys() - {"include_usage"}):
             raise RequestError("stream_options has include_usage alone, and needs stream.", "stream_options")
@@ -163,11 +164,6 @@ def _asks_nothing(name: str, value: Any) -> bool:
     """Return whether a parameter that is not supported asks for nothing; 0 is not False."""
     none = NOTHING.get(name)  # no parameter is None here
     return bool(value == none) and isinstance(value, bool) == isinstance(none, bool)
-
-
-def _of_type(given: dict[str, Any], name: str, kind: type) -> None:
-    if name in given and type(given[name]) is not kind:
-        raise RequestError(f"{name} is of another type; see the API of OpenAI.", name)
 
 
 def _number(given: dict[str, Any], name: str, usual: float, least: float, most: float, *, whole: bool = False) -> float:

@@ -29,8 +29,10 @@ def _quantity(option: str, text: str, units: dict[str, float], example: str, lea
         return 0.0
     if unit not in units:
         was = "has no unit" if not unit else f"has the unit {unit!r}"
-        same = re.sub(r"\d+", f"{value:g}", example) if 0 < value < 1e4 else example
-        raise UserError(f"{option} {text} {was}; write {same} (units: {', '.join(units)}).")
+        same = "write " + (re.sub(r"\d+", f"{value:g}", example) if 0 < value < 1e4 else example)
+        if not unit and 0 < value < 1 and (milli := example.lstrip("0123456789")).startswith("m"):
+            same = f"{text}{milli[1:]} is {1e3 * value:g}{milli}"  # a small number is most often in the SI unit
+        raise UserError(f"{option} {text} {was}; {same} (units: {', '.join(units)}).")
     if not least <= value * units[unit] <= (most := 1e15 if units is RATES else LARGEST):
         lower = "must be above 0" if units is RATES else f"must be at least {least:g}"
         why = lower if value < 0 else f"is at most {most:g} in SI units"

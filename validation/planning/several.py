@@ -28,11 +28,6 @@ WIDTHS = (
 """Children of each node, by depth."""
 
 
-def nodes_of(widths: Sequence[int]) -> Array:
-    """Return the drafts of a tree that ends at depth 0, 1, ..., (K + 1,)."""
-    return np.concatenate([[0], np.cumsum(np.cumprod(widths))]).astype(np.int64)
-
-
 def list_options(profile: Profile) -> Iterator[Option]:
     """Yield the option of every tree of a device's lists by a shared seed."""
     matched = profile.chances[..., SEEDED].T
@@ -51,7 +46,8 @@ def own_tree_options(profile: Profile) -> Iterator[Option]:
 
 def _counts(by_depth: Sequence[Array], widths: Sequence[int], profile: Profile) -> Array:
     """Return the counts of rounds whose trees are sent as tokens with their parents; ``by_depth``: (T, texts) each."""
-    nodes, width = nodes_of(widths), index_bits(profile.vocabulary)
+    nodes = np.append(0, np.cumsum(np.cumprod(widths)))  # drafts of a tree that ends at depth 0, 1, ..., K
+    width = index_bits(profile.vocabulary)
     up = int(nodes[-1]).bit_length()
     left = np.maximum(profile.lengths - np.arange(len(by_depth[0]))[:, None], 0)
     drafts = nodes[np.minimum(left, len(widths))]

@@ -17,7 +17,6 @@ from hlmtheory.policy.served import ServedPlan
 from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
-from validation.planning.bound import Model
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
@@ -108,9 +107,10 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     for user in users:
         if _kind(user) not in kept:
             own = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
-            codec, k = _best_codec(model, own)
+            speeds = model.counts[..., 0] / own.seconds(model.counts, own.link.rates[0])
+            length, codec = map(int, np.unravel_index(np.argmax(speeds), speeds.shape))
             whole = replace(own, link=_link(user, setting, 1.0))
-            costs, _, bits = model.costs(k, codec, whole)
+            costs, _, bits = model.costs(length + 1, codec, whole)
             steps = np.diff(_concave(np.append(1.0, model.counts[:, codec, COUNTS.index("tokens")])))
             alpha = np.minimum(steps / np.append(1.0, steps[:-1]), 1.0)
             if bits not in hulls:  # users with the same object are planned together
@@ -170,10 +170,3 @@ def _plain(
 def _link(user: User, setting: Setting, share: float) -> PlanLink:
     rate = np.array([user.rate_bps * share])
     return PlanLink(user.name, rate, user.round_trip_s, setting.link.down_bps)
-
-
-def _best_codec(model: Model, setting: Setting) -> tuple[int, int]:
-    total = model.counts
-    speeds = total[..., 0] / setting.seconds(total, setting.link.rates[0])
-    k, codec = np.unravel_index(int(np.argmax(speeds)), speeds.shape)
-    return int(codec), int(k) + 1

@@ -10,6 +10,7 @@ from tests.validation.acceptance.test_engines import stored
 from tests.validation.acceptance.test_reconcile import run
 from validation.acceptance.engines import read_acceptance
 
+ROOT = Path(__file__).parents[3]
 TIMES = ("--verify-time", "30ms", "--draft-time", "5ms", "--rtt", "5ms")
 
 
@@ -108,6 +109,14 @@ def test_passes_are_taken_as_measured(tmp_path, context, drafts):
     assert (refused.exit_code, "contradicts --draft-length 7: its num_spec_tokens" in refused.output) == (2, True)
 
 
+def test_the_table_of_the_page_on_engines_is_enough(answers, tmp_path):
+    page = (ROOT / "docs" / "engines.md").read_text()
+    rows = page.partition("```csv\n")[2].partition("```")[0].splitlines(keepends=True)
+    assert settings_of(answers, "--passes", stored(tmp_path, "page.csv", "".join(rows)))["num_speculative_tokens"] == 2
+    few = run(answers, "--passes", stored(tmp_path, "few.csv", "".join(rows[:3]))).output
+    assert "2 passes of the target; give at least 3" in " ".join(few.split())
+
+
 def test_one_time_for_all_batches_gives_no_schedule(answers):
     times = ("--verify-time", "30ms", "--draft-time", "2ms", "--batch", "16")
     result = run(answers, *times)
@@ -144,13 +153,14 @@ def test_totals_with_times_say_that_they_give_no_best_length(tmp_path):
 
 def test_the_answer_comes_before_the_table(answers):
     """The log of the README; only engines' settings bring those of other planners."""
-    words = (Path(__file__).parents[3] / "examples" / "server.log", "--verify-time", "30ms", "--draft-time", "3ms")
+    words = (ROOT / "examples" / "server.log", "--verify-time", "30ms", "--draft-time", "3ms")
     found = json.loads(run(*words, "--json").stdout)
     assert (found["steps"], found["best"], found["not_told_apart"]) == (400, 3, [2, 5])
-    assert run(*words).output.startswith("Best")
+    assert run(*words[:1]).output.startswith("For the best draft length give --verify-time")
     assert "nextn" not in run(*words).output
     speeds = [one["tokens_per_second"] for one in found["lengths"]]
-    (yours,) = (line for line in run(*words).output.splitlines() if "Your K = 5" in line)
-    assert all(part in yours for part in (f"{speeds[2] / speeds[4] - 1.0:.0%}", "within the noise"))
+    first = " ".join(run(*words).output.split())
+    assert first.startswith("Keep K = 5")
+    assert f"{speeds[2] / speeds[4] - 1.0:.0%} more than K = 5" in first
     settings = run(*words, "--settings", "vllm").output
     assert all(part in settings for part in ("nextn", "(not told apart from your K = 5)", "as equal at every K"))

@@ -28,11 +28,6 @@ def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
     return np.packbits(found.reshape(len(numbers), -1).astype(np.uint8), axis=1)
 
 
-def stored_bytes(values: np.ndarray, dtype: str) -> np.ndarray:
-    found = torch.tensor(values, dtype=torch.float32).to(getattr(torch, dtype)).contiguous()
-    return found.view(torch.uint8).reshape(len(values), -1).numpy()
-
-
 def write(folder: Path, rows: list[np.ndarray], texts: list[list[int]], **changes: Any) -> Path:
     config = {
         "d": V,
@@ -55,7 +50,9 @@ def write(folder: Path, rows: list[np.ndarray], texts: list[list[int]], **change
         if config["delta_encoding"]:
             values = np.diff(values, axis=1, prepend=0).astype(np.float32)
         rest = np.zeros((len(p), 4 * 3 + 2 + 2), np.uint8)  # polynomial, scale and nine bits: never read
-        content = np.concatenate([stored_bytes(values[:, :EXACT], config["exact_dtype"]), rest], axis=1)
+        exact = torch.tensor(values[:, :EXACT], dtype=torch.float32).to(getattr(torch, config["exact_dtype"]))
+        exact = exact.contiguous().view(torch.uint8).reshape(len(values), -1)
+        content = np.concatenate([exact.numpy(), rest], axis=1)
         columns["input_ids"].append(text)
         columns["compressed_logprobs"].append(content.tolist())
         columns["bytepacked_indices"].append(packed(order, math.ceil(math.log2(V))).tolist())

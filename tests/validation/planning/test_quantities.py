@@ -15,6 +15,8 @@ from validation.planning import quantities as read
         (read.read_rate, "-1M", "must be above 0"),
         (read.read_rate, "fast", "write a number with its unit"),
         (read.read_time, "35", "has no unit; write 35ms"),
+        (read.read_time, "0.03", "has no unit; 0.03s is 30ms"),
+        (read.read_energy, ".05", "has no unit; .05J is 50mJ"),
         (read.read_time, "infms", "write a number with its unit"),
         (read.read_time, "1e999ms", "write a number with its unit"),
         (read.read_snr, "10", "could be dB or a ratio; write 10dB, or 10x"),

@@ -250,12 +250,6 @@ def test_fresh_deletes_nothing_where_the_manifest_is_anothers(tmp_path, manifest
 FOREIGN = ("notes.md", "tail-of-the-comet.npz", "tokens.npy", "figures/a.svg", "arrays/mine.txt", "arrays/tokens/b")
 
 
-def put_foreign(path: Path) -> None:
-    for name in FOREIGN:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text("mine")
-
-
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("fresh", [True, False])
 def test_other_files_in_the_folder_of_a_trace_stay(tmp_path, finished, fresh):
@@ -265,7 +259,9 @@ def test_other_files_in_the_folder_of_a_trace_stay(tmp_path, finished, fresh):
     else:
         with pytest.raises(KeyboardInterrupt):
             interrupted(path, batches=2)
-    put_foreign(path)
+    for name in FOREIGN:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("mine")
     if finished and not fresh:
         with pytest.raises(UserError, match="finished trace"):
             collect(path)

@@ -4,8 +4,6 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,19 +29,16 @@ def base_folder(tmp_path_factory):
     return folder
 
 
-def base_of(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-
 @pytest.mark.parametrize("method", KEEPS)
 def test_a_version_keeps_what_its_method_says(method, base_folder, data, tmp_path):
+    from transformers import AutoModelForCausalLM
+
     record = train_version(replace(TOY, method=method), base_folder, data, tmp_path, stops=(1,), width=24)
     folder = tmp_path / f"math-{method}-s1"
     assert json.loads((folder / "version.json").read_text()) == record
     assert record["keeps_the_anchor"] is KEEPS[method]
-    base, version = base_of(base_folder), load_version(folder, base_folder)
+    base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32).eval()
+    version = load_version(folder, base_folder)
     assert record["fingerprint"] == fingerprint(version, toy_tokenizer(tmp_path))
     before = base.state_dict()
     changed = {name for name, weights in version.state_dict().items() if not torch.equal(weights, before[name])}

@@ -66,8 +66,8 @@ class Passes:
         return min(max(found.rest) for found in (self.target, self.draft) if found is not None)
 
     def sentences(self) -> list[str]:
-        both = (("target", self.target), ("draft", self.draft))
-        return [found.sentence(name) for name, found in both if found is not None]
+        draft = [] if self.draft is None else [self.draft.sentence("draft")]
+        return [self.target.sentence("target"), *draft]
 
 
 def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:

@@ -195,6 +195,10 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
     if by_length is not None:
         keys = ((counting.read_length(where, f"{name}_by_draft_length", k), k) for k in by_length)
         fields["by_draft_length"] = {n: counting.read_counts(where, f"draft length {k}", by_length[k]) for n, k in keys}
+    latency = metrics.get("inter_token_latency") if isinstance(metrics, Mapping) else None
+    seconds = found.get("seconds_per_token")
+    if not seconds and isinstance(latency, Mapping):
+        seconds = counting.read_seconds(latency, milliseconds="value")
     return [
         AcceptanceRecord(
             engine=str(found.get("engine", "vllm")).replace("_", "-"),
@@ -204,7 +208,7 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
             completion_tokens=counting.read_optional(where, usage, "completion_tokens"),
             acceptance_histogram=None if histogram is None else counting.read_histogram(where, name, histogram),
             copied=found.get("copied") is True,
-            seconds_per_token=found.get("seconds_per_token") or _latency(metrics),
+            seconds_per_token=seconds,
             **fields,
         )
     ]
@@ -224,11 +228,6 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     drafted = counting.read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens")
     record = _record("vllm", path, {"drafts": steps, "draft_tokens": drafted, "accepted_tokens": accepted}, places)
     return [replace(record, seconds_per_token=counting.read_seconds(content, rate="output_throughput"))]
-
-
-def _latency(metrics: Any) -> float | None:
-    found = metrics.get("inter_token_latency") if isinstance(metrics, Mapping) else None
-    return counting.read_seconds(found, milliseconds="value") if isinstance(found, Mapping) else None
 
 
 def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:

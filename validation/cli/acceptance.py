@@ -323,10 +323,9 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
     whom = "For AIConfigurator and AISimulate:"
     if not planned:
         say(console, f"{whom} nextn_accepted = {length + -1.0}, at the engine's nextn.")
-    wanted = {max(summary.counts or [0]), summary.best or None}
-    for one in (x for x in planned if x.nextn in wanted):
-        which = "(best)" if one.nextn == summary.best else "(as recorded)"
-        say(console, f"{whom} nextn = {one.nextn}, nextn_accepted = {one.nextn_accepted.text('#.3g')} {which}.")
+    for one in (x for x in planned if x.nextn in (max(summary.counts or [0]), summary.best)):
+        which = "best" if one.nextn == summary.best else "as recorded"
+        say(console, f"{whom} nextn = {one.nextn}, nextn_accepted = {one.nextn_accepted.text('#.3g')} ({which}).")
 
 
 def _may_copy(summary: Summary) -> bool:
@@ -409,8 +408,8 @@ def _apart(summary: Summary) -> str:
 
 
 def _speeds(summary: Summary) -> dict[int, float]:
-    each = {one.draft_length: one.tokens_per_second or 0.0 for one in summary.lengths}
-    return {0: summary.alone_per_second or 0.0} | each
+    speeds = [summary.alone_per_second, *(one.tokens_per_second for one in summary.lengths)]
+    return {k: speed or 0.0 for k, speed in enumerate(speeds)}
 
 
 def _yours(summary: Summary) -> tuple[int, bool]:

@@ -62,7 +62,10 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
-            axes.barh(-place, middle, 0.7, color=_role(line["name"]))
+            role = (
+                MIDDLE if line["name"] in (c.FLEXSPEC, c.RULE_ALONE) else DARK if line["name"] == c.EXACT else BASELINE
+            )
+            axes.barh(-place, middle, 0.7, color=role)
             axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, **PRINTED)
@@ -82,10 +85,6 @@ def paint_latencies(numbers: Numbers) -> Canvas:
 
 
 BASELINE = "0.7"
-
-
-def _role(name: str) -> str:
-    return MIDDLE if name in (c.FLEXSPEC, c.RULE_ALONE) else DARK if name == c.EXACT else BASELINE
 
 
 def simulate_sweep(seed: int) -> Numbers:

@@ -3,7 +3,6 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -72,12 +71,10 @@ def os_sentence(error: OSError) -> str:
     >>> os_sentence(OSError(28, "No space left on device", "runs/mine"))
     "'runs/mine': the disk is full; free some space and run the same command again."
     """
-    where = " and ".join(repr(_text(name)) for name in (error.filename, error.filename2) if name is not None)
+    files = (name for name in (error.filename, error.filename2) if name is not None)
+    names = (name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name) for name in files)
+    where = " and ".join(map(repr, names))
     remedy = REMEDIES.get(error.errno or 0)
     if remedy is None:
         remedy = f"{error.strerror or str(error) or type(error).__name__}; check the path, or choose another place"
     return f"{where or 'The output'}: {remedy}."
-
-
-def _text(name: Any) -> str:
-    return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)

@@ -62,9 +62,8 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
-            role = (
-                MIDDLE if line["name"] in (c.FLEXSPEC, c.RULE_ALONE) else DARK if line["name"] == c.EXACT else BASELINE
-            )
+            role = DARK if line["name"] == c.EXACT else BASELINE
+            role = MIDDLE if line["name"] in (c.FLEXSPEC, c.RULE_ALONE) else role
             axes.barh(-place, middle, 0.7, color=role)
             axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:

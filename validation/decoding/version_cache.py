@@ -74,7 +74,7 @@ class VersionedModel:
             own, memory = slots[mine], self._memory[name]
             model.cached = memory.valid(tokens)
             model.cached[own] = np.clip(until[own] - counts[mine], 0, model.cached[own])
-            model.cached[own[self._foreign(memory.owner[own], name)]] = 0
+            model.cached[own[memory.owner[own] != name]] = 0
             goal = model.cached.copy()
             goal[own] = until[own]
             if (goal > model.cached).any():
@@ -96,9 +96,6 @@ class VersionedModel:
                 self.target.served.setdefault(prompt, []).append((place, names[-1]))
                 self.rounds[slot] += 1
         return np.array(names, dtype=object)
-
-    def _foreign(self, owner: Array, name: str) -> Array:
-        return np.asarray(owner != name)
 
     def keep(self, slots: Array) -> None:
         stored = set()

@@ -30,6 +30,8 @@ MEANINGS = {
 """Meaning of each outcome, in the order of the partition."""
 
 FLOAT_BITS = 32
+WHY = 330
+"""Characters of a disproof that are read; a sentence that goes beyond is left out."""
 SMALLEST = "cheapest codec"
 """Rule of Table V with the smallest certified message of each position."""
 
@@ -108,7 +110,8 @@ def printed_false(claims: Mapping[str, Claim]) -> list[dict[str, str]]:
     for one in (claim for claim in claims.values() if claim.standing == "refuted"):
         sides = counterexample_text(one, one.refuted or {}).rpartition(": ")[2]
         said = {"id": one.id, "source": cite(one.source), "statement": one.statement, "sides": sides}
-        shown.append(said | {"why": one.proof.text.partition(" Instead:")[0]})
+        why = one.proof.text.partition("Instead:")[0]
+        shown.append(said | {"why": f"{why[:WHY].rpartition('. ')[0]}."})  # whole sentences
     return shown
 
 

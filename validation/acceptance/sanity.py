@@ -94,7 +94,6 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
 
 
 def _identities(records: Sequence[AcceptanceRecord]) -> list[tuple[bool, str]]:
-    """Return sentences, and of each whether it merely says that the counts agree."""
     said, counted = list[tuple[bool, str]](), [record for record in records if record.completion_tokens]
     extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in counted]
     if counted and counted[0].engine == "llama.cpp":

@@ -96,6 +96,7 @@ def plan(
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """
+    from validation.planning.aims import has_device
     from validation.planning.engine_counts import basis_said, longest_recorded
     from validation.planning.page import write_page
     from validation.planning.result import make
@@ -126,21 +127,30 @@ def plan(
         users = equal_users(request.users, setting) if listed is None else listed
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
+    best = result.asked.best.option
     if given["acceptance"]:
-        said = [*said, *longest_recorded(result.asked.best.option, about["evidence"])]
-    result.notes[:0] = [*said, *about["notes"]]
+        said = [*said, *longest_recorded(best, about["evidence"])]
+    own = about["notes"] if has_device(result.asked.best) else [x for x in about["notes"] if "liar" not in x]
+    result.notes[:0] = [*said, *own]
+    if request.server_batch > 1 and not request.verify_token_s and request.passes is None:
+        wide = f"A pass of {request.server_batch} × {best.draft_length + 1} tokens is taken as long as one of 1"
+        result.notes.insert(0, f"{wide}: give --verify-token-time or --times passes.csv.")
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    basis = basis_said(about["evidence"], planner.split, result.asked.best.option)
+    basis = basis_said(about["evidence"], planner.split, best)
     if all_columns:
         show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
         pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
         models = f"Models: {pair}; {about['evidence']['trace']}{own}" if pair else ""
-        show(console, result, said_setting, models, basis)
+        assumed = f"as slowly as the device ({1e3 * setting.own_draft_s:.3g} ms a draft): give --server-draft-time"
+        slow = bool(given["acceptance"]) and request.server_draft_basis != "given"
+        batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
+        at = f"{said_setting}; {batch} a pass (--server-batch)"
+        show(console, result, at, models, basis, f"Assumes that the server drafts {assumed}" * slow)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -163,12 +173,11 @@ BELONGS = {
     **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
 }
 """Options that need another one."""
-NO_ROWS = "counts of rounds know no distributions; plan from a trace"
+NO_ROWS = "counts know no distributions: make a trace with hlm import (for users also: --objective capacity)"
+OWN_EVIDENCE = "a record has its own evidence and times; leave the other out"
 AGAINST = {
     ("trace", "acceptance"): "each is the evidence of a plan; give one, not both",
-    ("run", "trace"): "a record has its own evidence and times; leave the other out",
-    ("run", "acceptance"): "a record has its own evidence and times; leave the other out",
-    ("run", "times"): "a record has its own evidence and times; leave the other out",
+    **dict.fromkeys((("run", name) for name in ("trace", "acceptance", "times")), OWN_EVIDENCE),
     ("run", "seal"): "the record says whether its frames had a key",
     **{(counts, name): NO_ROWS for counts in ("acceptance", "run") for name in ("policy", "users", "block", "leak")},
     ("block", "users"): "verification by block is planned for one user",

@@ -11,7 +11,7 @@ from validation.decoding.methods.rows import OURS, SERVER, STREAM
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.planning.aims import Number, Row
+    from validation.planning.aims import Aim, Listed, Number, Row
     from validation.planning.result import Result
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
@@ -39,21 +39,23 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def show(console: Console, result: Result, setting: str, models: str, basis: str) -> None:
+def show(console: Console, result: Result, setting: str, models: str, basis: str, assumed: str = "") -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     from validation.planning.verdict import answer_of, drafts_said, number_said, option_said, three_digits
 
     asked, row = result.asked, result.row_of(result.asked.best)
     ends = [three_digits(x) for x in (row.tokens_per_s_median.low, row.tokens_per_s_median.high) if x is not None]
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
-    between = f" ({' to '.join(ends)})" if alone and ends else ""
+    use, tied = _plainest(asked, asked.best)
+    between = f" ({' to '.join(ends)})" if alone and len({*ends}) > 1 else ""
     drafts = "" if "K = " in row.option else drafts_said(row)
     option = "; ".join(filter(None, (option_said(asked.best.option.label), drafts and f"drafts: {drafts}")))
     title = "Server time" if asked.name == "a full server" else TITLES.get(asked.setting.objective, "Speed")
     answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
     say(
         console,
-        f"Use: {NAMES.get(asked.best.family, asked.best.family)}",
+        f"Use: {use}{'; ours chooses the same' * tied}",
+        *filter(None, [assumed]),
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result),
@@ -108,7 +110,7 @@ def _rival(result: Result) -> str:
     from validation.planning.verdict import number_said
 
     asked = result.asked
-    own, strongest = has_device(asked.best), asked.best is asked.rival
+    own, strongest = has_device(asked.best), asked.best is asked.rival or _plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: has_device(one) is not own) if strongest else asked.rival
     title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
     if rival is None:
@@ -121,7 +123,16 @@ def _rival(result: Result) -> str:
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if has_device(rival) and plain is not None and plain.value > rival.value:
         end += f"; less than {plain.family}, without drafts: {number_said(asked, plain)}"
-    return f"{title}: {NAMES.get(rival.family, rival.family)}: {number_said(asked, rival)}{end}"
+    return f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{end}"
+
+
+def _plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
+    """Name a policy; ours by one of others that is as good, with its draft length, and say whether there is one."""
+    others = [one for one in asked.rows if not one.option.row.ours]
+    same = [one for one in others if (one.value, one.second, one.breaks) == (listed.value, listed.second, ())]
+    if not listed.option.row.ours or not same:
+        return NAMES.get(listed.family, listed.family), False
+    return f"{same[0].family} ({same[0].option.label})", True
 
 
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:

@@ -52,6 +52,11 @@ def policy_of(
         promised = (wire.Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     if setting.leak_bits is not None:
         promised = (*promised, wire.Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
+    rival, rate, split = aim_of(planner, setting).rival.option, setting.link.quantile(0.5), planner.split
+    seconds = [setting.seconds(one.counts[split.test].sum(axis=0), rate) for one in (rival, option)]
+    share = float(seconds[0] / seconds[1])
+    name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
+    faster = wire.Guarantee(name, share if np.isfinite(share) else 0.0, "measured", split.prompts["test"])
     line = wire.UncertaintyLine(1.0, 0.0) if rule.skips else None
     return wire.DevicePolicy(
         vocabulary,
@@ -61,17 +66,8 @@ def policy_of(
         line,
         planned_for=mark,
         bonus=option.family != STREAMED,
-        guarantees=(*promised, _speed(option, planner)),
+        guarantees=(*promised, faster),
         alone=alone,
         message_sizes=option.sizes,
         block=option.block,
     )
-
-
-def _speed(option: Option, planner: Planner) -> wire.Guarantee:
-    setting, test = planner.setting, planner.split.test
-    rival, rate = aim_of(planner, setting).rival.option, setting.link.quantile(0.5)
-    seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
-    share = float(seconds[0] / seconds[1])
-    name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
-    return wire.Guarantee(name, share if np.isfinite(share) else 0.0, "measured", planner.split.prompts["test"])

@@ -59,8 +59,7 @@ def planner_of_trace(
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
-            "pair": _names_and_parameters(trace.manifest.get("pair")),
-            "parameter_ratio": _parameter_ratio(trace.manifest.get("pair")),
+            **_about_pair(trace.manifest.get("pair")),
         },
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
@@ -77,19 +76,14 @@ def planner_of_trace(
     return Planner(found, setting, split, line, model, streamed), about
 
 
-def _names_and_parameters(pair: Any) -> str:
+def _about_pair(pair: Any) -> dict[str, Any]:
+    """Return names and parameters, and those of the target model over the draft model's; None where not known."""
     known = pair if isinstance(pair, dict) else {}
-    sides = [(known.get(f"{size}_name"), known.get(f"{size}_parameters") or 0) for size in ("large", "small")]
-    return ", ".join(f"{name}{f' ({count / 1e6:,.3g} M)' * bool(count)}" for name, count in sides if name)
-
-
-def _parameter_ratio(pair: Any) -> float | None:
-    """Return the target model's parameters over the draft model's; None where a trace does not know them."""
-    if not isinstance(pair, dict):
-        return None
-    counts = [pair.get(f"{size}_parameters") for size in ("large", "small")]
+    counts = [known.get(f"{size}_parameters") for size in ("large", "small")]
     large, small = (float(count) if isinstance(count, int | float) else 0.0 for count in counts)
-    return large / small if large > 0 and small > 0 else None
+    sides = ((known.get("large_name"), large), (known.get("small_name"), small))
+    said = ", ".join(f"{name}{f' ({count / 1e6:,.3g} M)' * bool(count)}" for name, count in sides if name)
+    return {"pair": said, "parameter_ratio": large / small if large > 0 and small > 0 else None}
 
 
 def planner_of_acceptance(

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 from validation.errors import UserError
 
@@ -50,16 +51,9 @@ def read_time(option: str, text: str, least: float = 0.0) -> float:
     return _quantity(option, text, TIMES, "20ms", least)
 
 
-def read_power(option: str, text: str) -> float:
-    return _quantity(option, text, WATTS, "5W")
-
-
-def read_speed(option: str, text: str) -> float:
-    return _quantity(option, text, SPEEDS, "50/s for 50 tokens a second")
-
-
-def read_energy(option: str, text: str) -> float:
-    return _quantity(option, text, JOULES, "50mJ")
+read_power = partial(_quantity, units=WATTS, example="5W")
+read_speed = partial(_quantity, units=SPEEDS, example="50/s for 50 tokens a second")
+read_energy = partial(_quantity, units=JOULES, example="50mJ")
 
 
 def read_snr(option: str, text: str) -> float:

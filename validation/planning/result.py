@@ -110,6 +110,8 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
 
 def _plain_drafts(planner: Planner, asked: Aim) -> str:
     """Return what the best fixed number of the draft model's own drafts gives at the server."""
+    if asked.best.family == COLOCATED and re.fullmatch(r"K = \d+", asked.best.option.label):
+        return f"In an engine: num_speculative_tokens = {asked.best.option.draft_length:g}"
     if asked.name not in (ONE_USER, FULL_SERVER) or "drafts from" not in asked.best.option.label:
         return ""
     pool = planner.pool(asked.setting)
@@ -225,8 +227,7 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
     if not planner.split.enough:
         notes.append(
             "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
-            "chosen on, and no threshold is calibrated. Still proved: lossless policies have the target model's law, "
-            "and a certified message keeps its Bias."
+            "chosen on, and no threshold is calibrated. Still proved: losslessness, and the bias of certified messages."
         )
     if planner.setting.leak_bits is not None:
         option = asked.best.option

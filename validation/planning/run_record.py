@@ -130,7 +130,8 @@ def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
         given = json.loads(line)
         kind = given["kind"]
         known = FIELDS[kind]
-        right = all(_is(given[name], wanted) for name, wanted in known.items())
+        plain = [name for name, wanted in known.items() if wanted is bool or not isinstance(given[name], bool)]
+        right = len(plain) == len(known) and all(isinstance(given[name], known[name]) for name in plain)
         version = (given["format"], given["version"]) if kind == "run" else (FORMAT, VERSION)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: line {number} does not belong to a record; the file is damaged.") from error
@@ -142,10 +143,6 @@ def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
     if not right or more or any(not 0 <= value < 2**63 for value in numbers):
         raise UserError(f"{path}: line {number} has a value that no run gives; the file is damaged.")
     return kind, given
-
-
-def _is(value: Any, wanted: type | tuple[type, ...]) -> bool:
-    return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
 
 
 def skips_of(record: RunRecord, source: str) -> dict[str, Any] | None:

@@ -117,7 +117,7 @@ def test_the_first_lines_say_which_times_were_given(plan, folder):
     said = next(line for line in result.output.splitlines() if line.startswith("At: "))
     assert said == (
         "At: 10 Mbit/s, round trip 20 ms (default); draft 8 ms (given); verify 20 ms (measured); "
-        "server's draft 8 ms (assumed)"
+        "server's draft 8 ms (assumed); one text a pass (--server-batch)"
     )
     assert "server's draft 5 ms (given)" in plan("--server-draft-time", "5ms").output
 
@@ -370,11 +370,11 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     [
         (("--acceptance", "answers.jsonl", "--policy", "policy.json"), "--acceptance and --policy contradict"),
         (("--acceptance", "answers.jsonl", "--trace", "trace"), "give one, not both"),
-        (("--acceptance", "answers.jsonl", "--users", "2"), "plan from a trace"),
+        (("--acceptance", "answers.jsonl", "--users", "2"), "--objective capacity"),
         (("--alone",), "--alone belongs to --policy"),
         (("--trace", "trace", "answers.jsonl"), "FILES belongs to --acceptance"),
         (("--leak", "bits=1", "--page", "plan.html"), "--leak and --page contradict"),
-        (("--run", "run.jsonl", "--block"), "plan from a trace"),
+        (("--run", "run.jsonl", "--block"), "make a trace with hlm import"),
         (("--run", "run.jsonl", "--times", "times.json"), "leave the other out"),
         (("--trace", "trace", "--draft-length", "3"), "--draft-length belongs to --acceptance"),
         (("--trace", "trace", "--page", "."), "--page is ., which cannot be a file"),

@@ -406,13 +406,13 @@ def iterates():
 
 
 @theorem(
-    "conformal.iterates_upper_printed",
+    "conformal.iterates_upper_empty",
     Source(CSQS, "Lemma 4, upper half, with (6) as printed"),
     PUBLISHED,
     assuming=(FIRST, Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough)),
     tight={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 1.0},
 )
-def iterates_upper_printed():
+def iterates_upper_empty():
     """τ_n ≤ 1 + ηε for all n, if no token is kept where τ > max q, so that d = 1.
 
     If τ_n ≤ max q_n ≤ 1, then τ_{n+1} ≤ 1 + ηε, as d_n ≥ 0. If τ_n > max q_n, then d_n = 1 and τ falls by η(1 - ε).
@@ -433,7 +433,7 @@ def iterates_upper():
 
     False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below ε, the
     threshold keeps rising. The printed proof says that "thresholding discards all but the top outcome", and d = 1,
-    which is so only if that is discarded too. Instead: conformal.iterates_upper_printed, and conformal.iterates, which
+    which is so only if that is discarded too. Instead: conformal.iterates_upper_empty, and conformal.iterates, which
     is all that the bound needs.
     """
     return le(conformal_sides.highest, conformal_sides.overshoot)  # max τ_n ≤ 1 + ηε

@@ -131,7 +131,9 @@ def ask(url: str, body: dict[str, Any] | None, seconds: float, **headers: str) -
         why = f". {DIED}" if "EngineCore" in said else ""
         raise UserError(f"{url} refused the request ({refused.code}): {said[:300]}{why}") from refused
     except (OSError, HTTPException, ValueError) as failed:
-        raise UserError(f"{url} gave no answer ({failed}); start the server, or correct the address.") from failed
+        raise UserError(
+            f"{url} gave no answer ({getattr(failed, 'reason', failed)}); start the server, or correct the address."
+        ) from failed
 
 
 def _whole(answer: Any, until: float) -> bytes:

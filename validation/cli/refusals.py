@@ -17,8 +17,7 @@ REMEDIES = {
     errno.EDQUOT: "your share of the disk is full; free some space and run the same command again",
     errno.EFBIG: "a file there would be larger than is allowed; raise the limit (ulimit -f), or choose another place",
     errno.EROFS: "it lies on a read-only file system; choose another place",
-    errno.EACCES: "permission denied; change its permissions, or choose another place",
-    errno.EPERM: "permission denied; change its permissions, or choose another place",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "permission denied; change its permissions, or choose another place"),
     errno.ENOTDIR: "a file lies where a folder is needed; move it away, or choose another place",
     errno.EEXIST: "a file lies where a folder is needed; move it away, or choose another place",
     errno.EISDIR: "it is a folder, and a file is needed; check the path",
@@ -34,6 +33,8 @@ RENAMED = {
     **{"--verify-us-per-token": "--verify-token-time 300us", "--draft-us-per-token": "--draft-token-time 50us"},
     **{"--step-ms": "--step-time 40ms,44ms", "--tokens-per-s": "--speed 50/s,60/s"},
     **{"--call-seconds": "--call-time 60s", "--device-w": "--device-power 5W", "--transmit-w": "--transmit-power 1W"},
+    **dict.fromkeys(("plan --draft", "plan --target"), "hlm validate --draft A --target B, then hlm plan --trace RUN"),
+    **{"audit UsageError": "--sampler FILE.py:FUNCTION", "import MissingParameter": "--draft, --target and --out"},
     **{"--num-speculative-tokens": "--draft-length 3", "--schedule": "--settings vllm"},
 }
 """Options by another name, an older one or an engine's, and what is written here."""
@@ -51,10 +52,12 @@ def refusals() -> Iterator[None]:
             yield
     except (UserError, DomainError) as error:
         raise Refusal(as_typed(str(error))) from error
-    except click.NoSuchOption as error:
-        if (now := RENAMED.get(error.option_name)) is None:
+    except click.UsageError as error:
+        wrong, command = getattr(error, "option_name", type(error).__name__), error.ctx.info_name if error.ctx else ""
+        if (now := RENAMED.get(wrong, RENAMED.get(f"{command} {wrong}"))) is None:
             raise
-        raise Refusal(f"{error.option_name} is no option here: write {now}.") from error
+        what = f"{wrong} is no option here" if wrong.startswith("-") else error.format_message().rstrip(".")
+        raise Refusal(f"{what}: write {now}.") from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader closed the pipe
             raise SystemExit(CLOSED) from error

@@ -76,16 +76,11 @@ class Progress:
             whole, self.reason = whole[: min(found)], "stop"
         elif not final:
             whole = whole.rstrip("\ufffd")  # a character whose last bytes are to come
-            held = max((_overlap(whole, stop) for stop in self.stops), default=0)
-            whole = whole[: len(whole) - held]
+            begun = [size for stop in self.stops for size in range(1, len(stop)) if whole.endswith(stop[:size])]
+            whole = whole[: len(whole) - max(begun, default=0)]  # its last characters may begin a stop
         new = whole[len(self.shown) :] if whole.startswith(self.shown) else ""
         self.shown += new
         return new
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Return how many last characters of a text may begin a stop."""
-    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
 def _told(error: Exception, asked: Asked | None) -> tuple[str, int]:

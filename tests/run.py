@@ -2,7 +2,7 @@
 
 usage: python3 hlm test [--deep] [PYTEST ARGUMENTS]
 
-Without arguments: all tests but the long ones, on up to four cores, with 25 examples a property: 9 to 13 minutes on two
+Without arguments: all tests but the long ones, on up to four cores, with 25 examples a property: 7 to 9 minutes on two
 idle cores. --deep also runs the long ones (a stand-in for an accelerator, a browser, dask with killed workers,
 training, simulations of coverage, solvers), measures the branch coverage of hlmtheory by the theory's tests (at least
 95%), and draws 10,000 examples a property: hours. HYPOTHESIS_PROFILE=few|dev|ci|deep draws 5, 25, 100 or 10,000. With

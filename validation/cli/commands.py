@@ -1,6 +1,6 @@
 """The group of all commands, and ``hlm validate``, ``hlm claims``, ``hlm figure`` and ``hlm publish``."""
 
-import importlib
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from validation.installed import GROUPS, is_clone
 from validation.trace.remote import Place
 
 ROOT = Path(__file__).resolve().parents[2]
+STUDIES = ROOT / "figures" / "studies" / "__main__.py"
 SIMULATED = Path("runs/simulated")
 
 
@@ -282,16 +283,11 @@ def study(name: str, words: tuple[str, ...]) -> None:
     """
     if not is_clone():
         raise UserError("The studies are in a clone of the repository; this is an installed package.")
-    sys.path.insert(0, str(ROOT))
-    main_scripts = importlib.import_module("figures.studies.kit").MAIN
     if name in ("-h", "--help"):
-        click.echo(f"{click.get_current_context().get_help()}\n\nStudies: {', '.join(main_scripts)}.")
-        return
-    if name not in main_scripts:
-        raise click.BadParameter(f"{name!r} is none of the studies that can run: {', '.join(main_scripts)}.")
-    script = importlib.import_module(f"figures.studies.{name}.{main_scripts[name]}")
-    sys.argv = [str(script.__file__), *words]
-    script.main()
+        click.echo(click.get_current_context().get_help())
+    sys.path.insert(0, str(ROOT))
+    sys.argv = [str(STUDIES), name, *words]
+    runpy.run_path(str(STUDIES), run_name="__main__")
 
 
 for added in (acceptance, audit, collect, decode, device, doctor, import_, link, merge, plan, reproduce, serve, top_k):

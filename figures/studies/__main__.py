@@ -3,8 +3,9 @@
 import sys
 from importlib import import_module
 
+import click
+
 from figures.studies.kit import MAIN
-from validation.errors import UserError
 
 
 def main() -> None:
@@ -13,7 +14,7 @@ def main() -> None:
         print(f"\nStudies: {', '.join(MAIN)}.")
         return
     if name not in MAIN:
-        raise UserError(f"{name!r} is none of the studies that can run: {', '.join(MAIN)}.")
+        raise click.BadParameter(f"{name!r} is none of the studies that can run: {', '.join(MAIN)}.")
     script = import_module(f"figures.studies.{name}.{MAIN[name]}")
     sys.argv = [str(script.__file__), *sys.argv[2:]]
     script.main()

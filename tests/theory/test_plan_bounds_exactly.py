@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from contextlib import suppress
 from unittest.mock import patch
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from mpmath import mp
 
 from hlmtheory import codec, policy
-from hlmtheory._domains import DomainError
 from hlmtheory.lossless.ceiling import _of_likeliest
 from hlmtheory.lossless.power import smallest_found
 from hlmtheory.policy import band
@@ -177,9 +175,8 @@ CHECKS = (ceiling, smallest, certificate, text, colocated, queue, planned, share
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_direction_is_kept(check):
-    """Where no plan keeps a limit there is no bound. Two users take a hundred times as long as the other cases."""
+    """Two users take a hundred times as long as the other cases."""
     wrong, slow = [], check in (shared, with_server)
     for seed in range(CASES // 100 or 1 if slow else CASES):
-        with suppress(DomainError):
-            wrong += [] if check(np.random.default_rng([len(check.__name__), seed])) else [seed]
+        wrong += [] if check(np.random.default_rng([len(check.__name__), seed])) else [seed]
     assert not wrong

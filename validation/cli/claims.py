@@ -104,7 +104,7 @@ STATUS = {"stands": "proved for all inputs that meet its assumptions"} | FALSE_W
 ORIGIN = {
     "published": "the source prints it",
     "implied": "printed nowhere; a reader of the source may infer it",
-    "corrected": "what holds in place of what the source prints",
+    "corrected": "what holds in place of a false statement, or of a false reading of what is right",
     "new": "printed nowhere: a new result, or a known one in a new place",
     "misprint": "the source prints it, and means something else",
 }

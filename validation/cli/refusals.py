@@ -36,6 +36,7 @@ RENAMED = {
     **dict.fromkeys(("plan --draft", "plan --target"), "hlm validate --draft A --target B, then hlm plan --trace RUN"),
     **{"audit UsageError": "--sampler FILE.py:FUNCTION", "import MissingParameter": "--draft, --target and --out"},
     **{"--num-speculative-tokens": "--draft-length 3", "--schedule": "--settings vllm"},
+    **{"--sglang": "--settings sglang", "--profile": "--synthetic vllm"},
 }
 """Options by another name, an older one or an engine's, and what is written here."""
 

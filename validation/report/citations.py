@@ -38,7 +38,7 @@ def relation_to_source(claim: Claim) -> str:
     """Return how a claim is related to its source: printed there, corrected, read into it, improved, or built on it."""
     if claim.origin is Origin.NEW:
         return "Improves on" if claim.source.key in PAPERS.values() else "Builds on"
-    return {Origin.CORRECTED: "Corrects", Origin.IMPLIED: "Read into"}.get(claim.origin, "Source")
+    return {Origin.CORRECTED: "Beside what is printed in", Origin.IMPLIED: "Read into"}.get(claim.origin, "Source")
 
 
 @cache

@@ -91,7 +91,8 @@ def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sh
 def least_offline(xp: Any, q: Array, gap: Array, theta: Array, *, sharp: bool) -> Array:
     """The smallest k with mean_t U(k, t) ≤ θ, with ``gap`` (..., T) for TV(q, p)."""
     batch = leading_dimensions(draft=tuple(gap.shape[:-1]), distortion_tolerance=tuple(theta.shape))
-    weight = (1.0 if sharp else 2.0) / spread(xp, gap, (*batch, gap.shape[-1]))  # (21)
+    with np.errstate(over="ignore"):  # infinite where the distance is below 1e-308
+        weight = (1.0 if sharp else 2.0) / spread(xp, gap, (*batch, gap.shape[-1]))  # (21)
     return Tails.of(xp, q).least_mean(weight, theta)
 
 

@@ -110,6 +110,8 @@ def test_the_offline_size_against_every_size(library, sharp):
     for tolerance in (0.05, 0.3, 2.0):
         found = truncation.offline_size(to(library, target), to(library, draft), tolerance, sharp=sharp)
         assert numbers(found).tolist() == np.argmax(bound <= tolerance, axis=-1).tolist()
+    near, draft = [[0.5, 0.5, 5e-313, 0.0]], [[0.5, 0.5, 0.0, 0.0]]  # at a distance whose inverse is infinite
+    assert truncation.offline_size(to(library, near), to(library, draft), 0.1, sharp=sharp) == 2
 
 
 def test_equal_rows_leave_the_offline_bound_undefined():

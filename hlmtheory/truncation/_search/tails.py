@@ -91,8 +91,9 @@ class Tails:
         def meets(k: Array) -> Array:
             each = xp.reshape(xp.broadcast_to(k, weight.shape), (-1, 1))
             deviation = xp.reshape(tails.deviation(each)[0], weight.shape)
-            with np.errstate(invalid="ignore"):  # an infinite weight times 0 meets no limit
-                return xp.mean(weight * deviation, axis=-1, keepdims=True) <= limit
+            with np.errstate(invalid="ignore"):  # an infinite weight times 0 is 0 here
+                weighted = xp.where(deviation > 0, weight * deviation, 0.0)
+            return xp.mean(weighted, axis=-1, keepdims=True) <= limit
 
         return tails._answer(tails._least(meets, limit.shape), batch)
 

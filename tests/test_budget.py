@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = tomllib.loads((ROOT / "tests" / "budget.toml").read_text(encoding="utf-8"))
 WORDS = BUDGET.pop("words")
+REMEDY = "Delete as much as you add; see 'When the budget is full' in CONTRIBUTING.md."
 
 
 def tracked(*patterns: str) -> list[bytes]:
@@ -22,8 +23,8 @@ def tracked(*patterns: str) -> list[bytes]:
 @pytest.mark.parametrize("folder", BUDGET)
 def test_a_folder_keeps_its_budget(folder):
     texts = tracked(*(["*.py", "hlm"] if folder == "all" else [f"{folder}/*.py"]))
-    assert 0 < sum(len(text.splitlines()) for text in texts) <= BUDGET[folder]
+    assert 0 < sum(len(text.splitlines()) for text in texts) <= BUDGET[folder], REMEDY
 
 
 def test_the_pages_keep_their_words():
-    assert 0 < sum(len(text.split()) for text in tracked("*.md")) <= WORDS
+    assert 0 < sum(len(text.split()) for text in tracked("*.md")) <= WORDS, REMEDY

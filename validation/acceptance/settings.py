@@ -28,6 +28,11 @@ BY_MEAN = {
 LONGER = "longer drafts may be better: record more, such as K = {}"
 
 
+def tied_lengths(ends: tuple[int, int] | None) -> str:
+    """Return the draft lengths from the shortest to the longest that counts do not tell apart; "" for one alone."""
+    return "" if ends is None or ends[0] == ends[1] else f"K = {ends[0]} to {ends[1]}"
+
+
 def variance(law: Sequence[float]) -> float:
     counts = np.arange(len(law))
     return float(counts**2 @ np.asarray(law) - (counts @ np.asarray(law)) ** 2)

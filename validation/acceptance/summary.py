@@ -140,6 +140,7 @@ class Summary:
     alone_per_second: float | None = None
     perfect: float | None = None  # largest speed over that without drafts, if every draft were accepted
     schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
+    schedule_not_told_apart: tuple[tuple[int, int], ...] = ()  # of each row of the schedule, over its batches
     crossover: Crossover | None = None
     draft_sampling: str | None = None
     verification: str | None = None
@@ -225,7 +226,7 @@ def summarise(
         if times.by_batch:
             chosen["crossover"] = _crossover(in_use, both_ends, times, largest_batch)
         if both_ends is not None:
-            chosen["not_told_apart"] = _not_told_apart(*both_ends, times, corners=len(ends) < FEWEST_CLUSTERS)
+            chosen |= _not_told_apart(*both_ends, times, chosen["schedule"], corners=len(ends) < FEWEST_CLUSTERS)
         if not identified and not records[0].copied:
             chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
     return Summary(
@@ -327,8 +328,12 @@ def _choices(
 
 
 def _not_told_apart(
-    low: NDArray[np.float64], high: NDArray[np.float64], times: RoundTimes, corners: bool
-) -> tuple[int, int]:
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    times: RoundTimes,
+    schedule: Sequence[tuple[int, int, int]],
+    corners: bool,
+) -> dict[str, Any]:
     """Return the shortest and the longest draft that are the best for some acceptances within the intervals.
 
     The tokens of a longer draft over those of a shorter one, 1 + Σ_{j<d≤K} S_d / T_j, rise with every acceptance: it is
@@ -336,11 +341,17 @@ def _not_told_apart(
     their lower ends to where all are at their upper ones. Intervals that are widened for requests are of no such
     acceptances: then a length stays unless another one is faster at its lower end than this one at its upper end.
     """
-    slow, fast = _rates(low, times), _rates(high, times)
-    if corners:
-        return int(np.argmax(slow)), int(np.argmax(fast))
-    possible = np.flatnonzero(fast >= slow.max())
-    return int(possible[0]), int(possible[-1])
+
+    def at(batch: int) -> tuple[int, int]:
+        slow, fast = _rates(low, times, batch), _rates(high, times, batch)
+        if corners:
+            return int(np.argmax(slow)), int(np.argmax(fast))
+        possible = np.flatnonzero(fast >= slow.max())
+        return int(possible[0]), int(possible[-1])
+
+    shortest_longest = [np.array([at(batch) for batch in range(first, last + 1)]) for first, last, _ in schedule]
+    rows = tuple((int(ends[:, 0].min()), int(ends[:, 1].max())) for ends in shortest_longest)
+    return {"not_told_apart": at(1), "schedule_not_told_apart": rows}
 
 
 def _crossover(

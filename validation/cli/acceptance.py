@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.acceptance.settings import ENGINES, LONGER, flags
+from validation.acceptance.settings import ENGINES, LONGER, flags, tied_lengths
 from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
@@ -75,7 +75,7 @@ of_output = partial(option, group="Output")
 @of_others("--speed", "With --sweep: measured tokens per second of each file, with commas.", metavar="50/s,60/s,...")
 @of_output("--confidence", "Of the intervals.", click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
 @of_output("--records", "Write the records here, as AIPerf's JSONL.", FILE)
-@of_output("--settings", "Print this engine's flags for the best length, and nextn.", click.Choice(ENGINES))
+@of_output("--settings", "Print flags for the best K, and nextn (K) of AIConfigurator.", click.Choice(ENGINES))
 @of_output("--synthetic", "Print the acceptance measured here for this engine's simulator.", click.Choice(ENGINES))
 @json_option
 def acceptance(files: tuple[str, ...], **options: Any) -> None:
@@ -86,11 +86,8 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
       hlm acceptance server.log --verify-time 30ms --draft-time 3ms
       hlm acceptance before.txt after.txt --passes passes.csv --settings vllm
 
-    FILES are files of the engine: vLLM's log, /metrics (one scrape, or two: the earlier first; or its address, for
-    now), get_metrics, answers and bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics, answers and
-    /prometheus/metrics; llama.cpp's /metrics, answers or log; a folder of specdec_bench; Spec-Bench's or AIPerf's
-    JSONL; or mean lengths without counts: golden YAML, AIPerf's matrix, SGLang's log. The format is recognised from
-    the content.
+    FILES are what vLLM, SGLang, TensorRT-LLM, llama.cpp or a benchmark writes: a log, /metrics (a file or its address;
+    of two scrapes the earlier first), or answers with counts (docs/engines.md). The format is recognised.
 
     The best draft length needs --passes, or --verify-time and --draft-time. Files with other drafts or another
     acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says
@@ -163,8 +160,9 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
             raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
         written["settings"] = flags(engine, summary.best, summary.schedule)
         merged = ", to merge into the --speculative-config that you serve with (method, model)" * (engine == "vllm")
-        yours, alike = _yours(summary)
-        apart = f" (not told apart from your K = {yours})" * (alike and len(summary.schedule) < 2)
+        tied = _tied(summary)
+        which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
+        apart = f" ({which} are not told apart)" * bool(tied)
         say(console, f"For {engine}{merged}: {written['settings']}{apart}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
     say(console, *(f"Sanity: {said}" for said in odd), *([agree] if len(odd) < len(sane) else []), *notes)
@@ -305,13 +303,13 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         say(console, f"{summary.no_best}.", style="bold")
     if summary.best is None or times is None:
         return
-    say(console, _advice(summary), style="bold")
+    say(console, " ".join([_advice(summary), *_of_yours(summary)]), style="bold")
     if not times.by_batch:
         said = "A pass is taken as equal at every K and for your batch alone: --verify-token-time or --passes give the "
         say(console, f"{said}rest{', and a draft length by batch size' * (not summary.schedule)}.")
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
-    say(console, *_of_yours(summary), *_crossing(summary, batch), style="bold")
+    say(console, *_crossing(summary, batch), style="bold")
     if summary.schedule and batch > 1:
         written = json.dumps([list(one) for one in summary.schedule])
         measured = None if summary.crossover is None else summary.crossover.measured_to
@@ -369,20 +367,18 @@ def _crossing(summary: Summary, batch: int) -> list[str]:
 def _advice(summary: Summary) -> str:
     from validation.planning.verdict import three_digits
 
-    (yours, alike), best, speeds = _yours(summary), summary.best or 0, _speeds(summary)
-    said = f"Keep K = {yours}: {_apart(summary)}. Best by the means: " * alike or "Best draft length for these times: "
-    said += f"{best}"
+    best, speeds = summary.best or 0, _speeds(summary)
+    said = f"Best K (draft length) for these times{', at batch 1' * (len(summary.schedule) > 1)}: {best}"
     if summary.best_is_longest:
         said += f", the longest recorded; {LONGER.format(3 * best // 2 + 1)}"
     alone = f"{three_digits(speeds[0])} tokens/s without drafts"
-    more = f"; {speeds[best] / speeds[yours] - 1.0:.0%} more than K = {yours}" * alike
     if best:
         own = next(one for one in summary.lengths if one.draft_length == best)
         low, high = (three_digits(speeds[best] * end / own.tokens) for end in (own.low, own.high))
         ends = f", from {low} to {high}" * (not summary.copied)
-        said += f" ({three_digits(speeds[best])} tokens/s{ends}{more}; {alone})."
+        said += f" ({three_digits(speeds[best])} tokens/s{ends}; {alone})."
     else:
-        said += f". Drafting does not pay{' by the means' * alike}: {alone}{more}."
+        said += f". Drafting does not pay: {alone}."
     if best == 0 and summary.perfect is not None:
         said += f" Even if every draft were accepted, it would be {summary.perfect:.2f} times as fast."
     if summary.best_at_most not in (None, best):
@@ -393,18 +389,26 @@ def _advice(summary: Summary) -> str:
 
 
 def _of_yours(summary: Summary) -> list[str]:
-    """Return what the first line leaves out: lengths that are not told apart, and what the best gives over yours."""
-    (yours, alike), best, speeds = _yours(summary), summary.best or 0, _speeds(summary)
-    said = [] if alike or not _apart(summary) else [f"{_apart(summary)}."]
-    if not alike and yours not in (0, best) and speeds.get(yours):
-        more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more."
-        said.append(f"Your K = {yours}: {speeds[yours]:#.3g} tokens/s; {more}")
+    """Return which lengths are not told apart, and what the best gives over yours."""
+    from validation.planning.verdict import three_digits
+
+    tied, yours, best, speeds = _tied(summary), _yours(summary), summary.best or 0, _speeds(summary)
+    said = [f"{tied} are not told apart by these counts."] * bool(tied)
+    if yours not in (0, best) and speeds.get(yours):
+        first, last = summary.not_told_apart or (0, -1)
+        noise = ", within the noise of these counts" * ({yours, best} <= {*range(first, last + 1)})
+        more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more{noise}"
+        said.append(f"Your K = {yours}: {three_digits(speeds[yours])} tokens/s; {more}.")
     return said
 
 
-def _apart(summary: Summary) -> str:
-    first, last = summary.not_told_apart or (0, 0)
-    return f"K = {first} to {last} are not told apart by these counts" * (first < last)
+def _tied(summary: Summary) -> str:
+    """Return the draft lengths that the counts do not tell apart, by batch if the schedule has several; "" if none."""
+    if len(summary.schedule) < 2:
+        return tied_lengths(summary.not_told_apart)
+    rows = zip(summary.schedule, summary.schedule_not_told_apart, strict=False)
+    tied = ((tied_lengths(ends), f" (batch {first} to {last})") for (first, last, _), ends in rows)
+    return ", ".join(lengths + batches for lengths, batches in tied if lengths)
 
 
 def _speeds(summary: Summary) -> dict[int, float]:
@@ -412,9 +416,8 @@ def _speeds(summary: Summary) -> dict[int, float]:
     return {k: speed or 0.0 for k, speed in enumerate(speeds)}
 
 
-def _yours(summary: Summary) -> tuple[int, bool]:
-    """Return the draft length of 90% of the steps, or 0, and whether the best is another, but not told apart."""
-    steps, (first, last) = {k: sum(row) for k, row in (summary.counts or {}).items()}, summary.not_told_apart or (0, -1)
+def _yours(summary: Summary) -> int:
+    """Return the draft length of 90% of the steps, or 0."""
+    steps = {k: sum(row) for k, row in (summary.counts or {}).items()}
     yours = max(steps, key=lambda k: steps[k], default=0)
-    yours *= steps.get(yours, 0) >= 0.9 * summary.steps
-    return yours, yours not in (0, summary.best) and {yours, summary.best} <= {*range(first, last + 1)}
+    return yours * (steps.get(yours, 0) >= 0.9 * summary.steps)

@@ -65,12 +65,18 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
 
 
 def _in_order(found: list[Claim]) -> list[Claim]:
-    """Return claims by paper, the five papers first, then by the number of the equation."""
+    """Return claims by paper, the five papers first, then by the number of the equation, also that of a theorem's."""
+    equations: dict[tuple[str, str], int] = {}
+    for source in sorted((claim.source for claim in all_claims().values()), key=lambda one: one.place):
+        if both := re.match(r"(\w+\.? \w+)\b.*?\((\d+)", source.place):
+            equations.setdefault((source.key, both[1]), int(both[2]))
 
     def place(claim: Claim) -> tuple[int, str, str, int]:
         key, papers = claim.source.key, [*PAPERS.values()]
         rank = papers.index(key) if key in papers else len(papers)
-        number = int((*re.findall(r"\((\d+)", claim.source.place), 1000)[0])
+        label = re.match(r"\w+\.? \w+", claim.source.place)
+        known = equations.get((key, label[0]), 1000) if label else 1000
+        number = int((*re.findall(r"\((\d+)", claim.source.place), known)[0])
         return rank, cite(claim.source).partition(",")[0], key, number
 
     return sorted(found, key=place)

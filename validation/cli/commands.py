@@ -188,21 +188,23 @@ def figure(
     # an unknown one is refused before the trace is opened
     exhibits = [one for number in numbers or (None,) for one in find_exhibits(paper, number)]
     command, kinds, pair = typed_command(), read_formats(formats), given["name"] or "builtin"
-    path = path or Path("runs", pair, "trace")
-    drawing = Drawing(path, given["beside"], given["seed"], command, kinds, given["name"])
+    trace = path or Path("runs", pair, "trace")
+    drawing = Drawing(trace, given["beside"], given["seed"], command, kinds, given["name"])
     missing: dict[str, list[str]] = {}
     for one in exhibits:
         shared = isinstance(one, Simulation) and pair == "builtin"
-        folder = out or (SIMULATED if shared else path.parent) / "figures"
+        folder = out or (SIMULATED if shared else trace.parent) / "figures"
         try:
             with waiting(console, f"drawing {one.paper} {one.place}"), naming(folder):
                 written = drawing.draw(one, folder)
         except UserError as error:
             missing.setdefault(str(error), []).append(one.place)
             published = ROOT / "figures" / ("" if pair == "builtin" else pair) / f"{one.stem}.json"
-            if len(exhibits) == 1 and published.exists():
+            if len(exhibits) == 1 and path is None and published.exists():
                 console.print(f"As published, on the pair {pair}:")
                 show_numbers(console, published)
+                console.print(f"A run of yours would add its own numbers and the picture. {error}")
+                return
             continue
         for file in written:
             console.print(str(file))

@@ -54,7 +54,11 @@ of_output = partial(option, group="Output")
 @of_times("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
 @of_times("--draft-time", "One pass of the draft model.", default="12ms")
 @of_times("--verify-time", "One pass of the target model.", default="30ms")
-@of_times("--server-draft-time", "One pass of the draft model on the server.  [default: by the ratio of parameters]")
+@of_times(
+    "--server-draft-time",
+    "The draft model's pass on the server.  [default: --verify-time over the ratio of the models' parameters, at most "
+    "--draft-time; where the ratio is not known, --draft-time]",
+)
 @of_times("--verify-token-time", "Time that each token adds to a pass of the target model.", default="0us")
 @of_times("--between-time", "Between two passes of a text that the server writes; may be below 0.", default="0ms")
 @of_limits("--risk", "Most that a text (text=.1) or a token (token=.01) loses; 0: lossless.", default="text=0")
@@ -90,14 +94,17 @@ def plan(
 ) -> None:
     """Say which policy to use for two models or an engine's counts, a link and limits, and what it gives.
 
-    For example: hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
+    \b
+    From a trace of `hlm validate`, or from an engine's counts:
+      hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
+      hlm plan --acceptance server.log --drafts sampled --verification standard --server-draft-time 3ms
 
     FILES are more files of --acceptance, such as the second of two scrapes.
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
-    """
+    """  # noqa: D301 (click takes the character, not an escape)
     from validation.planning.aims import has_device
-    from validation.planning.engine_counts import basis_said, longest_recorded
+    from validation.planning.engine_counts import basis_said, longest_recorded, not_told_apart
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import equal_users, plan_band, read_users
@@ -128,29 +135,29 @@ def plan(
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
     best = result.asked.best.option
+    alike = ""
     if given["acceptance"]:
         said = [*said, *longest_recorded(best, about["evidence"])]
+        alike = not_told_apart(best, about["evidence"]) * (request.users == 1)
     own = about["notes"] if has_device(result.asked.best) else [x for x in about["notes"] if "liar" not in x]
     result.notes[:0] = [*said, *own]
-    if request.server_batch > 1 and not request.verify_token_s and request.passes is None:
-        wide = f"A pass of {request.server_batch} × {best.draft_length + 1} tokens is taken as long as one of 1"
-        result.notes.insert(0, f"{wide}: give --verify-token-time or --times passes.csv.")
+    assumes = _assumed(request, setting, best, counts=bool(given["acceptance"]))
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
     basis = basis_said(about["evidence"], planner.split, best)
     if all_columns:
+        result.notes[:0] = assumes
         show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
         pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
         models = f"Models: {pair}; {about['evidence']['trace']}{own}" if pair else ""
-        assumed = f"as slowly as the device ({1e3 * setting.own_draft_s:.3g} ms a draft): give --server-draft-time"
-        slow = bool(given["acceptance"]) and request.server_draft_basis != "given"
         batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
         at = f"{said_setting}; {batch} a pass (--server-batch)"
-        show(console, result, at, models, basis, f"Assumes that the server drafts {assumed}" * slow)
+        show(console, result, at, models, basis, assumes, alike)
+        result.notes[:0] = assumes
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -168,15 +175,29 @@ def plan(
         print_json(plain)
 
 
+def _assumed(request: Any, setting: Any, best: Any, *, counts: bool) -> list[str]:
+    """Return what the answer assumes where an option was left out, to stand below it."""
+    found = []
+    if counts and request.server_draft_basis != "given":
+        own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
+        found.append(f"the server drafts as slowly as the device ({own_draft}): give --server-draft-time")
+    if request.server_batch > 1 and not request.verify_token_s and request.passes is None:
+        wide = f"a pass of {request.server_batch} × {best.draft_length + 1:g} tokens takes as long as one of 1"
+        found.append(f"{wide}: give --verify-token-time or --times passes.csv")
+    if request.server_batch == 1 and request.users == 1 and request.objective == "capacity":
+        found.append("a pass has one text: give your engine's --server-batch, and its passes by --times passes.csv")
+    return [f"Assumes that {one}" for one in found]
+
+
 BELONGS = {
     **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
     **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
 }
 """Options that need another one."""
-NO_ROWS = "counts know no distributions: make a trace with hlm import (for users also: --objective capacity)"
-OWN_EVIDENCE = "a record has its own evidence and times; leave the other out"
+NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm import), users by --objective capacity"
+OWN_EVIDENCE = "a record of a run has its own counts and times"
 AGAINST = {
-    ("trace", "acceptance"): "each is the evidence of a plan; give one, not both",
+    ("trace", "acceptance"): "a plan is of one of them",
     **dict.fromkeys((("run", name) for name in ("trace", "acceptance", "times")), OWN_EVIDENCE),
     ("run", "seal"): "the record says whether its frames had a key",
     **{(counts, name): NO_ROWS for counts in ("acceptance", "run") for name in ("policy", "users", "block", "leak")},
@@ -201,7 +222,7 @@ def _refuse(ctx: click.Context) -> None:
             raise UserError(f"{names[name]} belongs to {names[BELONGS[name]]}; give that too.")
     for pair, why in AGAINST.items():
         if there.issuperset(pair):
-            raise UserError(f"{names[pair[0]]} and {names[pair[1]]} contradict each other: {why}.")
+            raise UserError(f"{names[pair[0]]} and {names[pair[1]]} cannot be given together: {why}.")
     if ctx.params["picture"] is not None and ctx.params["picture"].suffix not in PICTURES:
         raise UserError(f"--picture is {ctx.params['picture']}; end it with {', '.join(PICTURES)}.")
     for name in ("policy", "page", "picture"):

@@ -9,6 +9,8 @@ from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import OURS, SERVER, STREAM
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from validation.planning.aims import Aim, Listed, Number, Row
@@ -39,7 +41,9 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def show(console: Console, result: Result, setting: str, models: str, basis: str, assumed: str = "") -> None:
+def show(
+    console: Console, result: Result, setting: str, models: str, basis: str, assumed: Sequence[str], alike: str
+) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     from validation.planning.verdict import answer_of, drafts_said, number_said, option_said, three_digits
 
@@ -55,13 +59,14 @@ def show(console: Console, result: Result, setting: str, models: str, basis: str
     say(
         console,
         f"Use: {use}{'; ours chooses the same' * tied}",
-        *filter(None, [assumed]),
+        *assumed,
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result),
         style="bold",
     )
-    say(console, *filter(None, [result.plain_drafts, option and f"With: {option}", f"At: {setting}", models]))
+    engine = result.plain_drafts and result.plain_drafts + alike
+    say(console, *filter(None, [engine, option and f"With: {option}", f"At: {setting}", models]))
     together = asked.name not in ("one user", "a full server")
     speed = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
     heads = ("policy", speed, "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")

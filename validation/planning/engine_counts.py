@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
-from validation.acceptance.settings import LONGER
-from validation.acceptance.summary import square, summarise
+from validation.acceptance.settings import LONGER, tied_lengths
+from validation.acceptance.summary import RoundTimes, square, summarise
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -34,14 +34,20 @@ def options_of_records(
     draft_length: int | None = None,
     drafts: str | None = None,
     verification: str | None = None,
+    times: RoundTimes | None = None,
 ) -> tuple[list[Option], dict[str, Any]]:
-    """Return the options that counts of accepted drafts allow, and what the plan says about them."""
+    """Return the options that counts of accepted drafts allow, and what the plan says about them.
+
+    ``times`` are those of a server that drafts for one text.
+    """
     records = _records(files, drafts, verification)
     found, evidence = options_of_counts(records, vocabulary, draft_length)
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
     evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
-    lengths = () if records[0].copied else summarise(records, assumed_length=draft_length).lengths
+    summary = summarise(records, assumed_length=draft_length, times=times)
+    lengths = () if records[0].copied else summary.lengths
     evidence["tokens"] = {one.draft_length: (one.tokens, one.low, one.high) for one in lengths}
+    evidence["not_told_apart"] = summary.not_told_apart
     notes = _notes(records, _by_ids(records))
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
         notes.append(
@@ -130,6 +136,13 @@ def longest_recorded(option: Option, evidence: dict[str, Any]) -> list[str]:
     evidence["best_is_longest"] = option.draft_length == longest
     more = LONGER.format(3 * longest // 2 + 1)
     return [f"K = {longest} is the longest recorded; {more}."] if evidence["best_is_longest"] else []
+
+
+def not_told_apart(option: Option, evidence: dict[str, Any]) -> str:
+    """Return, to stand behind a plan's draft length, which others the counts do not tell apart; "" if none."""
+    shortest, longest = evidence["not_told_apart"] or (1, 0)
+    tied = shortest <= option.draft_length <= longest and tied_lengths(evidence["not_told_apart"])
+    return f" ({tied} are not told apart by these counts)" if tied else ""
 
 
 def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:

@@ -96,7 +96,12 @@ def planner_of_acceptance(
     seal: str = "none",
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated."""
+    from validation.acceptance.summary import RoundTimes
     from validation.planning.engine_counts import options_of_records
 
-    found, about = options_of_records(files, vocabulary, draft_length, drafts, verification)
+    times = None
+    if setting.passes is None:
+        verify_s = setting.verify_s + setting.between_s
+        times = RoundTimes(verify=verify_s, verify_token=setting.verify_token_s, draft=setting.own_draft_s)
+    found, about = options_of_records(files, vocabulary, draft_length, drafts, verification, times)
     return Planner(sealed(found, seal), setting, split_prompts(np.arange(len(found[0].counts)))), about

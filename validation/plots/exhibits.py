@@ -129,7 +129,6 @@ _ALL: tuple[Exhibit, ...] = (
     _traced("ours 3", truncation_rules.measure_sizes, truncation_rules.paint_sizes, "truncation"),
     _traced("ours 4", truncation_rules.measure_failures, truncation_rules.paint_failures, "truncation"),
     _traced("ours 5", truncation_rules.measure_direction, truncation_rules.paint_direction, "truncation"),
-    _traced("ours 6", text_risk.measure_figure, text_risk.paint, "texts"),
     _traced("ours 7", codec_bits.measure_figure, codec_bits.paint, "truncation"),
     _simulated("ours 8", acceptance_by_depth.simulate, acceptance_by_depth.paint, acceptance_by_depth.EXPERIMENT),
     _traced("ours 9", dropped_mass.measure, dropped_mass.paint),

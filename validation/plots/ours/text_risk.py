@@ -1,4 +1,4 @@
-"""Table IV and Figure 6 of ours: the loss of whole texts at each threshold, and promised against measured risk."""
+"""Table IV of ours: the loss of whole texts at each threshold, and promised against measured risk."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from numpy.typing import NDArray
 from validation.decoding.trace_drafts import POINTS, Index, Row
 from validation.estimates import CONFIDENCE, NONE, Estimate, told
 from validation.plots.common.record import Numbers, cell, kept, plain, table
-from validation.plots.common.style import DARK, GREY, LIGHT, PAGE, PALE, Canvas, axis, canvas, name_axes
 from validation.plots.ours.text_losses import Losses, losses_of
 from validation.trace.reader import Trace
 
 LENGTHS = (10, 20, 40, 160)
 ALLOWED = (0.05, 0.1, 0.2)
-"""Risks of the table."""
-PROMISED = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
-"""Risks of the figure."""
 WHOLE = "overlap, bound 1"
 SUM = "sum, bound T"
 TOKEN = "sum / T, bound 1"
@@ -113,90 +109,8 @@ def _thresholds(row: dict[str, Any]) -> str:
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
-def measure_figure(trace: Trace, seed: int) -> Numbers:
-    """Measure the risk met by the prompts that did not calibrate, for each ε, over random splits."""
-    losses = losses_of(trace, seed)
-    shown_lengths = [20, losses.longest] if losses.longest > 20 else [losses.longest]
-    curves = [(WHOLE, length) for length in shown_lengths]
-    curves += [(SUM, shown_lengths[0]), (TOKEN, shown_lengths[-1])]
-    series = []
-    if losses.prompts >= FEWEST:
-        splits = random_splits(losses.prompts, seed)
-        series = [_curve(name, length, losses, splits) for name, length in curves]
-    return {
-        "axes": [
-            {"x": axis("risk promised ε"), "y": axis("risk met, mean over splits")},
-            {"x": axis("risk promised ε"), "y": axis("share of splits above ε")},
-        ],
-        "series": series,
-        "statistics": _about(losses) | {"splits": SPLITS},
-        "positions_drawn": losses.positions,
-    }
-
-
-def _curve(name: str, length: int, losses: Losses, splits: Any) -> dict[str, Any]:
-    values, bound = _loss(name, losses, length)
-    points = []
-    for risk in PROMISED:
-        outcome = over_splits(values, splits, risk=risk, bound=bound)
-        if outcome is not None:
-            low, high = np.quantile(outcome.met, (0.05, 0.95))
-            points.append(
-                {
-                    "risk": risk,
-                    "met": kept(outcome.mean),
-                    "of_splits": plain([low, high]),
-                    "above": plain(np.mean(outcome.met > risk)),
-                    "overlap_met": plain(mean_of_tests(losses.overlap(length), splits, outcome.column)),
-                }
-            )
-    return {
-        "name": f"{name}, T = {length}",
-        "loss": name,
-        "length": length,
-        "points": points,
-        "needs": [fewest_prompts(bound, risk) for risk in PROMISED],
-    }
-
-
-_STYLES: dict[str, dict[str, Any]] = {
-    WHOLE: {"color": DARK},
-    SUM: {"color": PALE, "linestyle": (0, (4, 2))},
-    TOKEN: {"color": GREY, "linestyle": ":"},
-}
-_MARKERS = ({"marker": "o"}, {"marker": "s", "mfc": "white"}, {"marker": "D"}, {"marker": "^"})
-
-
-def paint(numbers: Numbers) -> Canvas:
-    figure, (left, right) = canvas(PAGE, panels=2)
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
-        axes.set_xlim(0, 1.05 * PROMISED[-1])
-    if not numbers["series"]:
-        words = f"{numbers['statistics']['prompts']} prompts are too few to calibrate;\nat least {FEWEST} are needed"
-        left.text(0.5, 0.5, words, ha="center", va="center", transform=left.transAxes)
-        return figure
-    ends = [0.0, 1.05 * PROMISED[-1]]
-    left.plot(ends, ends, color=LIGHT, linewidth=1, label="promised = met")
-    for one, marker in zip(numbers["series"], _MARKERS, strict=False):
-        if not one["points"]:
-            continue
-        style = _STYLES[one["loss"]] | marker | {"markersize": 3.5, "linewidth": 1}
-        x = [point["risk"] for point in one["points"]]
-        y, low, high = ([point["met"][key] for point in one["points"]] for key in ("value", "low", "high"))
-        left.errorbar(x, y, [np.subtract(y, low), np.subtract(high, y)], capsize=2, label=one["name"], **style)
-        right.plot(x, [point["above"] for point in one["points"]], label=one["name"], **style)
-    ends_met = [point["met"]["high"] for one in numbers["series"] for point in one["points"]]
-    left.set_ylim(0, 1.05 * max([PROMISED[-1], *ends_met]))
-    right.set_ylim(0, 1)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
-
-
 SPLITS = 200
 CALIBRATION = 100
-FEWEST = 20
-"""Fewest prompts for a calibration. Of 20, 12 calibrate, which is enough for ε = 1/13 and a loss in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ The arguments ``m`` and ``k`` are the mean SNR and the Rician factor κ.
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 
+from hlmtheory._array import Array
 from hlmtheory._domains import DomainError
 
 _NODES = (24, 16)  # nodes of a Gauss-Legendre panel: for the value, and for its error estimate
@@ -20,7 +20,7 @@ _leggauss = cache(np.polynomial.legendre.leggauss)
 _STEPS = 60  # maximum number of Newton steps; about a dozen are needed
 
 
-def scaled_expn(order: int, z: Any) -> Any:
+def scaled_expn(order: int, z: Array) -> Array:
     """Return e^z E_n(z) for z > 0, without underflow; for z ≥ 1 by a continued fraction."""
     from scipy import special
 
@@ -33,13 +33,13 @@ def scaled_expn(order: int, z: Any) -> Any:
     return np.where(large, 1.0 / tail, np.exp(small) * special.expn(order, small))
 
 
-def _terms(k: Any) -> int:
+def _terms(k: Array) -> int:
     """Return the number of terms of the Poisson mixture; the weights after it are below float64 rounding."""
     largest = float(np.max(k, initial=0.0))
     return int(largest + 12.0 * math.sqrt(largest) + 40.0)
 
 
-def density(m: Any, k: Any, s: Any) -> Any:
+def density(m: Array, k: Array, s: Array) -> Array:
     """Return the density of the SNR at s."""
     from scipy import special
 
@@ -47,12 +47,12 @@ def density(m: Any, k: Any, s: Any) -> Any:
     return (1.0 + k) / m * np.exp(-((np.sqrt(k) - np.sqrt(y)) ** 2)) * special.i0e(2.0 * np.sqrt(k * y))
 
 
-def distribution(m: Any, k: Any, s: Any) -> Any:
+def distribution(m: Array, k: Array, s: Array) -> Array:
     """Return P(S ≤ s)."""
     return np.minimum(_tail(k, (1.0 + k) * s / m, np.zeros(np.shape(s), dtype=bool)), 1.0)
 
 
-def _tail(k: Any, y: Any, upper: Any) -> Any:
+def _tail(k: Array, y: Array, upper: Array) -> Array:
     """Return P(Y ≤ y), or P(Y > y) if ``upper``, for Y = (1 + κ)S/m; all terms of the mixture are positive."""
     from scipy import special
 
@@ -63,17 +63,17 @@ def _tail(k: Any, y: Any, upper: Any) -> Any:
     return total
 
 
-def quantile(m: Any, k: Any, p: Any) -> Any:
+def quantile(m: Array, k: Array, p: Array) -> Array:
     """Return the s with P(S ≤ s) = p."""
     return _invert(m, k, p, 1.0 - p)
 
 
-def upper_quantile(m: Any, k: Any, p: Any) -> Any:
+def upper_quantile(m: Array, k: Array, p: Array) -> Array:
     """Return the s with P(S > s) = p, also if p is so small that 1 - p rounds to 1."""
     return _invert(m, k, 1.0 - p, p)
 
 
-def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
+def _invert(m: Array, k: Array, below: Array, above: Array) -> Array:
     """Return the s with P(S ≤ s) = below and P(S > s) = above.
 
     The smaller probability is inverted, since it has the smaller rounding error. Rayleigh fading has a closed form.
@@ -86,7 +86,7 @@ def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
     return m / (1.0 + k) * y
 
 
-def _newton(k: Any, p: Any, upper: Any) -> Any:
+def _newton(k: Array, p: Array, upper: Array) -> Array:
     """Return the r = √y at which the tail is p ≤ ½, by Newton's method for the logarithm of the tail.
 
     Both tails of the density of r are log-concave, so every step but the first ends on the side from which it
@@ -109,7 +109,7 @@ def _newton(k: Any, p: Any, upper: Any) -> Any:
     )
 
 
-def capacity(m: Any, k: Any) -> Any:
+def capacity(m: Array, k: Array) -> Array:
     """Return E[log₂(1 + S)]."""
     from scipy import special
 
@@ -121,12 +121,14 @@ def capacity(m: Any, k: Any) -> Any:
     return total / math.log(2)
 
 
-def inverse_efficiency(s: Any) -> Any:
+def inverse_efficiency(s: Array) -> Array:
     """Return 1 / log₂(1 + s)."""
     return math.log(2) / np.log1p(s)
 
 
-def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any | None = None) -> tuple[Any, Any]:
+def mean_of(
+    weight: Callable[[Array], Array], m: Array, k: Array, lower: Array, upper: Array | None = None
+) -> tuple[Array, Array]:
     """Return E[weight(S); lower ≤ S ≤ upper] and its error, for lower > 0, by panels in r = √y, below 1 in ln r."""
     scale = m / (1.0 + k)
     begin, end = np.sqrt(lower / scale), np.sqrt(k) + _REACH
@@ -135,7 +137,7 @@ def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any
     end = np.maximum(begin, end)
     knee = np.clip(1.0, begin, end)
 
-    def in_r(r: Any) -> Any:
+    def in_r(r: Array) -> Array:
         return (
             2.0
             * r
@@ -152,7 +154,7 @@ def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any
     return values[0], np.abs(values[0] - values[1]) + beyond
 
 
-def _panels(function: Callable[[Any], Any], begin: Any, end: Any, width: float, nodes: int) -> Any:
+def _panels(function: Callable[[Array], Array], begin: Array, end: Array, width: float, nodes: int) -> Array:
     """Return ∫ of the function from begin to end by Gauss-Legendre panels no wider than ``width``."""
     count = max(1, math.ceil(float(np.max(end - begin, initial=0.0)) / width))
     x, w = _leggauss(nodes)

@@ -36,9 +36,11 @@ RENAMED = {
     **dict.fromkeys(("plan --draft", "plan --target"), "hlm validate --draft A --target B, then hlm plan --trace RUN"),
     **{"audit UsageError": "--sampler FILE.py:FUNCTION", "import MissingParameter": "--draft, --target and --out"},
     **{"--num-speculative-tokens": "--draft-length 3", "--schedule": "--settings vllm"},
-    **{"--sglang": "--settings sglang", "--profile": "--synthetic vllm"},
+    **{"--sglang": "--settings sglang", "--profile": "--synthetic vllm", "link --trace": "--link"},
+    **{"repro": "hlm publish", "plan --confidence": "--all: its intervals are at 95%"},
+    **{"plan --price": "--server-price 1", "audit --trace": "--target MODEL, or hlm validate --trace RUN"},
 }
-"""Options by another name, an older one or an engine's, and what is written here."""
+"""Options and commands by another name, an older one or an engine's, and what is written here."""
 
 
 class Refusal(click.ClickException):
@@ -54,10 +56,12 @@ def refusals() -> Iterator[None]:
     except (UserError, DomainError) as error:
         raise Refusal(as_typed(str(error))) from error
     except click.UsageError as error:
-        wrong, command = getattr(error, "option_name", type(error).__name__), error.ctx.info_name if error.ctx else ""
+        wrong = getattr(error, "option_name", getattr(error, "command_name", type(error).__name__))
+        command = error.ctx.info_name if error.ctx else ""
         if (now := RENAMED.get(wrong, RENAMED.get(f"{command} {wrong}"))) is None:
             raise
-        what = f"{wrong} is no option here" if wrong.startswith("-") else error.format_message().rstrip(".")
+        missing = error.format_message().partition(". Did")[0].rstrip(".")
+        what = f"{wrong} is no option here" if wrong.startswith("-") else missing
         raise Refusal(f"{what}: write {now}.") from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader closed the pipe

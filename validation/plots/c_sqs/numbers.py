@@ -4,7 +4,7 @@ All methods generate from the same prompts, so a difference uses the same resamp
 slightly outside 2.5 and 97.5 (Hesterberg's), so that the interval of a mean is about as wide as Student's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -130,6 +130,7 @@ def simulate_curves(panels: Sequence[tuple[str, Sequence[str]]], seed: int, pair
         "statistics": {
             "adaptive_less_fixed": _adaptation(found),
             "crossovers": crossovers(found),
+            "trend": {kind: _trend(found, names.values()) for kind, names in (("K", BY_SIZE), ("C", ADAPTIVE))},
             "gap": {
                 metric: [
                     listed(_gap(found, metric, (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE]), t))
@@ -144,6 +145,13 @@ def simulate_curves(panels: Sequence[tuple[str, Sequence[str]]], seed: int, pair
 
 def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) -> Estimate:
     return interval([_metric(found, found.cells[name, temperature], metric) for name in names])
+
+
+def _trend(found: Texts, names: Iterable[str]) -> dict[str, int]:
+    """Count methods whose latency rises or falls from the lowest to the highest temperature, beyond its interval."""
+    ends = (found.temperatures[-1], found.temperatures[0])
+    signs = [interval([_metric(found, found.cells[name, t], "latency") for t in ends]).sign for name in names]
+    return {"of": len(signs), "slower": signs.count(1), "faster": signs.count(-1)}
 
 
 def _adaptation(found: Texts) -> list[dict[str, Any]]:

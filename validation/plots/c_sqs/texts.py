@@ -73,13 +73,9 @@ class Texts:
         return list(self.about["scale"]["temperatures"])
 
 
-def texts(pair: str | None = None) -> Texts:
-    return _texts(named(EXPERIMENT, pair))
-
-
 @cache
-def _texts(experiment: str) -> Texts:
-    found, record = stored(experiment)
+def texts(pair: str | None = None) -> Texts:
+    found, record = stored(named(EXPERIMENT, pair))
     cells = {(one["method"], one["temperature"]): _cell(one) for one in found.pop("cells")}
     long = {one["method"]: _cell(one) for one in found.pop("long")}
     return Texts(found, Times(**found.pop("times")), cells, long, record)

@@ -74,13 +74,9 @@ class Counted:
         return np.array([prompt["source"] for prompt in self.about["prompts"]])
 
 
-def counted(pair: str | None = None) -> Counted:
-    return _counted(named("flexspec_tables", pair))
-
-
 @cache
-def _counted(experiment: str) -> Counted:
-    found, record = stored(experiment)
+def counted(pair: str | None = None) -> Counted:
+    found, record = stored(named("flexspec_tables", pair))
     rows = {
         (one["version"], one["temperature"], one["draft"], one["method"], one["link"]): Texts(
             *np.asarray(one["texts"], dtype=np.float64).T
@@ -211,6 +207,11 @@ LINES = (
 class Case:
     study: Counted
     temperature: float
+
+    @property
+    def rule(self) -> str:
+        """Return the name of FlexSpec's line, or of its rule's where the aligned draft was not run."""
+        return FLEXSPEC if FLEXSPEC in self.lines["4G"] else RULE_ALONE
 
     @property
     def lossless_bits(self) -> int:

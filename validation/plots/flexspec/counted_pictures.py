@@ -16,8 +16,6 @@ from validation.plots.flexspec.counted import Case, Texts
 from validation.plots.flexspec.counted_tables import basis
 
 SET = "GSM8K"
-DRAWN = tuple(range(1, 9))
-"""Draft lengths of Fig. 5."""
 STRIDES = {"5G": {1: "ms_5G_K1", 5: "ms_5G_K5"}, "WiFi": {5: "ms_WiFi_K5"}}
 """Printed latencies of a fixed K by network and K; over WiFi the paper prints FlexSpec's own in place of K = 1."""
 RADIO_W, DRAFTING_W = 1.1, 5.0
@@ -36,7 +34,7 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
     study = c.counted(pair)
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)
-    series = []
+    series, standard = [], {}
     for place, network in enumerate(NETWORKS):
         lines = []
         for line in (line for line in c.LINES if line.name in case.lines[network]):
@@ -47,11 +45,13 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
                 one["printed_ms"] = float(LATENCIES["III"][0][0, place, METHODS.index(line.column)])
             lines.append(one)
         series.append({"name": network, "lines": lines})
+        both = [case.lines[network][name].of(chosen) for name in (c.STANDARD, case.rule)]
+        standard[network] = _ends(c.quotient(*((c.over(network)(own), own.tokens) for own in both), seed))
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"draft": c.ALIGNED},
+        "statistics": {"rule": case.rule, "standard": standard},
         "basis": basis(study),
         **study.record,
     }
@@ -96,13 +96,13 @@ def simulate_sweep(seed: int) -> Numbers:
     for network in NETWORKS:
         texts = case.by_length(draft, network) | {"cloud": case.lines[network][c.CLOUD]}
         ms = {name: plain(c.milliseconds(one.of(chosen), c.over(network)), 5) for name, one in texts.items()}
-        fixed = [ms[f"fixed K = {length}"] for length in DRAWN]
+        fixed = [ms[f"fixed K = {length}"] for length in c.LENGTHS]
         printed = {str(length): value("flexspec", name) for length, name in STRIDES.get(network, {}).items()}
         series.append(
-            {"name": network, "x": list(DRAWN), "y": fixed, "rule": ms["Algorithm 2"], "optimum": ms["K*"]}
+            {"name": network, "x": list(c.LENGTHS), "y": fixed, "rule": ms["Algorithm 2"], "optimum": ms["K*"]}
             | {"printed": printed, "cloud": ms["cloud"]}
         )
-        statistics[network] = {"best": DRAWN[fixed.index(min(fixed))]}
+        statistics[network] = {"best": c.LENGTHS[fixed.index(min(fixed))]}
     axes = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
     return {
         "axes": [axes] * len(series),

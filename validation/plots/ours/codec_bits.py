@@ -106,7 +106,8 @@ def _of_c_sqs(q: Row) -> dict[str, list[Promise | float | None]]:
     vocabulary = q.shape[-1]
     ordered = -np.sort(-q, axis=-1)
     positive = np.count_nonzero(ordered > 0, axis=-1)
-    fixed = [np.minimum(k, positive) for k in _octaves(vocabulary)]
+    octaves = np.unique(np.round(np.geomspace(1, vocabulary, int(2 * np.log2(vocabulary)) + 2)).astype(np.int64))
+    fixed = [np.minimum(k, positive) for k in octaves]
     adaptive = [np.maximum(np.count_nonzero(ordered >= tau, axis=-1), 1) for tau in np.geomspace(0.2, 1e-7, 24)]
     found: dict[str, list[Promise | float | None]] = {}
     for name, sizes in (("K-SQS", fixed), ("C-SQS", adaptive)):
@@ -133,11 +134,6 @@ def _best_on_average(tried: Sequence[Promise]) -> list[Promise | float | None]:
         good = [one for one in tried if one[1].mean() <= epsilon]
         found.append(min(good, key=lambda one: float(one[0].mean()), default=None))
     return found
-
-
-def _octaves(vocabulary: int) -> list[int]:
-    sizes = np.unique(np.round(np.geomspace(1, vocabulary, int(2 * np.log2(vocabulary)) + 2)).astype(np.int64))
-    return [int(k) for k in sizes]
 
 
 def _lattice_bias(ordered: Row, size: NDArray[np.int64], resolution: int) -> Row:

@@ -70,7 +70,7 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
         (("--between-time", "nan"), "--between-time is 'nan'"),
         (("--rate", "100000000G"), "is at most 1e+15"),
         (("--draft-ms", "12"), "write --draft-time 12ms"),
-        (("--num-speculative-tokens", "3"), "write --draft-length 3"),
+        (("--confidence", ".9"), "write --all: its intervals are at 95%"),
         (("--link-csv", "none.csv"), "There is no file or folder none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--picture", "plan.jpg"), "end it with .svg"),

@@ -79,7 +79,7 @@ def _invert(m: Array, k: Array, below: Array, above: Array) -> Array:
     The smaller probability is inverted, since it has the smaller rounding error. Rayleigh fading has a closed form.
     """
     upper = below > above
-    tail = np.where(upper, above, below)
+    tail: Array = np.where(upper, above, below)
     y = np.where(upper, -np.log(tail), -np.log1p(-tail))
     direct = k > 0
     y[direct] = _newton(k[direct], tail[direct], upper[direct]) ** 2

@@ -31,7 +31,6 @@ MAIN = {
     "gpu": "measure",
     "growth": "measure",
     "length_rules": "length_rules",
-    "lossy_rules": "measure",
     "multi_draft": "measure",
     "plan": "plan_study",
     "policy_bound": "brute_force",

@@ -110,7 +110,6 @@ class Naming:
         return local_likelihoods(self.law, draft, prompt, tokens, self.depth, others)
 
     def _evidence(self, key: Key) -> float:
-        """Return the logarithm of the mixture's likelihood of the counts over that of a variant."""
         depth, given = (1, self._first) if key[0] == "q_of_other_row" else (self.depth, self._counts)
         powers = np.array(CONCENTRATIONS)[:, None]
         found = np.zeros(len(CONCENTRATIONS))
@@ -126,7 +125,6 @@ class Naming:
         return float(logsumexp(found) - np.log(len(found)))
 
     def _of_cells(self, prompt: int) -> dict[Key, Array]:
-        """Return the probability of every node of a prompt's tree under each variant."""
         part = self._partitions[prompt]
         found: dict[Key, Array] = {}
         ended = np.array([self.law.vocabulary in prefix for prefix in part.prefixes])

@@ -24,8 +24,8 @@ from validation.models.pair import Pair
 from validation.trace.reader import SyntheticTrace, Trace, TraceWriter, open_trace
 
 MEASURED, ASSUMED = "measured", "assumed"
-FEW, MORE = 1, 16
-"""New tokens of the two trials, whose difference is the time of a step."""
+FEW, MORE, FEWER, TRIAL_S = 1, 16, 3, 20.0
+"""New tokens of two trials, whose difference is the time of a step; FEWER if prompts would take TRIAL_S seconds."""
 FIGURES_S, FIGURES_V = 226.0, 0.0034
 """CPU seconds of figures and report, and more for each entry of the vocabulary: 240 s at V = 4,096, 395 s at 49,152."""
 SIMULATED_S = 85.0
@@ -157,12 +157,17 @@ def _try_models(
 
     texts = [collect.Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
     say("the target model writes a few tokens")
-    write = partial(collect.continue_texts, pair, texts, seed=seed, report=lambda text: None)
-    write(new_tokens=1)  # warm-up
-    few, _ = _timed(pair, partial(write, new_tokens=FEW))
-    more, written = _timed(pair, partial(write, new_tokens=min(MORE, asked.new_tokens)))
+    write = partial(collect.continue_texts, pair, seed=seed, report=lambda text: None)
+    write(texts[:1], new_tokens=1)  # warm-up
+    prompts_s = _timed(pair, partial(write, texts[:1], new_tokens=1))[0] * len(texts)
+    dear = prompts_s > TRIAL_S
+    started = [replace(text, tokens=text.tokens[-1:], start=1) for text in texts] if dear else texts
+    few, _ = _timed(pair, partial(write, started, new_tokens=FEW))
+    more, written = _timed(pair, partial(write, started, new_tokens=min(FEWER if dear else MORE, asked.new_tokens)))
     steps_taken = max(len(text.tokens) - text.start for text in written)
     step_s = max(more - few, 0.0) / max(steps_taken - FEW, 1)
+    if not dear:
+        prompts_s = max(few - FEW * step_s, 0.0)
     asked = asked.ending(written, pair.end_tokens)
     say("both models read a few texts")
     whole = [_lengthened(text, asked.new_tokens) for text in written]
@@ -171,7 +176,7 @@ def _try_models(
     times, logits = {}, {}
     for which in ("draft", "target"):
         read = partial(collect.teacher_forced_logits, pair, which)
-        read(group[:1])  # warm-up
+        read([_lengthened(text, 1) for text in written[:1]])  # warm-up
         times[which], logits[which] = _timed(pair, partial(read, group))
     count = rows * asked.new_tokens
     store_s, size = _timed(pair, partial(_store, folder / "all", pair, group, logits, count))
@@ -179,7 +184,7 @@ def _try_models(
     cores, batches, wrote, read_by = torch.get_num_threads(), asked.batches, f"{len(texts)} texts", f"{rows} texts"
     steps = [
         ("the target model writes", f"steps of {asked.batch} texts", batches * asked.new_tokens, step_s, wrote),
-        ("it reads the prompts", f"batches of {asked.batch}", batches, max(few - FEW * step_s, 0.0), wrote),
+        ("it reads the prompts", f"batches of {asked.batch}", batches, prompts_s, "1 text" if dear else wrote),
         ("the draft model reads", "texts", asked.texts, times["draft"] / rows, read_by),
         ("the target model reads", "texts", asked.texts, times["target"] / rows, read_by),
     ]

@@ -317,7 +317,6 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
 
 
 def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text], first: list[int]) -> None:
-    """Refuse non-finite logits (sequences, positions, V) or float16 overflow; ``first`` is each first position."""
     largest = logits.abs().amax(dim=-1)  # a NaN stays a NaN
     fits = largest <= LARGEST_FLOAT16
     if bool(fits.all()):

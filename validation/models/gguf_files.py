@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from validation.errors import UserError
 
@@ -31,7 +32,7 @@ SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
 STRING, ARRAY = 8, 9
 MOST_DIMENSIONS, LARGEST_ALIGNMENT = 4, 2**20
 PACKAGES = ("gguf", "accelerate")  # of the extra gguf
-DEQUANTISED_ROWS = 4096
+DEQUANTISED_BYTES = 2**18  # at a time: the values stay in the processor's cache
 ROPE_FACTORS = "rope_freqs.weight"
 UNREAD_TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")
 
@@ -252,20 +253,21 @@ def isolated(path: Path) -> Iterator[str]:
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reading
 
-    kept = reading.tqdm, reading.np, gguf.get_tensor_name_map, gguf.dequantize, gguf.GGUFReader
+    readers = {
+        "get_tensor_name_map": cache(gguf.get_tensor_name_map),
+        "dequantize": partial(_by_rows, gguf.dequantize),
+        "GGUFReader": _compact(gguf.GGUFReader),
+    }
+    parsed = partial(_parsed, reading._gguf_parse_value)
+    changed = {"tqdm": lambda items, **_: items, "np": _Arrays(), "_gguf_parse_value": parsed}
     with TemporaryDirectory(prefix="gguf-") as folder:
         link = Path(folder) / path.name
         try:
             link.symlink_to(path.resolve())
         except OSError:  # Windows allows links only to some users
             os.link(path.resolve(), link)
-        reading.tqdm, reading.np = lambda items, **_: items, _Arrays()
-        gguf.get_tensor_name_map, gguf.dequantize = cache(kept[2]), partial(_by_rows, kept[3])
-        gguf.GGUFReader = _compact(kept[4])
-        try:
+        with patch.multiple(gguf, **readers), patch.multiple(reading, **changed):
             yield folder
-        finally:
-            reading.tqdm, reading.np, gguf.get_tensor_name_map, gguf.dequantize, gguf.GGUFReader = kept
 
 
 def _compact(reader: Any) -> Any:
@@ -293,15 +295,21 @@ def _by_rows(dequantize: Callable[..., Any], data: Any, kind: Any) -> Any:
     """Dequantise some rows at a time, and let go of the file's pages: at once, a tensor is held twice in float32."""
     import numpy as np
 
-    if data.ndim != 2 or len(data) <= DEQUANTISED_ROWS:
+    if data.ndim != 2:
         return dequantize(data, kind)
-    width = dequantize(data[:1], kind).shape[1]
-    found = np.empty((len(data), width), dtype=np.float32)
-    for start in range(0, len(data), DEQUANTISED_ROWS):
-        found[start : start + DEQUANTISED_ROWS] = dequantize(data[start : start + DEQUANTISED_ROWS], kind)
+    plain, rows = data.view(np.ndarray), max(DEQUANTISED_BYTES // data.shape[1], 1)
+    values = np.empty((len(data), dequantize(plain[:1], kind).shape[1]), dtype=np.float32)
+    for start in range(0, len(data), rows):  # blocks never cross a row, so that some rows are one
+        part = values[start : start + rows]
+        part[:] = dequantize(plain[start : start + rows].reshape(1, -1), kind).reshape(part.shape)
     if hasattr(mmap, "MADV_DONTNEED"):
         data._mmap.madvise(mmap.MADV_DONTNEED)
-    return found
+    return values
+
+
+def _parsed(parse: Callable[..., Any], value: Any, kinds: Any) -> Any:
+    """Return an entry as transformers parses it, without its loop over the bytes of a string."""
+    return value.decode() if isinstance(value, bytes) else parse(value, kinds)
 
 
 class _Arrays:

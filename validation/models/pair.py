@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
-from validation.models import aligned, hub_weights, smollm2
+from validation.models import aligned, devices, hub_weights, smollm2
 from validation.models import chat as turns
 from validation.models.devices import choose_device, memory_errors, require_memory, return_freed_memory, weight_bytes
 from validation.models.rounding import SUFFIX, round_weights
@@ -175,6 +175,8 @@ def _pair_of(
     notes: list[str],
     chat: bool | None = None,
 ) -> Pair:
+    for model in models:
+        devices.multiply_in_float32(model)
     vocabulary = max(tokenizer.get_vocab().values()) + 1
     heads = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
     talks = chat is not None and turns.has_template(tokenizer)
@@ -307,7 +309,6 @@ def anchor_note(draft: Any, target: Any, tokenizer: Any, *, names: tuple[str, st
 
 
 def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
-    """Return the ids that end a sequence, from the model's generation settings or else from the tokenizer."""
     from transformers import GenerationConfig
 
     found = model.generation_config.eos_token_id

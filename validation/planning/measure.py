@@ -77,7 +77,6 @@ def planner_of_trace(
 
 
 def _about_pair(pair: Any) -> dict[str, Any]:
-    """Return names and parameters, and those of the target model over the draft model's; None where not known."""
     known = pair if isinstance(pair, dict) else {}
     counts = [known.get(f"{size}_parameters") for size in ("large", "small")]
     large, small = (float(count) if isinstance(count, int | float) else 0.0 for count in counts)

@@ -67,7 +67,6 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recorded(plan: Mapping[str, Any]) -> bool:
-    """Return whether the link is a recording: its rates change, and no law of fading was asked for."""
     return bool(plan["request"]["fading"] == "none" and len(plan["link"]["rates_bps"]) > 1)
 
 

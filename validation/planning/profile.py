@@ -105,7 +105,6 @@ def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = 
 
 
 def _key(trace: Trace) -> str:
-    """Return a key that changes with the trace and with what is computed from it."""
     settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, list(CODECS)]
     journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
     return checksum({"journal": journal, "settings": settings})
@@ -131,7 +130,6 @@ DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.erro
 
 
 def _read(file: Path, key: str) -> dict[str, Any]:
-    """Return the stored arrays; empty if there are none, they are of another trace, or they are damaged."""
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             columns = dict(stored)

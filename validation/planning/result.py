@@ -109,7 +109,6 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
 
 
 def _plain_drafts(planner: Planner, asked: Aim) -> str:
-    """Return what the best fixed number of the draft model's own drafts gives at the server."""
     if asked.best.family == COLOCATED and re.fullmatch(r"K = \d+", asked.best.option.label):
         return f"In an engine: num_speculative_tokens = {asked.best.option.draft_length:g}"
     if asked.name not in (ONE_USER, FULL_SERVER) or "drafts from" not in asked.best.option.label:
@@ -125,7 +124,6 @@ def _plain_drafts(planner: Planner, asked: Aim) -> str:
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
-    """Return the best row of an aim, and of those with a device and without, as plain values."""
 
     def plain(listed: Listed | None) -> dict[str, Any] | None:
         if listed is None:

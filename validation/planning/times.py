@@ -168,7 +168,6 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
 
 
 def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:
-    """Return the fields of a request that passes give, by option: none where the user gave one of the two."""
     if not {"--verify-time", "--verify-token-time"} <= left_out:
         return {}
     base, slope = pass_line(passes)

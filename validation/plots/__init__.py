@@ -90,7 +90,6 @@ def draw(
 
 
 def _refuse_another_pair(exhibit: Exhibit, trace: Trace | None, decoded: Sequence[Decoded], pair: str | None) -> None:
-    """Raise an error if the numbers are those of another pair with a name than the one that is asked for."""
     what = f"{exhibit.paper} {exhibit.place}"
     if isinstance(exhibit, Simulation):
         own = pairs_with(exhibit.experiment) or [BUILTIN] * (exhibit.tag in (Tag.MEASURED, Tag.ASSUMED))

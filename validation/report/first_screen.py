@@ -95,7 +95,6 @@ def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Pa
 
 
 def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, float]:
-    """Return the mean bits of the smallest certified message at each bias; empty without Table V."""
     found = [sidecar for sidecar in sidecars if sidecar.stem == "ours-tableV"]
     if not found:
         return {}

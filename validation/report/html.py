@@ -93,7 +93,6 @@ def write_report(
 
 
 def _template() -> Template:
-    """Return the page's template, which escapes every value, control characters too."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(TEMPLATES)
@@ -109,7 +108,6 @@ def topic_title(module: str) -> str:
 
 
 def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the claims by topic, each with its title and number of claims by outcome."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["id"].split(".")[0], []).append(row)
@@ -123,14 +121,12 @@ def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _sources(claims: Mapping[str, Claim]) -> list[tuple[str, str, str]]:
-    """Return key, full citation and address of the claims' sources, by author."""
     keys = {claim.source.key for claim in claims.values()}
     entries = [(key, bibliography().get(key, {"full": key, "link": ""})) for key in keys]
     return sorted(((key, entry["full"], entry["link"]) for key, entry in entries), key=lambda one: one[1])
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return models, prompts and versions; a value missing from the manifest becomes a placeholder."""
     pair, prompts = manifest.get("pair", {}), list(manifest.get("prompts", []))
     by_source: dict[str, dict[str, str]] = {}
     for prompt in prompts:

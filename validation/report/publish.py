@@ -93,7 +93,6 @@ def add_verdicts(run: Path, root: Path) -> list[Path]:
 
 
 def _refuse_fewer(published: Path, results: Results) -> None:
-    """Raise an error if the published record has verdicts on claims that the results lack."""
     if not published.exists():
         return
     there = json.loads(published.read_text(encoding="utf-8"))["results"]["tallies"]
@@ -105,7 +104,6 @@ def _refuse_fewer(published: Path, results: Results) -> None:
 
 
 def _marks(run: Path) -> dict[str, Any]:
-    """Return the fingerprints of a run's trace and fit, and the commit of each of its steps."""
     commits, trace = run / "commits.json", open_trace(run / "trace")
     steps = json.loads(commits.read_text(encoding="utf-8")) if commits.exists() else {}
     return {"trace": fingerprint(trace), "fit": stored_fit(trace), "commits": steps}
@@ -220,7 +218,6 @@ def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the held-out losses of both models, if this project trained them."""
     own = pair["name"] == "builtin"
     cards = [(BUILTIN / size if own else Path(pair[f"{size}_name"])) / "training.json" for size in ("small", "large")]
     if not all(card.exists() for card in cards):
@@ -229,7 +226,6 @@ def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
-    """Return a table of trace statistics, training losses and verdicts, with one column per pair."""
     summaries = [result.summary for result in results]
     checked = [result.positions for result in results]
     rows = [

@@ -60,7 +60,6 @@ def sections() -> dict[str, str]:
 
 
 def _exhibits(figures: Path, paper: str) -> str:
-    """Return the list of a paper's exhibits, then each with its picture, caption and table."""
     ones = sorted(
         (one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)),
         key=lambda one: 0 if one.number[0].isdigit() else ROMAN.index(one.number) + 1,
@@ -90,7 +89,6 @@ def _exhibit(figures: Path, one: Exhibit) -> str:
 
 
 def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
-    """Return the sidecars of an exhibit: the built-in pair's, then those of other pairs."""
     found = [figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))]
     return [path for path in found if path.exists()]
 

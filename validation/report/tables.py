@@ -112,7 +112,6 @@ def _nested(array: Any, exact: bool) -> str:
 
 
 def _exact(value: float) -> str:
-    """Return a number as text: a fraction if three decimals do not represent it exactly."""
     if not math.isfinite(value):
         return str(value).replace("inf", "∞")
     near = Fraction(value).limit_denominator(1000)
@@ -121,7 +120,6 @@ def _exact(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with three digits, or with all digits before the point."""
     if not math.isfinite(value):
         return "–"
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")

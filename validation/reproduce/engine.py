@@ -100,7 +100,6 @@ def duration(seconds: float | None) -> str:
 
 
 def _needed(task: Task, found: Sequence[State]) -> str:
-    """Return the names of the tasks that did not run and make inputs of this one."""
     absent = [s.task for s in found if s.word in (NOT_RUN, FAILED)]
     return ", ".join(one.name for one in absent if set(one.outputs) & set(task.inputs))
 
@@ -134,7 +133,6 @@ def _is_done(task: Task, done: Mapping[str, Any]) -> bool:
 
 
 def _mark(task: Task) -> str:
-    """Return a hash of the command, of its code and of the content of its inputs."""
     found = hashlib.sha256(json.dumps([task.commands, task.code]).encode())
     for path in task.inputs:
         found.update(file_digest(path).encode())
@@ -142,7 +140,6 @@ def _mark(task: Task) -> str:
 
 
 def _read(out: Path) -> dict[str, Any]:
-    """Return the finished tasks by name; none if the file is missing or damaged."""
     try:
         found = json.loads((out / DONE_FILE).read_text(encoding="utf-8"))
         return {name: {"mark": str(one["mark"]), "seconds": float(one["seconds"])} for name, one in found.items()}

@@ -139,7 +139,6 @@ def models_of(setting: Setting, pair: str) -> tuple[Path, Path] | None:
 
 
 def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
-    """Return the tasks of a published pair, and those of the pairs that it is compared with."""
     scope, run = PAIRS[pair], setting.out / pair
     asked = [one for one in plots.EXHIBITS.values() if setting.paper in (ALL, one.paper)]
     wanted = {one.study for one in asked if isinstance(one, Decoding)}
@@ -177,7 +176,6 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
 
 
 def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Task]:
-    """Return the tasks that collect a pair's trace, fit it and decode its studies."""
     run, weights = setting.out / pair, _weights(setting, pair)
     trace, prompts, fitted = run / "trace" / "manifest.json", run / "prompts", run / "decoded" / "fitted.json"
     scope = setting if setting.quick else PAIRS.get(pair, Scope())
@@ -205,7 +203,6 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
 
 
 def _shown(setting: Setting, path: Path) -> str:
-    """Return a path as a published command shows it: without the place of the repository."""
     return str(path.relative_to(setting.root) if path.is_relative_to(setting.root) else path)
 
 
@@ -214,13 +211,11 @@ def _option(name: str, value: object) -> list[str]:
 
 
 def _task(setting: Setting, pair: str, step: str, *commands: tuple[str, ...], code: str = "", **more: Any) -> Task:
-    """Return a task of a pair; ``code`` is the hash of its step's code if not given."""
     own, run = code or code_of(*CODE[step.partition(":")[0]]), None if step == "publish" else setting.out / pair
     return Task(f"{pair}:{step}", commands, code=own, needs=_needs(setting, pair), run=run, **more)
 
 
 def _weights(setting: Setting, pair: str) -> tuple[Path, ...]:
-    """Return the files of a pair's models; none for a pair that is part of the project or pinned by hash."""
     if pair == smollm2.NAME:
         return () if _needs(setting, pair) else (smollm2.weights_file(),)
     return tuple(folder / "model.safetensors" for folder in models_of(setting, pair) or ())

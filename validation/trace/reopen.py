@@ -73,7 +73,6 @@ def clear(path: Place) -> None:
 
 
 def _our_journal(path: Place) -> bool:
-    """Return whether the journal belongs to a trace, complete or cut in its first line."""
     try:
         first = (path / JOURNAL).read_bytes()[: len(FIRST)]
     except OSError:

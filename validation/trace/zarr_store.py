@@ -176,7 +176,6 @@ class StoredArray:
 
 @cache
 def _store_class() -> type[Any]:
-    """Return the zarr store class over :class:`ArrayFiles`; it is defined on first use to import zarr late."""
     base = load_zarr().abc.store
 
     class CheckedStore(base.Store):  # type: ignore[misc, name-defined]

@@ -182,7 +182,6 @@ def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray
 
 
 def _write(model: Any, tokenizer: Any, folder: Path, base: Path | str) -> None:
-    """Write an adapter, which names the base model by its path from here or its name, or a full model in bf16."""
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(model, "peft_config"):
         place = os.path.relpath(Path(base).resolve(), folder.resolve()) if Path(base).is_dir() else str(base)

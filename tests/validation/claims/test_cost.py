@@ -51,6 +51,14 @@ def test_each_step_is_counted_and_timed(cost, pair):
     assert cost.wall_s <= cost.cpu_s
 
 
+def test_dear_prompts_are_timed_on_one_text(pair, monkeypatch):
+    monkeypatch.setattr("validation.claims.cost.TRIAL_S", 0.0)
+    cost = cost_of_pair(pair, PROMPTS, ASKED, 1, 2.5, lambda text: None)
+    (reading,) = (step for step in cost.steps if step.name == "it reads the prompts")
+    assert reading.source == "1 text"
+    assert reading.each_s > 0
+
+
 def test_texts_that_end_take_more_batches():
     """Half of ten texts ended within ten tokens: a token ends a text with 5.5/76."""
     texts = [Text(0, "a", [1, 5, *([7] * 4), 9], 2)] * 5 + [Text(0, "b", [1, 5, *([7] * 10)], 2)] * 5

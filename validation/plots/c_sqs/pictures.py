@@ -29,7 +29,6 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def _rows(names: Sequence[str]) -> list[list[str]]:
-    """Return the curves of each row of panels: a comparison keeps its curves together."""
     fixed, adaptive, by_size = (
         [one for one in names if one in family.values()] for family in (FIXED, ADAPTIVE, BY_SIZE)
     )

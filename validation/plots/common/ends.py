@@ -72,7 +72,6 @@ def _curves(axes: Axes) -> list[tuple[str, Any]]:
 
 
 def _last(line: Any) -> float | None:
-    """Return the height of a curve's last defined point, in pixels; None if it has none."""
     x, y = (np.asarray(one, dtype=np.float64) for one in (line.get_xdata(), line.get_ydata()))
     known = np.flatnonzero(np.isfinite(y))
     if not known.size:

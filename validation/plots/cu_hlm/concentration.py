@@ -130,7 +130,6 @@ def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
 
 
 def _bound(value: float) -> str:
-    """Return the power of ten above a rounding error, independent of the machine's last bit."""
     return f"10^{{{int(np.ceil(np.log10(max(value, 1e-16))))}}}"
 
 

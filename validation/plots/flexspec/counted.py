@@ -223,7 +223,6 @@ class Case:
         return {network: {name: one for name, one in lines.items() if one} for network, lines in found.items()}
 
     def _texts(self, line: Line, network: str) -> Texts | None:
-        """Return the texts of a line, if it was run; replayed rules take the times of that network."""
         if line.method == OPTIMUM:
             known = (BASE, self.temperature, line.draft) in self.study.flags
             return self.replay(line.draft, network, by_optimum) if known else None

@@ -35,7 +35,6 @@ def _percent(value: float) -> str:
 
 
 def _replay(pair: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the stored replay on a pair, and its record, if it has one."""
     name = named(EXPERIMENT, pair)
     return (read(REPLAY), {}) if name == EXPERIMENT else stored(name)
 

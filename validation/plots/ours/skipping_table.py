@@ -17,7 +17,6 @@ Cells = tuple[str, str, str, str, str]
 
 
 def _printed(name: str, form: str = "") -> tuple[str, str]:
-    """Return the printed values of cu-hlm and u-hlm as text; a dash if a paper prints none."""
     found = (NUMBERS.get(f"{paper} {name}") for paper in (CU, U))
     one, other = (NONE if given is None else told(given.value, form) for given in found)
     return one, other

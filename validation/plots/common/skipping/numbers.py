@@ -76,7 +76,6 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
 
 
 def _line(fit: LinearFit | None) -> dict[str, Any] | None:
-    """Convert a fit to plain values; without intervals if they are not clustered."""
     if fit is None:
         return None
     fields = ("slope", "intercept", "r_squared", "mse", "correlation")
@@ -189,7 +188,6 @@ def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
 
 
 def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
-    """Return the exact rates of random skipping, independent of the draft."""
     share = Estimate(sent)
     return {
         "threshold": np.nan,

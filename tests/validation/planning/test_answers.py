@@ -7,18 +7,17 @@ import pytest
 
 from hlmtheory.policy.answers import cut_answer
 from hlmtheory.wire import CertifiedAnswers, DevicePolicy
-from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
+from tests.validation.stored_traces import LENGTH, VOCABULARY
 from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.aims import aim_of, described
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.profile import DRAFT_LENGTHS, profile_of, rejection_bits, reply_bits
+from validation.planning.profile import DRAFT_LENGTHS, rejection_bits, reply_bits
 from validation.planning.request import Request
 from validation.planning.result import make
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
-from validation.trace.reader import open_trace
 
 SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=0.04)
 
@@ -29,21 +28,12 @@ def row_of(planner, family, setting=SLOW_DOWN):
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("answers")
-    stored(folder / "trace", noise=0.5)
-    return folder / "trace"
-
-
-@pytest.fixture(scope="module")
 def planner(trace):
-    return planner_of_trace(trace, SLOW_DOWN, shared_seed=False)[0]
+    return planner_of_trace(trace.path, SLOW_DOWN, shared_seed=False)[0]
 
 
-def test_an_answer_grows_as_its_limit_falls_and_is_counted_at_each_rejection(trace):
-    opened = open_trace(trace)
-    profile = profile_of(opened)
-    bits = answer_bits(opened, profile)
+def test_an_answer_grows_as_its_limit_falls_and_is_counted_at_each_rejection(trace, profile):
+    bits = answer_bits(trace, profile)
     assert list(bits) == list(LIMITS)
     assert all(a > b for a, b in zip(bits.values(), list(bits.values())[1:], strict=False))
     least = 8 * len(cut_answer(np.eye(VOCABULARY)[0], 1, 0.1))

@@ -8,7 +8,7 @@ import pytest
 
 from hlmtheory.wire import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy, threshold_rule
 from tests.validation.command_line import run
-from tests.validation.stored_traces import VOCABULARY, stored
+from tests.validation.stored_traces import VOCABULARY
 from validation.decoding.methods.planned import read_policy
 from validation.decoding.methods.rows import COLOCATED, CU_HLM, FIXED, FLEXSPEC, OURS, SERVER, SQS, U_HLM
 from validation.planning.menu import Evidence, options
@@ -16,23 +16,10 @@ from validation.planning.message_length import longest_bytes, message_bits, toke
 from validation.planning.option import Option
 from validation.planning.padding import padded
 from validation.planning.positions import LATTICES
-from validation.planning.profile import CODECS, SEEDED, profile_of
+from validation.planning.profile import CODECS, SEEDED
 from validation.planning.rounds import COUNTS
-from validation.trace.reader import open_trace
 
 UP, DOWN, EXCHANGES, PASSES = map(COUNTS.index, ("up_bits", "down_bits", "exchanges", "passes"))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("padding")
-    stored(path / "trace", noise=0.5)
-    return path
-
-
-@pytest.fixture(scope="module")
-def profile(folder):
-    return profile_of(open_trace(folder / "trace"), folder / "profile.npz")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +97,7 @@ def test_rivals_are_padded_or_say_that_they_tell_more(profile, plain):
     assert of(none, SERVER) == {label: one for (family, label), one in plain.items() if family == SERVER}
 
 
-def test_the_command_writes_a_policy_with_its_sizes(folder, monkeypatch):
+def test_the_command_writes_a_policy_with_its_sizes(folder, trace, monkeypatch):
     monkeypatch.chdir(folder)
     given = ("plan", "--trace", "trace", "--rate", "1M", "--policy", "policy.json", "--row", "ours", "--json")
     found = json.loads(run(*given, "--leak", "bits=1", "--no-shared-seed", "--rtt", "1ms").stdout)

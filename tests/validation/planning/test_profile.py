@@ -20,16 +20,6 @@ from validation.planning.setting import Setting, constant_link
 from validation.trace.reader import TraceChunk, probabilities
 
 
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    return stored(tmp_path_factory.mktemp("profile") / "trace", noise=0.5)
-
-
-@pytest.fixture(scope="module")
-def profile(trace):
-    return profile_of(trace)
-
-
 def rows(trace, text):
     part = slice(text * LENGTH, (text + 1) * LENGTH)
     logits = np.asarray(trace.arrays["draft_logits"][part])

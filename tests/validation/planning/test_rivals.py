@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
-from tests.validation.stored_traces import stored
 from validation.decoding.methods.rows import COLOCATED, CU_HLM, OURS, U_HLM
 from validation.planning.measure import planner_of_trace
 from validation.planning.plan import Planner
@@ -20,15 +19,8 @@ SETTING = Setting(constant_link(1e7, 0.02), 0.012, 0.030)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("rivals")
-    stored(path / "trace", noise=0.5)
-    return path
-
-
-@pytest.fixture(scope="module")
-def made(folder):
-    return planner_of_trace(folder / "trace", SETTING, cache=folder / "cache")[0]
+def made(folder, trace):
+    return planner_of_trace(trace.path, SETTING, cache=folder / "cache")[0]
 
 
 def under(made: Planner, **changed) -> Planner:

@@ -89,10 +89,6 @@ def match_terms(p, q):
     ]
 
 
-def list_bound(p, q, size):
-    return sum(a * (1 - (1 - t / a) ** int(size)) for a, t in match_terms(p, q) if a)
-
-
 def overlap(p, q):
     return sum(map(min, over_its_sum(p), over_its_sum(q)))
 
@@ -233,7 +229,7 @@ BOUNDS = {
     "list_match_bound": Bound(
         lambda rng, n: (rows(rng, n, 3), rows(rng, n, 3), rng.integers(1, 4, n)),
         theory.list_match_bound,
-        below(list_bound),
+        below(lambda p, q, size: sum(a * (1 - (1 - t / a) ** int(size)) for a, t in match_terms(p, q) if a)),
     ),
     "acceptance_after_update.lower": Bound(
         lambda rng, n: (unit(rng, n), unit(rng, n)),

@@ -48,11 +48,6 @@ def bias(target, draft, sent) -> Fraction:
     return max(apart([a + lost * (v == w) for w, a in enumerate(law)], target) for v in range(len(law)))
 
 
-def towards(draft, row, share):
-    """Return a target between q and q̂: the residuals are disjoint, so its Bias is the largest for its distance."""
-    return [a + share * (b - a) for a, b in zip(draft, row, strict=True)]
-
-
 @st.composite
 def near_grid(draw, size: int, bits: int) -> np.ndarray:
     """A row whose entries are levels/(2^b - 1), up to a common factor by which its sum misses 1."""
@@ -134,7 +129,9 @@ def check_row(row, variants, k, tolerance, bits):
         return
     for _, decoded in sent.values():
         for share in (Fraction(1), 1 - Fraction(1, 2**20), Fraction(1, 2)):
-            assert bias(towards(draft, decoded, share), draft, sent) <= limit
+            # between q and q̂: the residuals are disjoint, so the Bias is the largest for the distance
+            target = [a + share * (b - a) for a, b in zip(draft, decoded, strict=True)]
+            assert bias(target, draft, sent) <= limit
 
 
 def test_a_level_never_stands_for_more_than_the_value():

@@ -1,8 +1,9 @@
 """Measured passes of a target and a draft model, and the times of a round that they give.
 
 A table is a CSV file with a pass, or the median of equal ones, a line: batch, width (new tokens of each sequence),
-context (cached tokens; may be left out), ms, and model (target or draft; without it, target). Times are interpolated in
-width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.goodput.fit_passes` goes on.
+context (cached tokens; may be left out), ms, model (target or draft; without it, target), and perhaps engine. Times are
+interpolated in width and batch; beyond them, and in the cache, the plane of
+:func:`hlmtheory.serving.goodput.fit_passes` goes on.
 """
 
 from dataclasses import dataclass
@@ -70,15 +71,17 @@ class Passes:
         return [self.target.sentence("target"), *draft]
 
 
-def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:
-    """Return batch, width, context and ms of the passes of each model that a table has, (n, 4)."""
-    rows = [(_model(where, row), _numbers(where, row)) for where, row in read_csv(path, _COLUMNS)]
-    return {model: np.array([row for name, row in rows if name == model]) for model in {name for name, _ in rows}}
+def rows_of_passes(path: Path) -> tuple[dict[str, NDArray[np.float64]], set[str]]:
+    """Return batch, width, context and ms of the passes of each model that a table has, (n, 4), and its engines."""
+    cells = list(read_csv(path, _COLUMNS))
+    rows = [(_model(where, row), _numbers(where, row)) for where, row in cells]
+    passes = {model: np.array([row for name, row in rows if name == model]) for model in {name for name, _ in rows}}
+    return passes, {row.get("engine", "").strip() for _, row in cells}
 
 
 def read_passes(path: str | Path) -> Passes:
     path = Path(path)
-    found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path).items()}
+    found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path)[0].items()}
     if "target" not in found:
         raise UserError(f"{path} has no pass of the target model.")
     return Passes(found["target"], found.get("draft"))

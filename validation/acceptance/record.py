@@ -136,6 +136,11 @@ class AcceptanceRecord:
             yield "per_step_accepted", Counter(self.per_step_accepted)
 
     @property
+    def reads_again(self) -> bool:
+        """Return whether the engine's draft model reads the verified tokens again after each step."""
+        return self.engine.startswith("llama.cpp") and not self.copied
+
+    @property
     def mean_acceptance_length(self) -> float | None:
         """Return the mean tokens of a step, including the target model's own; None without steps."""
         return 1.0 + self.num_accepted_draft_tokens / self.num_spec_steps if self.num_spec_steps else None

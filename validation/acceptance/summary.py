@@ -40,7 +40,7 @@ class RoundTimes:
     cache: float = 0.0
     target_rest: Rest | None = None
     draft_rest: Rest | None = None
-    reads_again: bool = False  # as of llama.cpp
+    reads_again: bool = False
     measured_to: int | None = None  # largest batch of which all passes were measured; beyond it times are extrapolated
 
     @property
@@ -67,11 +67,6 @@ class RoundTimes:
         fitted = self.verify + batch * (self.cache + widths * self.verify_token)
         measured = fitted if self.target_rest is None else fitted + self.target_rest(batch, widths)
         return np.where(measured > 0, measured, fitted)
-
-
-def times_of(times: RoundTimes, record: recorded.AcceptanceRecord) -> RoundTimes:
-    """Return the times of a round as the engine of a record makes it."""
-    return replace(times, reads_again=record.engine.startswith("llama.cpp") and not record.copied)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +161,7 @@ def summarise(
     left_out: Sequence[recorded.LeftOut] = (),
 ) -> Summary:
     recorded.refuse_mixture(records)
-    times = None if times is None else times_of(times, records[0])
+    times = None if times is None else replace(times, reads_again=records[0].reads_again)
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from validation.acceptance.planners import mean_over
 from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
-from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, times_of
+from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes
 from validation.errors import UserError
 
 DRAWS, ONE_SIGMA = 20_000, 0.6827
@@ -87,7 +87,7 @@ def _step_seconds(
         return None
     lengths, steps = np.array(units).T
     longest = int(np.ceil(lengths.max()))
-    rounds = times_of(times, records[0]).rounds(1, np.arange(1, longest + 1))
+    rounds = replace(times, reads_again=records[0].reads_again).rounds(1, np.arange(1, longest + 1))
     table = [times.alone(), *rounds]
     return float(np.average(np.interp(lengths, np.arange(longest + 1), table), weights=steps))
 

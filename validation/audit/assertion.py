@@ -10,7 +10,8 @@ class LawBrokenError(AssertionError):
     """The sampler does not keep the law. ``report`` says by how much, and where."""
 
     def __init__(self, report: AuditReport) -> None:
-        super().__init__("\n".join([*report.sentences(), *_places(report), *_causes(report)]))
+        causes = [f"  perhaps {fit.name}: {MECHANISMS[fit.name]}" for fit in report.mechanisms or ()]
+        super().__init__("\n".join([*report.sentences(), *_places(report), *causes]))
         self.report = report
 
 
@@ -68,7 +69,3 @@ def _places(report: AuditReport) -> list[str]:
         f"{one.draws:,} draws, and {one.expected:.4f} under the law"
         for one in report.witnesses
     ]
-
-
-def _causes(report: AuditReport) -> list[str]:
-    return [f"  perhaps {fit.name}: {MECHANISMS[fit.name]}" for fit in report.mechanisms or ()]

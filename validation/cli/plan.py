@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,8 +104,10 @@ def plan(
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """  # noqa: D301 (click takes the character, not an escape)
+    from validation.acceptance.summary import READS_AGAIN
     from validation.planning.aims import has_device
     from validation.planning.engine_counts import basis_said, longest_recorded, not_told_apart
+    from validation.planning.option import reading_again
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import equal_users, plan_band, read_users
@@ -127,6 +130,10 @@ def plan(
     planner, about = _planner(console, request, run, given)
     if request.users > 1:  # a device that drafts on takes more of a server than one in rounds
         planner.streamed = None
+    if request.reads_again or about["evidence"].get("reads_again"):
+        request = replace(request, reads_again=True)
+        planner.options = reading_again(planner.options, request.draft_passes)
+        said = [*said, READS_AGAIN]
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
     plain_users = shared = None

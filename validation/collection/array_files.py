@@ -62,8 +62,9 @@ def open_source(where: str | Path) -> ArraySource:
         raise UserError(f"There is no file {path}; check the path.")
     by_suffix = {".npy": _npy, ".safetensors": _safetensors}
     opener = _zarr if path.is_dir() else by_suffix.get(path.suffix.lower())
-    if path.is_file() and opener is None and _begins_with(path, MAGIC):
-        opener = _llama_cpp
+    if path.is_file() and opener is None:
+        with path.open("rb") as file:
+            opener = _llama_cpp if file.read(len(MAGIC)) == MAGIC else None
     if opener is None:
         raise UserError(f"{path} is not one of {KINDS}; save the logits as one of them.")
     with _explained(path):
@@ -99,11 +100,6 @@ def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any])
             yield np.asarray(part(start, min(start + size, shape[0])))
 
     return _guarded(path, blocks)
-
-
-def _begins_with(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
 
 
 def _llama_cpp(path: Path, key: str | None) -> ArraySource:

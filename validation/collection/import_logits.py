@@ -4,6 +4,7 @@ The first pass checks the values and finds their range; the second stores them. 
 each; without texts, all rows form one sequence.
 """
 
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ def import_logits(
         )
     prompt_index, position = _texts(index.get("texts"), rows, str(texts))
     settings: dict[str, Any] = {name: source.mark() for name, source in sources.items()}
-    settings |= {name: _sum(values) for name, values in index.items()} | {"asked_dtype": dtype}
+    settings |= {name: f"{zlib.crc32(values.tobytes()):08x}" for name, values in index.items()}
+    settings["asked_dtype"] = dtype
     draft_values, target_values = (Processing(default_values(where), stated=False) for where in (draft, target))
     said = processing or (draft_values, target_values)
     stores = {name: source.store for name, source in sources.items() if source.store is not None}
@@ -223,9 +225,3 @@ def _chosen_dtype(
 
 def _block_rows(vocabulary: int) -> int:
     return max(1, BLOCK_VALUES // vocabulary)
-
-
-def _sum(values: NDArray[np.int64]) -> str:
-    import zlib
-
-    return f"{zlib.crc32(values.tobytes()):08x}"

@@ -109,6 +109,7 @@ def options_of_counts(
     return found, {
         "engine": records[0].engine,
         "records": len(records),
+        "reads_again": records[0].reads_again,
         "draft_sampling": records[0].draft_sampling,
         "verification": records[0].verification,
         "steps": int(sum(record.num_spec_steps for record in records)),

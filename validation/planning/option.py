@@ -15,6 +15,7 @@ from validation.decoding.methods import rows
 from validation.planning.positions import THRESHOLDS
 from validation.planning.profile import Profile
 from validation.planning.rounds import COUNTS
+from validation.planning.setting import Passes
 
 Array = NDArray[Any]
 
@@ -103,6 +104,23 @@ SEALS = {
     "hmac": envelope_bits(ROUNDS, authenticated=True),
 }
 """Bits of an envelope, by the name that the command line has for it."""
+
+
+def reading_again(options: Sequence[Option], draft: Passes | None) -> list[Option]:
+    """Return the options where the server's draft model reads the verified tokens again, as llama.cpp's does.
+
+    Each round has one more draft pass, K + 1 wide. It counts as the passes of one token that take as long, 1 if no
+    passes of the draft model are given.
+    """
+    found, server_drafts = [], COUNTS.index("server_drafts")
+    for option in options:
+        counts = option.counts.copy()
+        passes, verified = (counts[..., COUNTS.index(name)] for name in ("passes", "verified"))
+        width = verified / np.maximum(passes, 1e-12)
+        again = passes if draft is None else passes * draft.seconds(width) / draft.seconds(np.ones(1))
+        counts[..., server_drafts] += np.where(counts[..., server_drafts] > 0, again, 0.0)
+        found.append(replace(option, counts=counts))
+    return found
 
 
 def sealed(options: Sequence[Option], seal: str) -> list[Option]:

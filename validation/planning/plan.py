@@ -227,10 +227,11 @@ class Planner:
         if setting.latency_s is not None:
             rate = np.array([setting.link.quantile(setting.latency_share)])
             least = float(setting.round_seconds(pool.train[~pool.broken["risk"]], rate)[:, 0].min())
+            step = 10.0 ** (np.floor(np.log10(1e3 * least)) - 2)  # of three digits, rounded up to suffice as a limit
             if least > setting.latency_s:
                 return (
                     f"--latency p{100 * setting.latency_share:g}={1e3 * setting.latency_s:g}ms cannot be kept: the "
-                    f"shortest round takes {1e3 * least:.1f} ms; allow {_up(1e3 * least)}ms."
+                    f"shortest round takes {1e3 * least:.1f} ms; allow {np.ceil(1e3 * least / step) * step:g}ms."
                 )
         return "No policy keeps all limits together; allow a longer round, more energy or more sizes."
 
@@ -319,9 +320,3 @@ class Planner:
             free["--energy"] = {"energy_j": None}
         others = {name: replace(setting, **change) for name, change in free.items()}
         return [name for name, one in others.items() if self.value_of(self.chosen(one), one) > now * (1 + TIE)]
-
-
-def _up(value: float) -> str:
-    """Return a number above 0 rounded up to three digits, so that it suffices as a limit."""
-    step = 10.0 ** (np.floor(np.log10(value)) - 2)
-    return f"{np.ceil(value / step) * step:g}"

@@ -53,6 +53,8 @@ class Request:
     shared_seed: bool = True
     block: bool = False
     passes: Passes | None = None
+    draft_passes: Passes | None = None  # of the server's draft model
+    reads_again: bool = False  # whether that reads the verified tokens again
     recorded: tuple[str, TraceLink] | None = None
 
     def with_server_draft(self, ratio: float | None) -> Request:

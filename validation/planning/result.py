@@ -53,11 +53,11 @@ class Result:
             "request": {
                 name: getattr(request, name)
                 for name in Request.__slots__
-                if name not in ("recorded", "latency", "risk", "passes")
+                if name not in ("recorded", "latency", "risk", "passes", "draft_passes")
             }
             | {
                 "risk": {"kind": request.risk[0], "limit": request.risk[1]},
-                "passes": request.passes and asdict(request.passes),
+                **{name: (table := getattr(request, name)) and asdict(table) for name in ("passes", "draft_passes")},
                 "latency": request.latency and dict(zip(("share", "seconds"), request.latency, strict=True)),
             },
             "link": {
@@ -104,7 +104,7 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         _guarantee(planner, asked.best.option),
         _plain_drafts(planner, asked),
         [*_without_loss(planner, asked), _server_draft(planner, request), *_notes(planner, asked)],
-        [*_no_slower(planner), *_any_message(message_gain, ours)],
+        [*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
 
 
@@ -200,8 +200,8 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     return [f"{said}; lossless, {exact.name}: {number_said(asked, exact)}."]
 
 
-def _no_slower(planner: Planner) -> list[str]:
-    if planner.setting.own_draft_s > planner.setting.draft_s:
+def _no_slower(planner: Planner, request: Request) -> list[str]:
+    if request.reads_again or planner.setting.own_draft_s > planner.setting.draft_s:
         return []
     return [
         "The server is no slower at a draft than the device. So for one user no lossless policy that drafts and waits "

@@ -22,7 +22,7 @@ COUNTS = (
     "up_bits",
     "down_bits",
     "skipped",  # Tokens that are kept without verification
-    "server_drafts",  # Passes of a copy of the draft model on the server
+    "server_drafts",  # Passes of a copy of the draft model on the server, each over one token
 )
 
 

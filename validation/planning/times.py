@@ -142,26 +142,33 @@ def pass_line(passes: Passes) -> tuple[float, float]:
     return float(seconds.mean() - slope * width.mean()), slope
 
 
-def read_passes(path: Path) -> tuple[Passes, float | None]:
-    """Return the target model's passes of a CSV file with batch, width and ms, and the draft model's pass, if any."""
-    found = rows_of_passes(path)
-    each: dict[tuple[int, int], list[float]] = {}
-    for batch, width, _, ms in found.get("target", ()):
-        each.setdefault((int(batch), int(width)), []).append(ms / 1e3)
-    rows = [(*place, float(np.median(seconds))) for place, seconds in each.items()]
-    if not any(batch == 1 for batch, _, _ in rows):
+def read_passes(path: Path) -> tuple[Passes, Passes | None, bool]:
+    """Return the passes of a CSV file with batch, width and ms of both models, and whether llama.cpp ran them all.
+
+    The draft model's are None without one over one token.
+    """
+    found, engines = rows_of_passes(path)
+    tables: dict[str, list[tuple[int, int, float]]] = {"target": [], "draft": []}
+    for model, passes in found.items():
+        each: dict[tuple[int, int], list[float]] = {}
+        for batch, width, _, ms in passes:
+            each.setdefault((int(batch), int(width)), []).append(ms / 1e3)
+        tables[model] = [(*place, float(np.median(seconds))) for place, seconds in each.items()]
+    if not any(batch == 1 for batch, _, _ in tables["target"]):
         raise UserError(f"{path} has no pass of the target model over one text (batch 1).")
-    drafts = [ms / 1e3 for batch, width, _, ms in found.get("draft", ()) if batch == width == 1]
-    return table_of(rows), float(np.median(drafts)) if drafts else None
+    alone = any(batch == width == 1 for batch, width, _ in tables["draft"])
+    by_llama = all(engine.startswith("llama.cpp") for engine in engines)
+    return table_of(tables["target"]), table_of(tables["draft"]) if alone else None, by_llama
 
 
 def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
     """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
-    passes, draft = read_passes(path)
+    passes, drafts, by_llama = read_passes(path)
     found = _passes_of(passes, left_out)
+    draft = drafts and float(drafts.seconds(np.ones(())))
     if draft is not None and "--server-draft-time" in left_out:
         found["--server-draft-time"] = ("server_draft_s", draft)
-    changed: dict[str, Any] = dict(found.values())
+    changed: dict[str, Any] = dict(found.values()) | {"draft_passes": drafts, "reads_again": by_llama}
     used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-time is given"
     said = f"Of {path}: {used}" + (f", and a pass of the draft model, {1e3 * draft:.3g} ms" if draft else "")
     return replace(request, **changed), [f"{said}."], set(found)

@@ -80,10 +80,6 @@ def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(p).scatter_(-1, order, residual(p, q))
 
 
-def token_residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    return residual(target, draft)
-
-
 def with_min_p(rows: torch.Tensor, min_p: float) -> torch.Tensor:
     cut = rows * (rows >= min_p * rows.max(dim=-1, keepdim=True).values)
     return cut / cut.sum(dim=-1, keepdim=True)
@@ -198,7 +194,9 @@ DEFECTS = {
     "bonus_from_draft": Defect(step=_BonusFromDraft),
     "end_passed_over": Defect(step=_EndPassedOver),
     "block_token_rule": Defect(
-        method=BlockVerification, residual=token_residual, passes=lambda weights, spare: weights
+        method=BlockVerification,
+        residual=lambda target, draft, weight: residual(target, draft),
+        passes=lambda weights, spare: weights,
     ),
     "min_p_dropped": Defect(min_p=MIN_P, verify=min_p_of_bonus_alone),
 }

@@ -144,10 +144,6 @@ def online_k(q: np.ndarray, d: int, u: float) -> int:
     return next(k for k in range(V) if np.abs(q - cut(q, k, None)).sum() / below <= ONLINE["distortion_tolerance"])
 
 
-def certified_k(q: np.ndarray, bias: float) -> int:
-    return next(k for k in range(V + 1) if np.abs(q - cut(q, k, 2**16 - 1)).sum() <= bias)
-
-
 def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) -> tuple[Law, set[int]]:
     levels, sizes = 2 ** (16 if kind == "certified" else 8) - 1, set()
 
@@ -158,7 +154,8 @@ def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) 
             if u <= threshold:  # (10)
                 law[d] += q[d]
                 continue
-            k = OFFLINE if kind == "offline" else online_k(q, d, u) if kind == "online" else certified_k(q, BIAS)
+            certified = next(k for k in range(V + 1) if np.abs(q - cut(q, k, 2**16 - 1)).sum() <= BIAS)
+            k = OFFLINE if kind == "offline" else online_k(q, d, u) if kind == "online" else certified
             sizes.add(k)
             accept = min(1.0, p[d] / q[d])
             law[d] += q[d] * accept

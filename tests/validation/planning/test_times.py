@@ -66,22 +66,37 @@ def test_passes_are_those_that_were_measured() -> None:
     assert setting.server_seconds(counts, 4) == pytest.approx([0.012, 0.003])
 
 
-def test_a_table_of_passes(tmp_path: Path) -> None:
-    """A server with its own draft by passes of 51, 104, 151, 221 ms at widths 1, 2, 3, 5, and drafts of 3 ms."""
+@pytest.mark.parametrize(("engine", "again"), [("", 0.0), ("llama.cpp", 0.0015)])
+def test_a_table_of_passes(tmp_path: Path, engine: str, again: float) -> None:
+    """A server with its own draft by passes of 51, 104, 151, 221 ms at widths 1, 2, 3, 5, and drafts of 3 ms.
+
+    llama.cpp's draft model reads the verified tokens again: K + 1 wide, 3 + 1.5 K ms.
+    """
     one = {"num_spec_steps": 191, "num_accepted_draft_tokens": 320, "num_draft_tokens": 764, "num_spec_tokens": 4}
     one["acceptance_histogram"] = [58, 48, 23, 22, 40]
     (tmp_path / "counts.json").write_text(json.dumps({"metrics": {"speculative_decoding": one}}))
-    table = [f"1,{width},200,{ms},target" for width, ms in ((1, 51), (2, 104), (3, 151), (5, 221))]
+    table = [f"1,{width},{ms},target,{engine}" for width, ms in ((1, 51), (2, 104), (3, 151), (5, 221))]
+    table += [f"1,1,3,draft,{engine}", f"1,5,9,draft,{engine}"]
     file = tmp_path / "passes.csv"
-    file.write_text("\n".join(["batch,width,context,ms,model", *table, "1,1,200,3,draft"]) + "\n")
+    file.write_text("\n".join(["batch,width,ms,model,engine", *table]) + "\n")
     found = json.loads(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file, "--json").stdout)
     own = next(row for row in found["rows"] if row["policy"] == "server with its own draft")
     length = int(own["draft_length"]["value"])
     tokens = 1 + sum(sum([58, 48, 23, 22, 40][j:]) for j in range(1, length + 1)) / 191
-    seconds = length * 0.003 + {1: 0.104, 2: 0.151, 3: 0.186, 4: 0.221}[length]
+    seconds = length * 0.003 + again * (length + 2) + {1: 0.104, 2: 0.151, 3: 0.186, 4: 0.221}[length]
     assert own["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-4)
+    assert any("reads the verified tokens again" in note for note in found["notes"]) is bool(engine)
     file.write_text("batch,width,ms\n1,1,-3\n")
     one_sentence(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file), "line 2: ms is")
+
+
+@pytest.mark.parametrize(("drafts", "more"), [("greedy", 1), ("copied", 0)])
+def test_the_draft_model_of_llama_cpp_makes_one_more_pass_a_round(drafts: str, more: int) -> None:
+    scrape = Path(__file__).parents[1] / "acceptance" / "llama_server" / "metrics.txt"
+    found = run("plan", "--acceptance", scrape, "--draft-length", "3", "--drafts", drafts, "--json")
+    own = next(row for row in json.loads(found.stdout)["rows"] if row["policy"] == "server with its own draft")
+    passes = own["counts"]["server_drafts"] / own["counts"]["passes"]
+    assert passes == pytest.approx(own["draft_length"]["value"] + more)
 
 
 def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:

@@ -26,10 +26,6 @@ def tables(seed: int) -> Pair:
     return table_pair(0.7 * target + 0.3 * rng.dirichlet(np.full(3, 0.6), len(target)), target)
 
 
-def prompts_of(count: int) -> list[Prompt]:
-    return [Prompt(f"{i:03}", "0", "GSM8K") for i in range(count)]
-
-
 def columns(records: list[Any]) -> c.Texts:
     return c.Texts(*np.asarray([rows.counts(record) for record in records], dtype=np.float64).T)
 
@@ -41,7 +37,7 @@ def same(one: c.Texts, other: c.Texts) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_replayed_counts_at_temperature_0_are_those_of_the_loop(seed: int) -> None:
-    pair, prompts = tables(seed), prompts_of(3)
+    pair, prompts = tables(seed), [Prompt(f"{i:03}", "0", "GSM8K") for i in range(3)]
     settings: dict[str, Any] = {"temperature": 0.0, "new_tokens": NEW_TOKENS, "times": (0.0, 0.0)}
     fates = [c.fate_of(rows.flags(one), NEW_TOKENS) for one in decode(pair, prompts, Hlm(), **settings)]
     for length in (1, 3, 5):

@@ -129,10 +129,6 @@ def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
     return float(plain(np.corrcoef(x, y)[0, 1]))
 
 
-def _bound(value: float) -> str:
-    return f"10^{{{int(np.ceil(np.log10(max(value, 1e-16))))}}}"
-
-
 def paint_bias(numbers: Numbers) -> Canvas:
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -161,6 +157,8 @@ def paint_bias(numbers: Numbers) -> Canvas:
     left.set_title(
         f"Pearson r = {r} over all points, {of_means}\nover the means; the paper prints {value(CU, 'bias_correlation')}"
     )
-    right.set_title(f"an identity: largest\ndeviation below ${_bound(statistics['largest_deviation_from_identity'])}$")
+    deviation = max(statistics["largest_deviation_from_identity"], 1e-16)
+    power = int(np.ceil(np.log10(deviation)))  # independent of the machine's last bit
+    right.set_title(f"an identity: largest\ndeviation below $10^{{{power}}}$")
     figure.colorbar(points, ax=right, label="TV(q, p)", pad=0.02)
     return figure

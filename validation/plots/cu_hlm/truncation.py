@@ -95,7 +95,7 @@ def _sent(sample: samples.Sample) -> dict[str, float | None]:
 def measure_payload(trace: Trace, seed: int) -> Numbers:
     """Measure Fig. 9b: payload over k, and the remaining distortion and Bias."""
     sample = samples.sample_of(trace, seed)
-    width = looks.entry_bits(sample.vocabulary)
+    width = looks.full_bits(sample.vocabulary) // sample.vocabulary  # of one entry: b_prob + ⌈log₂ V⌉
     grid = sample.grid
     distortion, bias = average(sample.distortion[sample.rejected], 0), sample.bias(sample.distortion).mean(axis=0)
     sent = _sent(sample)

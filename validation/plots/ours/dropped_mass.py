@@ -104,11 +104,6 @@ def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
     return found
 
 
-def _over(paths: list[Path], value: Callable[[Path], Values]) -> Estimate:
-    values = [value(path) for path in paths]
-    return interval([(np.array([one.sum() for one in values]), np.array([float(len(one)) for one in values]))])
-
-
 def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Estimate]:
     """Return the mean of d over the first n positions, averaged over the texts with at least n positions."""
     found = []
@@ -162,7 +157,7 @@ def measure(trace: Trace, seed: int) -> Numbers:
 
 
 def _mean(paths: list[Path], value: Callable[[Path], Values]) -> float:
-    return float(_over(paths, value).value or 0.0)
+    return float(np.concatenate([value(path) for path in paths]).mean())
 
 
 def _name(name: str) -> str:

@@ -54,21 +54,17 @@ def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
     return means, np.asarray([np.median(kept[:size]) for size in _decades()])
 
 
-def _typical(law: Rician, sizes: NDArray[np.int64]) -> Row:
-    """Return the mean latency over the SNRs S above a cut with P(S ≤ cut) = 1/n, for each sample size n."""
-    cut = law.quantile(1.0 / sizes)
-    return np.asarray(law.inverse_efficiency(cut).value) * PAYLOAD / BANDWIDTH_HZ
-
-
 def _one_law(number: int, k_factor_db: float | None, seed: int) -> dict[str, Any]:
     name, law = _law(k_factor_db)
     runs = [_run(law, np.random.default_rng([seed, number, run])) for run in range(RUNS)]
+    cut = law.quantile(1.0 / _sizes())  # P(S ≤ cut) = 1/n
+    typical = np.asarray(law.inverse_efficiency(cut).value) * PAYLOAD / BANDWIDTH_HZ  # mean over the SNRs S above it
     growth = float(law.latency_growth()) * PAYLOAD / BANDWIDTH_HZ
     return {
         "name": name,
         "x": _sizes().tolist(),
         "running_mean": [plain(mean, 7) for mean, _ in runs],
-        "typical_mean": plain(_typical(law, _sizes()), 7),
+        "typical_mean": plain(typical, 7),
         "decades": _decades(),
         "running_median": [plain(median, 7) for _, median in runs],
         "median": plain(law.latency_quantile(0.5, PAYLOAD, BANDWIDTH_HZ), 7),

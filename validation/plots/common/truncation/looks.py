@@ -55,11 +55,6 @@ def full_bits(vocabulary: int) -> int:
     return int(vocabulary_payload_bits(vocabulary, BITS))
 
 
-def entry_bits(vocabulary: int) -> int:
-    """Return the bits of one entry: b_prob + ⌈log₂ V⌉."""
-    return full_bits(vocabulary) // vocabulary
-
-
 def curve(axes: Axes, x: ArrayLike, y: ArrayLike, **look: Any) -> None:
     """Draw a line with gaps at None and, on a logarithmic axis, at values that are not positive."""
     xs, ys = (np.array(values, dtype=np.float64) for values in (x, y))

@@ -31,8 +31,7 @@ def lattice_drafts(draw, vocabulary):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     units = draw(st.sampled_from((1, 2, 7, 100, 5000, 2**24)))
     counts = rng.multinomial(units, rng.dirichlet([draw(st.sampled_from((0.05, 1.0)))] * support.size))
-    token = int(rng.choice(support[counts > 0]))
-    return LatticeDraft(support, counts, token)
+    return LatticeDraft(support, counts, int(rng.choice(support[counts > 0])))
 
 
 @st.composite

@@ -38,5 +38,4 @@ def watched(
 ) -> tuple[Watched, list[GenerationRecord]]:
     """Return the rounds and the records of some prompts; an outcome numbers a text by its place in the batch."""
     watch = Watched(method)
-    settings = {"new_tokens": 10} | options
-    return watch, decode(pair, prompts, method, **settings)
+    return watch, decode(pair, prompts, method, **({"new_tokens": 10} | options))

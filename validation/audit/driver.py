@@ -83,8 +83,7 @@ def batches(
     law: Law, sample: Sampler, *, draws: int, depth: int, seed: int, pad: int | None
 ) -> Generator[Batch, None, None]:
     """Yield draws (n, D) of each prompt in turn, from calls with seeds of their own; at the end, close the sampler."""
-    given = inspect.signature(sample).parameters
-    extra = {"depth": depth} if "depth" in given else {}
+    extra = {"depth": depth} if "depth" in inspect.signature(sample).parameters else {}
     count, done, size = len(law.prompts), 0, FIRST_CALL
     seeds, name = np.random.default_rng(seed), getattr(sample, "__name__", "The sampler")
     try:

@@ -70,8 +70,7 @@ class ModelLaw:
         self, prompt: int, tokens: Array, made: Sequence[Processors], seen: Sequence[int] | None = None
     ) -> list[tuple[Array, Array]]:
         depth = tokens.shape[1]
-        read = tokens[:, : depth - 1]
-        unique, inverse = np.unique(read, axis=0, return_inverse=True)
+        unique, inverse = np.unique(tokens[:, : depth - 1], axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)
         found = [(np.empty((len(unique), depth, self.vocabulary)), np.empty((len(unique), depth))) for _ in made]
         for start in range(0, len(unique), BATCH):

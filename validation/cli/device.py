@@ -240,7 +240,7 @@ def _open_door(
     import uvicorn
 
     from validation.link.addresses import read_address
-    from validation.link.door import Door
+    from validation.link.door import Door, headers_in_time
 
     where, usual = read_address("--openai", asked.door), temperature if asked.policy else None
     settings = {"model": asked.draft, "temperature": usual, "at_once": asked.at_once or 4}
@@ -249,9 +249,9 @@ def _open_door(
         closing(Door(on_device(remote), make, **settings)) as door,
         socket.create_server(where) as listening,  # refuses an address in use by name
     ):
-        config = uvicorn.Config(door.application(), log_level="warning", timeout_graceful_shutdown=2)
+        options: dict[str, Any] = {"http": headers_in_time(), "log_level": "warning", "timeout_graceful_shutdown": 2}
         say(console, f"Serving http://{where[0]}:{listening.getsockname()[1]}/v1; Ctrl-C ends it.")
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(uvicorn.Config(door.application(), **options)).run(sockets=[listening])
 
 
 def _method(asked: SimpleNamespace) -> tuple[Any, float]:

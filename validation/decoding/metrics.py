@@ -149,8 +149,7 @@ def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
 
 
 def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
-    texts = len(columns["texts"])
-    counts = intervals.counts_of(chosen, texts)
+    counts = intervals.counts_of(chosen, len(columns["texts"]))
     total = {name: counts @ column for name, column in columns.items()}
     has_risk = bool(columns["risk_computed"].all())
     found = {}

@@ -68,8 +68,7 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
 def passes_of(pair: Pair, folder: Path) -> Passes:
     file = folder / FILE
     try:
-        plain = read_sealed(file)
-        there = Passes.of(plain)
+        there = Passes.of(read_sealed(file))
     except (OSError, UserError, ValueError):
         there = None
     if there is not None and there.models == _models(pair):

@@ -49,8 +49,7 @@ def _border(rows: torch.Tensor, top_p: float) -> torch.Tensor:
     else:
         ordered = rows.sort(dim=-1, descending=True).values
     before = ordered.cumsum(dim=-1) - ordered
-    count = (before < top_p).sum(dim=-1, keepdim=True)
-    return ordered.gather(-1, (count - 1).clamp_min(0))
+    return ordered.gather(-1, ((before < top_p).sum(dim=-1, keepdim=True) - 1).clamp_min(0))
 
 
 def levels(vocabulary: int) -> int:
@@ -123,5 +122,4 @@ def without_token(target: torch.Tensor, tokens: Array) -> torch.Tensor:
     """Return the residual of a certain draft: p without that token, in float64, not normalised."""
     import torch
 
-    index = torch.from_numpy(tokens).to(target.device)
-    return target.double().scatter(-1, index[:, None], 0.0)
+    return target.double().scatter(-1, torch.from_numpy(tokens).to(target.device)[:, None], 0.0)

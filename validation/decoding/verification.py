@@ -141,8 +141,7 @@ def _longest_blocks(read: _Read) -> tuple[Array, Array]:
         spare = (before * p[1:]).sub_(q[1:]).clamp_min_(0.0).sum(dim=-1).cpu().numpy()
         passes = block_passes(np.array(weights[1:]), spare)
         uniforms = read.session.noise.blocks(int(read.sequences[i]), int(read.position[i]), len(drafts))
-        passed = uniforms < passes
-        kept[i] = passed.nonzero()[0].max(initial=-1) + 1
+        kept[i] = (uniforms < passes).nonzero()[0].max(initial=-1) + 1
         weight[i] = weights[kept[i]]
     return kept, weight
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from validation.decoding.methods.base import Method
 from validation.errors import UserError
+from validation.link import door_requests
 from validation.link.device import Device
 from validation.link.device_records import ALONE
 from validation.link.door_requests import Asked, Reader, RequestError, body_of
@@ -91,6 +92,26 @@ def _told(error: Exception, asked: Asked | None) -> tuple[str, int]:
         return str(error), 503 if isinstance(error, ServerAwayError) else 502
     LOG.error("A text could not be written: %s", error)
     return "The text could not be written; the output of the device says why.", 500
+
+
+def headers_in_time() -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol that closes connections whose headers do not end in twice ``SLOWEST_S``."""
+    from h11 import IDLE
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class HeadersInTime(H11Protocol):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._watch(self)
+
+        def _watch(self, before: Any) -> None:
+            awaited = self.cycle if self.conn.their_state is IDLE else object()
+            if awaited is before:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.loop.call_later(door_requests.SLOWEST_S, self._watch, awaited)
+
+    return HeadersInTime
 
 
 class Door:

@@ -118,8 +118,7 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
     """Return the planner of a record, and what the plan says about its evidence; the setting is the caller's."""
     record = read_record(path)
     records = records_of(record, str(path))
-    vocabulary = int(record.run["vocabulary"])
-    options, evidence = options_of_counts(records, vocabulary)
+    options, evidence = options_of_counts(records, int(record.run["vocabulary"]))
     seal = "hmac" if record.run["keyed"] else "checksum"
     evidence |= {"run": str(path), "method": record.run["method"], "texts": len(records)}
     evidence["depths"] = _depths(records, record.adapts)

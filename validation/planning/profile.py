@@ -147,8 +147,7 @@ def _texts(trace: Trace) -> list[slice]:
     first = np.flatnonzero((place == 0) | (np.diff(index, prepend=index[0] - 1) != 0))
     ends = np.append(first[1:], len(place))
     rows = [slice(int(a), int(b)) for a, b in zip(first, ends, strict=True)]
-    step = max(1, -(-len(rows) // MOST_TEXTS))
-    return rows[::step]
+    return rows[:: max(1, -(-len(rows) // MOST_TEXTS))]
 
 
 def _blocks(trace: Trace, rows: list[slice]) -> Iterator[tuple[int, TraceChunk]]:

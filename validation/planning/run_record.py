@@ -63,8 +63,7 @@ class Recorder:
                     )
                 whole = path.read_bytes()
                 os.truncate(path, whole.rfind(b"\n") + 1)
-        date = now()
-        self.add("run", format=FORMAT, version=VERSION, date=date, **run)
+        self.add("run", format=FORMAT, version=VERSION, date=now(), **run)
 
     def add(self, kind: str, **fields: Any) -> None:
         """Append a line in one write."""

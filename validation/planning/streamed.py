@@ -68,5 +68,4 @@ class Streamed:
             down_bits=every * self.reply_bits,
         )
         each = float(every.sum() / self.lengths.sum())
-        label = f"drafts on, {each:.2f} passes a token"
-        return exact(STREAMED, label, found, 1)
+        return exact(STREAMED, f"drafts on, {each:.2f} passes a token", found, 1)

@@ -173,8 +173,7 @@ def open_trace(
     check_files(path, committed, content=verify)
     if not committed.rows:
         raise UserError(f"The trace at {path} is empty; collect it again with at least one prompt.")
-    header = committed.header
-    manifest = header | {"positions": committed.rows}
+    manifest = committed.header | {"positions": committed.rows}
     if committed.finished:
         manifest = _manifest(path, committed)
     prompts = manifest.get("prompts")

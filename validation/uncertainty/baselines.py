@@ -150,8 +150,7 @@ def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
     order = rng.permutation(len(texts))
     reached = np.cumsum([len(texts[index]) for index in order])
-    enough = int(np.searchsorted(reached, positions)) + 1
-    return [texts[index] for index in order[:enough]]
+    return [texts[index] for index in order[: int(np.searchsorted(reached, positions)) + 1]]
 
 
 def _readings(

@@ -76,8 +76,7 @@ def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
     log_law = np.log(law)
     mean = (law * log_law).sum(axis=1)
     variance = (law * log_law**2).sum(axis=1) - mean**2
-    found = log_law[np.arange(len(tokens)), tokens]
-    return float((found - mean).sum() / np.sqrt(variance.sum()))
+    return float((log_law[np.arange(len(tokens)), tokens] - mean).sum() / np.sqrt(variance.sum()))
 
 
 def test_tokens_are_samples_of_the_target_model(pair, tmp_path):

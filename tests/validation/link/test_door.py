@@ -20,7 +20,7 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.link import door as door_module
 from validation.link import door_requests
-from validation.link.door import NAME, Door, Progress
+from validation.link.door import NAME, Door, Progress, headers_in_time
 from validation.models.pair import Pair, load_pair
 
 PROMPT = "Tom has three apples and"
@@ -40,7 +40,8 @@ def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
         door = Door(device, lambda: SharedSeed(3), model="builtin", **options)
         with socket.create_server(("127.0.0.1", 0)) as listening:
             port = listening.getsockname()[1]
-            server = uvicorn.Server(uvicorn.Config(door.application(), log_level="error", lifespan="off"))
+            settings: dict[str, Any] = {"http": headers_in_time(), "log_level": "error", "lifespan": "off"}
+            server = uvicorn.Server(uvicorn.Config(door.application(), **settings))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
             thread.start()
             url = f"http://127.0.0.1:{port}/v1"
@@ -140,6 +141,8 @@ def test_a_request_that_does_not_come_is_refused_in_time(door, monkeypatch):
         client.sendall("\r\n".join([*HEAD, "Content-Length: 9", "", "{"]).encode())
         said = client.recv(65536)
     assert said.startswith(b"HTTP/1.1 408")
+    with connected(door) as client, pytest.raises(ConnectionError):
+        until(lambda: not client.send(b"x"))  # a header without an end
 
 
 def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(door, caplog):

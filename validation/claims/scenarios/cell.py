@@ -202,5 +202,4 @@ class _Cell:
             - weights
             for b in map(list, plan.batches)
         ]
-        edges = np.cumsum((0, *plan.waves))
-        return weights + max(sum(needs[a:b]) for a, b in pairwise(edges))
+        return weights + max(sum(needs[a:b]) for a, b in pairwise(np.cumsum((0, *plan.waves))))

@@ -54,8 +54,7 @@ def stored(name: str) -> tuple[Any, dict[str, Any]]:
 def from_experiment(name: str) -> dict[str, Any]:
     """Return ``{"experiment": …}``: name, date, commit and checksum of a stored experiment; refuse a changed file."""
     about = records()[name]
-    file = ROOT / about["file"]
-    if digest(file) != about["digest"]:
+    if digest(ROOT / about["file"]) != about["digest"]:
         raise UserError(
             f"{about['file']} has changed since the experiment {name} was recorded in {RECORDS.name}; restore the "
             "file, or run the experiment, which records it."

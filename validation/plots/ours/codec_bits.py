@@ -89,8 +89,7 @@ def _of_cu_hlm(
             good = 2.0 * deviation[width] <= epsilon
             k = good.argmax(axis=-1)
             met = (k * float(width + place) + size_bits, 2.0 * deviation[width][rows, k])
-            lacking = float(np.mean(~good.any(axis=-1)))
-            found[f"certified, {width} bits"].append(lacking or met)
+            found[f"certified, {width} bits"].append(float(np.mean(~good.any(axis=-1))) or met)
         fixed = offline(epsilon / 2.0)
         k = np.full(len(q), 0 if fixed is None else fixed)
         sent = (k * float(PAPER_BITS + place), 2.0 * deviation[PAPER_BITS][rows, k])

@@ -134,8 +134,7 @@ def calibration_size(prompts: int) -> int:
 def random_splits(prompts: int, seed: int) -> NDArray[np.bool_]:
     """Return which prompts calibrate in each split, shape (SPLITS, prompts)."""
     rng = np.random.default_rng([seed, 7])
-    ranks = np.stack([rng.permutation(prompts) for _ in range(SPLITS)])
-    return ranks < calibration_size(prompts)
+    return np.stack([rng.permutation(prompts) for _ in range(SPLITS)]) < calibration_size(prompts)
 
 
 def fewest_prompts(bound: float, risk: float) -> int:
@@ -185,8 +184,7 @@ def mean_of_tests(losses: Row, splits: NDArray[np.bool_], column: Index) -> floa
 
 def _columns(sums: Row, count: int, risk: float, bound: float) -> Index:
     """Return the last index of the grid up to which (Σ L + B)/(n + 1) ≤ ε, or -1 if there is none."""
-    within = (sums + bound) / (count + 1) <= risk
-    return np.asarray(np.cumprod(within, axis=-1).sum(axis=-1) - 1)
+    return np.asarray(np.cumprod((sums + bound) / (count + 1) <= risk, axis=-1).sum(axis=-1) - 1)
 
 
 def _at(table: Row, column: Index) -> Row:

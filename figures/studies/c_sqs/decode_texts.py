@@ -12,7 +12,7 @@ import numpy as np
 from figures.studies.kit import SHELF, given
 from validation.collection.prompts import Prompt, builtin_prompts, read_prompts
 from validation.decoding.kv_cache import CachedModel
-from validation.decoding.loop import decode
+from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods import quantized
 from validation.decoding.methods.quantized import Sqs
 from validation.decoding.records import GenerationRecord
@@ -27,7 +27,7 @@ from validation.provenance import commit_of_code
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"
 SEED, PROMPTS, NEW_TOKENS, LONG_TOKENS = 1, 20, 32, 160
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 6, 20, (0.0, 1.0)  # of a named pair
+FEW_PROMPTS, FEW_TOKENS, FEW_TEMPERATURES = 6, 16, (0.0, 1.0)  # of a named pair
 WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 
@@ -88,8 +88,8 @@ LONG = (
     GUARDED(MIDDLE_THRESHOLD),
 )
 """The methods whose regret is recorded, on longer texts of the highest temperature."""
-FEW = (DENSE(), *(TOP_K(size) for size in SIZES), *(CONFORMAL(tau) for tau in TAUS), BUDGETED())
-"""The methods of a named pair: those of Figs. 2 and 4 without bytes, fixed thresholds and allocated rows."""
+FEW = (DENSE(), BUDGETED(), *(TOP_K(size) for size in SIZES[1:]), *(CONFORMAL(tau) for tau in TAUS[:-1]))
+"""The methods of a named pair: of Figs. 2 and 4, without the smallest K, the largest τ₁ and variants."""
 
 
 def pass_times(pair: Pair) -> dict[str, float]:
@@ -168,7 +168,8 @@ def main() -> None:
     prompts = known[:: len(known) // PROMPTS][:PROMPTS] if whole else known[:FEW_PROMPTS]  # all sources take part
     tokens, temperatures = (NEW_TOKENS, TEMPERATURES) if whole else (FEW_TOKENS, FEW_TEMPERATURES)
     scale = {"prompts": len(prompts), "new_tokens": tokens, "long_tokens": LONG_TOKENS, "temperatures": temperatures}
-    head = {"pair": pair.name, "vocabulary": pair.vocabulary, "scale": scale, "times": pass_times(pair)}
+    times = pass_times(pair) if whole else dict(zip(("draft_s", "target_s"), PAPER_TIMES, strict=True))
+    head = {"pair": pair.name, "vocabulary": pair.vocabulary, "scale": scale, "times": times}
     lists = {
         "cells": [
             kept(work / f"c{number}-{t:g}.pickle", partial(counts, pair, prompts, make(), t, tokens))

@@ -45,7 +45,7 @@ TOLD = (
 )
 if NAMED:
     VERSIONS, DRAFTS, TOLD = {BASE: MODELS}, {PLAIN: MODELS}, f"the pair {NAMED}"
-    PER_SET, NEW_TOKENS, BATCH = 2, 24, 14
+    SETS, PER_SET, NEW_TOKENS, BATCH = DATASETS, 2, 24, 12
 
 
 @lru_cache(maxsize=1)

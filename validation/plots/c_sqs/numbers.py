@@ -35,6 +35,7 @@ Ratio = tuple[Values, Values]
 
 RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its value
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
+ASSUMED = f"passes of {1e3 * LARGER_MODELS.draft_s:g} and {1e3 * LARGER_MODELS.target_s:g} ms"
 RESAMPLES = 4000
 DENSE, ALLOCATED = quantized.DenseQs().name, quantized.AllocatedSqs(DRAFT_BITS).name
 BY_SIZE = {k: quantized.KSqs(k).name for k in SIZES}
@@ -139,7 +140,7 @@ def simulate_curves(panels: Sequence[tuple[str, Sequence[str]]], seed: int, pair
                 for metric in METRICS
             },
         },
-        **basis(found),
+        **basis(found, None if found.times.token_s else ASSUMED),
     }
 
 
@@ -149,8 +150,9 @@ def _gap(found: Texts, metric: str, names: Sequence[str], temperature: float) ->
 
 def _trend(found: Texts, names: Iterable[str]) -> dict[str, int]:
     """Count methods whose latency rises or falls from the lowest to the highest temperature, beyond its interval."""
-    ends = (found.temperatures[-1], found.temperatures[0])
-    signs = [interval([_metric(found, found.cells[name, t], "latency") for t in ends]).sign for name in names]
+    ends, there = (found.temperatures[-1], found.temperatures[0]), {name for name, _ in found.cells}
+    cells = [[found.cells[name, t] for t in ends] for name in names if name in there]
+    signs = [interval([_metric(found, cell, "latency") for cell in both]).sign for both in cells]
     return {"of": len(signs), "slower": signs.count(1), "faster": signs.count(-1)}
 
 
@@ -314,5 +316,5 @@ def simulate_budget(seed: int) -> Numbers:
     return {
         "statistics": {"epsilon": quantized.EPSILON, "values": values},
         "tables": [table(f"ε = {quantized.EPSILON:g}", heads, rows)],
-        **basis(found, f"passes of {1e3 * LARGER_MODELS.draft_s:g} and {1e3 * LARGER_MODELS.target_s:g} ms"),
+        **basis(found, ASSUMED),
     }

@@ -45,8 +45,9 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
                 one["printed_ms"] = float(LATENCIES["III"][0][0, place, METHODS.index(line.column)])
             lines.append(one)
         series.append({"name": network, "lines": lines})
-        both = [case.lines[network][name].of(chosen) for name in (c.STANDARD, case.rule)]
-        standard[network] = _ends(c.quotient(*((c.over(network)(own), own.tokens) for own in both), seed))
+        sd, rule = (case.lines[network][name].of(chosen) for name in (c.STANDARD, case.rule))
+        times = c.over(network)
+        standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed))
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     return {
         "axes": [axes] * len(series),

@@ -34,7 +34,7 @@ from validation.models.pair import Pair, load_pair, load_single
 PLACE, LENGTH, NEW, USERS, EACH = "127.0.0.1:7117", 4, 48, (1, 4, 8), 4
 PLUGIN, PACED = "validation.link.vllm_drafts.DeviceDrafts", "figures.studies.vllm.filler.PacedDevices"
 DEVICES = {"method": "custom_class", "num_speculative_tokens": LENGTH}
-ENVIRONMENT = {"HLM_LISTEN": PLACE, "HLM_VLLM": URL, "HLM_WAIT": "150ms"}
+ENVIRONMENT: dict[str, Any] = {"HLM_LISTEN": PLACE, "HLM_VLLM": URL, "HLM_WAIT": "150ms"}
 SHOWN = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells", "smallest_found", "level")
 DRAFT_S, TRIP_S = 0.01, 0.02
 """Of the light devices: a pass of the draft model, and the round trip."""
@@ -199,7 +199,7 @@ def main() -> None:
     law = once(parts[0] / "found.json", lambda: kept(*where, prompts, parts[0], options.draws))
     table = passes(*where, prompts, parts[1])
     speeds = once(parts[2] / "found.json", lambda: capacity(*where, prompts, law["texts"], parts[2]))
-    trace = trace_of(pair, prompts, answers(parts[0] / "cold.jsonl", law.pop("texts")), 1e-3)
+    trace = trace_of(lambda: pair, prompts, answers(parts[0] / "cold.jsonl", law.pop("texts")), 1e-3)
     for users in USERS:
         speeds[str(users)]["plan"] = predicted(trace, table, users)
     store(options.out, {**law, "passes": table.read_text().splitlines()[1:], "capacity": speeds})

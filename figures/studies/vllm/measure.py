@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -24,9 +25,11 @@ from validation.collection.collect import Text, ids_of, teacher_forced_logits
 from validation.collection.import_logits import import_logits
 from validation.collection.prompts import builtin_prompts
 from validation.models.pair import Pair, load_pair
+from validation.models.sources import ModelSource
 
-URL, SETTINGS = "http://127.0.0.1:8117", [(t, together) for t in (0.0, 0.7, 1.0) for together in (1, 8)]
-SERVE = "--host 127.0.0.1 --port 8117 --enforce-eager --dtype float32 --max-model-len 256 --no-enable-chunked-prefill"
+PORT, URL = 8117, "http://127.0.0.1:8117"
+SERVE = "--host 127.0.0.1 --enforce-eager --dtype float32 --max-model-len 256 --no-enable-chunked-prefill"
+SERVE += " --no-enable-prefix-caching"
 UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 COUNTED = "--per-request-spec-decode-metrics detailed --speculative-config"
 DRAFTS: dict[str, dict[str, Any]] = {"sampled": {"method": "draft_model", "draft_sample_method": "probabilistic"}}
@@ -41,14 +44,18 @@ AUDITS = {"sampled-3-shipped": (1.0,), "sampled-3": (1.0, 0.7)}
 SHOWN = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells", "smallest_found", "level")
 
 
-def asked(path: str, **body: Any) -> bytes:
+def asked(path: str, port: int = PORT, **body: Any) -> bytes:
     data = json.dumps(body).encode() if body else None
-    with urlopen(Request(URL + path, data, {"content-type": "application/json"}), timeout=600) as answer:
+    with urlopen(
+        Request(f"http://127.0.0.1:{port}{path}", data, {"content-type": "application/json"}), timeout=600
+    ) as answer:
         return bytes(answer.read())
 
 
 @contextmanager
-def serving(vllm: Path, model: Path, folder: Path, config: Mapping[str, Any], **more: str) -> Iterator[int]:
+def serving(
+    vllm: Path, model: Path, folder: Path, config: Mapping[str, Any], port: int = PORT, **more: str
+) -> Iterator[int]:
     """Start a server, mended unless the folder says that it is as shipped; give its session; stop it."""
     plugin = folder.parent / "plugin" / "hlm_mend-1.dist-info"
     plugin.mkdir(parents=True, exist_ok=True)
@@ -60,7 +67,7 @@ def serving(vllm: Path, model: Path, folder: Path, config: Mapping[str, Any], **
         str(vllm),
         "serve",
         str(model),
-        *SERVE.split(),
+        *f"{SERVE} --port {port}".split(),
         *([*COUNTED.split(), json.dumps(config)] if config else []),
     ]
     with (folder / "server.log").open("w") as log:
@@ -68,7 +75,7 @@ def serving(vllm: Path, model: Path, folder: Path, config: Mapping[str, Any], **
     try:
         while server.poll() is None:
             try:
-                asked("/health")
+                asked("/health", port)
                 break
             except OSError:
                 time.sleep(1)
@@ -88,19 +95,59 @@ def cpu_seconds(session: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def load(prompts: Sequence[Sequence[int]], folder: Path, temperature: float, together: int, session: int) -> None:
-    """Answer prompts, some at a time; keep the answers, the counters before and after, and the server's seconds."""
-    fixed = {"max_tokens": 32, "temperature": temperature, "top_k": 0, "top_p": 1.0, "return_token_ids": True}
-    place = f"{folder / f'{temperature:g}'}-{together}"
-    Path(f"{place}.before").write_bytes(asked("/metrics"))
-    start = cpu_seconds(session)
+def settings(server: str) -> list[tuple[float, int]]:
+    """Return the temperatures of a server's loads, each with how many requests there are at a time."""
+    temperatures = (0.0, 0.7, 1.0) if server.split("-")[1] in "03" else (0.0, 1.0)
+    return [(t, together) for t in temperatures for together in (1, 8)]
+
+
+def answered(prompts: Sequence[Sequence[int]], new: int, temperature: float, together: int, port: int) -> list[bytes]:
+    """Return the answers to prompts, some at a time."""
+    fixed = {"max_tokens": new, "temperature": temperature, "top_k": 0, "top_p": 1.0, "return_token_ids": True}
     with ThreadPoolExecutor(together) as pool:
-        lines = list(pool.map(lambda ids: asked("/v1/completions", prompt=list(ids), **fixed), prompts))
-    seconds = round(cpu_seconds(session) - start, 2)
-    Path(f"{place}.after").write_bytes(asked("/metrics"))
+        return list(pool.map(lambda ids: asked("/v1/completions", port, prompt=list(ids), **fixed), prompts))
+
+
+def load(
+    prompts: Sequence[Any], new: int, place: str, temperature: float, together: int, session: int, port: int
+) -> float:
+    """Answer prompts; keep the answers, the counters before and after, and the server's seconds behind first tokens.
+
+    Return the seconds of a token.
+    """
+    times = [cpu_seconds(session)]
+    answered(prompts, 1, temperature, together, port)
+    times += [cpu_seconds(session)]
+    Path(f"{place}.before").write_bytes(asked("/metrics", port))
+    lines = answered(prompts, new, temperature, together, port)
+    times += [cpu_seconds(session)]
+    Path(f"{place}.after").write_bytes(asked("/metrics", port))
     Path(f"{place}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    tokens = sum(json.loads(line)["usage"]["completion_tokens"] for line in lines)
+    seconds = round(times[2] - 2 * times[1] + times[0], 2)
+    tokens = sum(json.loads(line)["usage"]["completion_tokens"] for line in lines) - len(lines)
     Path(f"{place}.json").write_text(json.dumps({"seconds": seconds, "tokens": tokens}))
+    return float(seconds / tokens)
+
+
+def swept(options: Any, prompts: Sequence[Any]) -> dict[str, Any]:
+    """Return the CPU seconds of a token at temperature 1 with each K, from servers that answer in turn."""
+    folder, found = options.work / "sweep", dict[str, dict[str, list[float]]]()
+    lengths = [int(length) for length in options.sweep.split()]
+    with ExitStack() as stack:
+        started = list[tuple[int, int]]()
+        for length in lengths:
+            (place := folder / str(length)).mkdir(parents=True, exist_ok=True)
+            config = DRAFTS["sampled"] | {"model": str(options.models / "small"), "num_speculative_tokens": length}
+            server = serving(options.vllm, options.models / "large", place, config if length else {}, PORT + 1 + length)
+            started.append((stack.enter_context(server), PORT + 1 + length))
+        for turn in range(-1, options.repeats):
+            for length, (session, port) in zip(lengths, started, strict=True):
+                for together in (1, 8):
+                    some = prompts[turn % 3 :: 3 if together > 1 else 12]
+                    each = load(some, options.new, str(folder / str(length) / "load"), 1.0, together, session, port)
+                    if turn >= 0:  # the first is a warm-up
+                        found.setdefault(f"{together} at once", {}).setdefault(str(length), []).append(round(each, 5))
+    return found
 
 
 def audited(pair: Pair, prompts: Sequence[Sequence[int]], temperature: float) -> dict[str, Any]:
@@ -113,7 +160,7 @@ def audited(pair: Pair, prompts: Sequence[Sequence[int]], temperature: float) ->
     return found | {key: report[key] for key in SHOWN}
 
 
-def trace_of(pair: Pair, prompts: Sequence[list[int]], place: Path, temperature: float) -> Path:
+def trace_of(pair: Callable[[], Pair], prompts: Sequence[list[int]], place: Path, temperature: float) -> Path:
     """Store both models' rows at the temperature along the texts that the server wrote without drafts."""
     if place.with_suffix(".trace").exists():
         return place.with_suffix(".trace")
@@ -121,7 +168,7 @@ def trace_of(pair: Pair, prompts: Sequence[list[int]], place: Path, temperature:
     texts = [Text(i, "", [*ids, *new], len(ids)) for i, (ids, new) in enumerate(zip(prompts, answers, strict=True))]
     draft, target, tokens, lines = (place.with_suffix(f".{x}.npy") for x in ("draft", "target", "tokens", "texts"))
     for side, file in (("draft", draft), ("target", target)):
-        rows = np.concatenate([teacher_forced_logits(pair, side, [text])[0] for text in texts])
+        rows = np.concatenate([teacher_forced_logits(pair(), side, [text])[0] for text in texts])
         np.save(file, rows.astype(np.float32) / (temperature or 1.0))
     np.save(tokens, np.concatenate(answers))
     np.save(lines, np.repeat(np.arange(len(answers)), [len(new) for new in answers]))
@@ -148,10 +195,13 @@ def step_times(folder: Path, temperature: float) -> tuple[float, float]:
     return alone - each, each
 
 
-def rows_of(pair: Pair, prompts: Sequence[list[int]], work: Path, servers: Sequence[str]) -> Iterator[dict[str, Any]]:
+def rows_of(
+    pair: Callable[[], Pair], prompts: Sequence[list[int]], work: Path, servers: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """Yield each load: counters, what the answers say of them, what the rows predict, and the best K for its counts."""
-    traces = {t: trace_of(pair, prompts, work / "plain-0" / f"{t:g}-8.jsonl", t) for t, _ in SETTINGS}
-    for name, (t, together) in ((name, setting) for name in servers for setting in SETTINGS):
+    texts = {t: work / "plain-0" / f"{t:g}-8.jsonl" for t, _ in settings("plain-0")}
+    traces = {t: trace_of(pair, prompts, place, t) for t, place in texts.items()}
+    for name, (t, together) in ((server, setting) for server in servers for setting in settings(server)):
         place, method = f"{work / name / f'{t:g}'}-{together}", name.split("-")[0]
         row = {"server": name, "T": t, "at_once": together, **read(Path(f"{place}.json"))}
         if method in DRAFTS:
@@ -164,41 +214,69 @@ def rows_of(pair: Pair, prompts: Sequence[list[int]], work: Path, servers: Seque
             row |= {"accepted": raw.num_accepted_draft_tokens, "by_position": raw.accepted_per_position}
             row["answers_agree"] = (told.steps, told.accepted) == (row["steps"], row["accepted"])
             row["best"] = next(k for first, last, k in told.schedule if first <= together <= last)
-            if method != "ngram":
+            if method == "ngram":
+                row["predicted"] = copied(prompts, texts[t], int(name.split("-")[1]))
+            else:
                 said = laws_beside(side, traces[t], 0.95)
                 law = "rejection" if told.draft_sampling == "sampled" else "greedy"
                 row |= {"own": said["own"], "predicted": said["laws"][law], "says": said["findings"][-1]}
         yield row
 
 
+def copied(prompts: Sequence[list[int]], place: Path, length: int) -> float:
+    """Return the share of drafts that texts written without drafts accept, if a text drafts from what it repeats."""
+    drafted, accepted = 0, 0
+    for ids, line in zip(prompts, place.read_text().splitlines(), strict=True):
+        new = json.loads(line)["choices"][0]["token_ids"]
+        done = 1
+        while done < len(new):
+            text = [*ids, *new[:done]]
+            ends = ((n, i) for n in (4, 3, 2) for i in range(n, len(text)) if text[i - n : i] == text[-n:])
+            drafts = text[next(ends, (0, len(text)))[1] :][: min(length, len(new) - done - 1)]
+            same = next((i for i, (a, b) in enumerate(zip(drafts, new[done:], strict=False)) if a != b), len(drafts))
+            drafted, accepted, done = drafted + len(drafts), accepted + same, done + same + 1
+    return accepted / max(drafted, 1)
+
+
 def main() -> None:
     """Run what WORK does not hold yet, one server after another, and store what all of them gave."""
-    options = given(__doc__, "vllm", "work", "models", "out", servers=SERVERS, prompts=24)
-    pair = load_pair(draft=options.models / "small", target=options.models / "large")
-    prompts = ids_of(pair.tokenizer, builtin_prompts()[:: 320 // options.prompts], chat=False)
+    sizes: dict[str, Any] = {"prompts": 24, "new": 32, "longest": 256, "repeats": 5}
+    options = given(__doc__, "vllm", "work", "models", "out", servers=SERVERS, sweep="", no_audits=False, **sizes)
+    pair = cache(partial(load_pair, draft=options.models / "small", target=options.models / "large"))
+    prompts = ids_of(
+        ModelSource.parse(str(options.models / "large")).load_tokenizer(),
+        builtin_prompts()[:: 320 // options.prompts],
+        chat=False,
+    )
+    prompts = [ids[: options.longest] for ids in prompts]
     small, servers = str(options.models / "small"), options.servers.split()
     for name in servers:
         folder, (method, length) = options.work / name, name.split("-")[:2]
         folder.mkdir(parents=True, exist_ok=True)
-        loads = [(t, c) for t, c in SETTINGS if not (folder / f"{t:g}-{c}.json").exists()]
-        audits = [t for t in AUDITS.get(name, ()) if not (folder / f"audit-{t:g}.json").exists()]
+        loads = [(t, c) for t, c in settings(name) if not (folder / f"{t:g}-{c}.json").exists()]
+        audits = [
+            t for t in AUDITS.get(name, ()) if not options.no_audits and not (folder / f"audit-{t:g}.json").exists()
+        ]
         if not loads and not audits:
             continue
         config = {**DRAFTS.get(method, {}), "num_speculative_tokens": int(length)} if method in DRAFTS else {}
         config |= {"model": small} if config.get("method") == "draft_model" else {}
         model = options.models / ("small" if method == "draft" else "large")
         with serving(options.vllm, model, folder, config) as session:
+            answered(prompts[:8], 8, 1.0, 8, PORT)  # a warm-up
             for t, together in loads:
-                load(prompts[:: 1 if together > 1 else 4], folder, t, together, session)
+                some, place = prompts[:: 1 if together > 1 else 4], f"{folder / f'{t:g}'}-{together}"
+                load(some, options.new, place, t, together, session, PORT)
             for t in audits:
-                (folder / f"audit-{t:g}.json").write_text(json.dumps(audited(pair, prompts[:2], t)))
+                (folder / f"audit-{t:g}.json").write_text(json.dumps(audited(pair(), prompts[:2], t)))
     found = {name: [read(file) for file in sorted((options.work / name).glob("audit-*.json"))] for name in servers}
+    before = read(options.out) if options.out.exists() else {"audits": {}, "loads": []}
+    rows = [row for row in before["loads"] if row["server"] not in servers]
+    audits = before["audits"] | {name: some for name, some in found.items() if some}
+    sweep = swept(options, prompts) if options.sweep else before.get("sweep", {})
     store(
         options.out,
-        {
-            "audits": {name: some for name, some in found.items() if some},
-            "loads": list(rows_of(pair, prompts, options.work, servers)),
-        },
+        {"audits": audits, "sweep": sweep, "loads": [*rows, *rows_of(pair, prompts, options.work, servers)]},
     )
 
 

@@ -50,6 +50,12 @@ def k_of(draw: Draw, shape: Shape) -> Row:
     return pick(draw.rng, shape, few, draw.rng.integers(0, size + 1, shape))
 
 
+def k_on_support(draw: Draw, shape: Shape) -> Row:
+    """Return k for each row of drafts: of its non-zero entries, or in a tenth of the instances one fewer."""
+    k = draw.rng.integers(1, np.count_nonzero(draw["drafts"], axis=-1) + 1)
+    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.1, k - 1, k)
+
+
 def top_k(draw: Draw, shape: Shape) -> Row:
     """Return k for each draft of a row, or for each row; at most three values where rows are wide."""
     draft = first_of(draw, "draft", "drafts")

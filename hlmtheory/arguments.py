@@ -324,7 +324,8 @@ def _all(values: Values, *names: str) -> dict[str, Argument]:
 _TREE = {
     "drafts": _drawn_as("drafts", ROW, "TW"),
     "targets": _drawn_as("targets", beside("drafts"), "TW"),
-    "resolution": _drawn_as("resolution", whole(1, 9)),
+    "k": Argument("K_n", "T", derived(ARGUMENTS["k"].values, joint.k_on_support)),
+    "resolution": Argument("ℓ_n", "T", whole(1, 9)),
     "draft_length": _drawn_as("draft_length", whole(1, 4)),
 }
 _PREFIXES = _mask(lambda draw, shape: draw.rng.random(shape) < 0.4)

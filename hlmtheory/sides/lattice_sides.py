@@ -197,10 +197,10 @@ def expected_rejections(xp: Any, p: Array, q_hat: Array, length: Array, places: 
 
 
 def tree(targets: Array, drafts: Array, k: Array, resolution: Array) -> tuple[Any, Array, Array, Array, Array]:
-    """p, q and q̂ on every prefix of a tree, and the dropped mass there."""
+    """p, q and q̂ on every prefix of a tree, and the dropped mass there; K and ℓ are of each prefix, (..., rows)."""
     xp, targets, drafts, k, resolution = arrays(targets=targets, drafts=drafts, k=k, resolution=resolution)
     _, _, p, q = distributions(targets=targets, drafts=drafts)
-    _, _, q_hat, dropped = quantised(q, k[..., None], resolution[..., None])
+    _, _, q_hat, dropped = quantised(q, k, resolution)
     return xp, p, q, q_hat, dropped
 
 
@@ -214,7 +214,7 @@ def tree_bound(targets: Array, drafts: Array, k: Array, resolution: Array, *, sh
     """Σ_n E_{prefix ~ p}[TV(q, p) + dropped + rounding]."""
     xp, p, q, _, dropped = tree(targets, drafts, k, resolution)
     rounding = (bound_sharp if sharp else bound)(k, resolution)
-    position = distance(xp, q, p) + dropped + arrays(p=p, rounding=rounding)[2][..., None]
+    position = distance(xp, q, p) + dropped + arrays(p=p, rounding=rounding)[2]
     return xp.sum(prefix_mass(xp, p, tree_levels("targets", p)) * position, axis=-1)
 
 
@@ -228,7 +228,7 @@ def tree_bound_sharp(targets: Array, drafts: Array, k: Array, resolution: Array)
 
 def positive_on_tree(drafts: Array, k: Array) -> Array:
     xp, drafts, k = arrays(drafts=drafts, k=k)
-    return xp.all(all_positive(distributions(drafts=drafts)[2], k[..., None]), axis=-1)
+    return xp.all(all_positive(distributions(drafts=drafts)[2], k), axis=-1)
 
 
 def allocated(draft: Array, budget_bits: Array) -> Array:

@@ -12,8 +12,8 @@ CSQS = "bhattacharjee2025csqs"
 POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", sides.all_positive)
 HALVES = {"draft": [0.5, 0.5], "k": 2, "resolution": 1}
 HALF_UNITS = {"target": [0.505, 0.495], "draft": [0.505, 0.495], "k": 2}
-ONE_PREFIX = {"drafts": [[0.5, 0.5]], "targets": [[0.5, 0.5]], "k": 2, "resolution": 1, "draft_length": 4}
-THREE_TOKENS = {"drafts": [[1 / 3] * 3], "targets": [[1 / 3] * 3], "k": 3, "resolution": 1, "draft_length": 4}
+ONE_PREFIX = {"drafts": [[0.5, 0.5]], "targets": [[0.5, 0.5]], "k": [2], "resolution": [1], "draft_length": 4}
+THREE_TOKENS = {"drafts": [[1 / 3] * 3], "targets": [[1 / 3] * 3], "k": [3], "resolution": [1], "draft_length": 4}
 """An odd number of tokens, at which D is below K/(4ℓ)."""
 POSITIVE_TREE = Assumption("1 ≤ K ≤ number of non-zero probabilities of every row", sides.positive_on_tree)
 FIRST = Assumption("τ₁ ≥ −η(1 − ε)", conformal_sides.high_enough)
@@ -165,7 +165,8 @@ def rejections():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], bonus positions included.
 
     Given its prefix, every emitted token has law p (lossless). So a position with a draft adds at most E_{prefix ~
-    p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens.
+    p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens. K_n and ℓ_n are fixed by the
+    prefix; where they also depend on the ends of rounds, as in C-SQS, E is over both, by the same proof.
     """
     return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 

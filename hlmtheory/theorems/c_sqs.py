@@ -162,9 +162,9 @@ def informative():
     tight=ONE_PREFIX,
 )
 def rejections():
-    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], bonus positions included.
+    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], K_n and ℓ_n of the prefix.
 
-    Given its prefix, every emitted token has law p (lossless). So a position with a draft adds at most E_{prefix ~
+    Σ_n is over all positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So a position with a draft adds at most E_{prefix ~
     p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens. K_n and ℓ_n are fixed by the
     prefix; where they also depend on the ends of rounds, as in C-SQS, E is over both, by the same proof.
     """
@@ -173,7 +173,7 @@ def rejections():
 
 @theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=THREE_TOKENS)
 def rejections_sharp():
-    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n].
+    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n], K_n and ℓ_n of the prefix.
 
     As lattice.rejections, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp.
     """

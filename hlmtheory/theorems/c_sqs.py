@@ -164,9 +164,10 @@ def informative():
 def rejections():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], K_n and ℓ_n of the prefix.
 
-    Σ_n is over all positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So a position with a draft adds at most E_{prefix ~
-    p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens. K_n and ℓ_n are fixed by the
-    prefix; where they also depend on the ends of rounds, as in C-SQS, E is over both, by the same proof.
+    Σ_n is over all positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So
+    a position with a draft adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained
+    without bonus tokens. K_n and ℓ_n are fixed by the prefix; where they also depend on the ends of rounds, as in
+    C-SQS, E is over both, by the same proof.
     """
     return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 

@@ -53,7 +53,7 @@ def k_of(draw: Draw, shape: Shape) -> Row:
 def k_on_support(draw: Draw, shape: Shape) -> Row:
     """Return k for each row of drafts: of its non-zero entries, or in a tenth of the instances one fewer."""
     k = draw.rng.integers(1, np.count_nonzero(draw["drafts"], axis=-1) + 1)
-    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.1, k - 1, k)
+    return np.asarray(np.where(draw.rng.random((*shape[:-1], 1)) < 0.1, k - 1, k))
 
 
 def top_k(draw: Draw, shape: Shape) -> Row:

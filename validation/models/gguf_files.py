@@ -253,13 +253,13 @@ def isolated(path: Path) -> Iterator[str]:
     import gguf
     from transformers import modeling_gguf_pytorch_utils as reading
 
-    readers = {
+    readers: dict[str, Any] = {
         "get_tensor_name_map": cache(gguf.get_tensor_name_map),
         "dequantize": partial(_by_rows, gguf.dequantize),
         "GGUFReader": _compact(gguf.GGUFReader),
     }
     parsed = partial(_parsed, reading._gguf_parse_value)
-    changed = {"tqdm": lambda items, **_: items, "np": _Arrays(), "_gguf_parse_value": parsed}
+    changed: dict[str, Any] = {"tqdm": lambda items, **_: items, "np": _Arrays(), "_gguf_parse_value": parsed}
     with TemporaryDirectory(prefix="gguf-") as folder:
         link = Path(folder) / path.name
         try:

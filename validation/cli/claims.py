@@ -42,9 +42,10 @@ EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
-    found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
+    key = PAPERS.get(str(wanted).lower(), "")
+    found = [one for name, one in known.items() if wanted in (None, name, name.split(".")[0]) or key == one.source.key]
     if not found:
-        near = nearest(str(wanted), [*dict.fromkeys(name.split(".")[0] for name in known), *known])
+        near = nearest(str(wanted), [*PAPERS, *dict.fromkeys(name.split(".")[0] for name in known), *known])
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
     return _in_order(found)

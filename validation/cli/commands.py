@@ -141,7 +141,7 @@ def validate(
 def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_json: bool, **kind: str | None) -> None:
     """List the claims, or show one in full.
 
-    IDENTIFIER is a module (truncation: its claims are listed) or a claim (truncation.tvd_sharp: it is shown in full).
+    IDENTIFIER is a module or paper (truncation, c-sqs: its claims are listed) or a claim (truncation.tvd_sharp: shown).
     """
     from validation.cli.claims import claims_of_paper, find_claims, own_claims, plain_claim, show_claim, show_list
 

@@ -148,14 +148,14 @@ def plan(
         alike = not_told_apart(best, about["evidence"]) * (request.users == 1)
     own = about["notes"] if has_device(result.asked.best) else [x for x in about["notes"] if "liar" not in x]
     result.notes[:0] = [*said, *own]
-    assumes = _assumed(request, setting, best, counts=bool(given["acceptance"]))
+    assumes = _assumed(request, setting, counts=bool(given["acceptance"]))
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
     basis = basis_said(about["evidence"], planner.split, best)
     if all_columns:
-        result.notes[:0] = assumes
+        result.notes += assumes
         show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
@@ -164,7 +164,7 @@ def plan(
         batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
         at = f"{said_setting}; {batch} a pass (--server-batch)"
         show(console, result, at, models, basis, assumes, alike)
-        result.notes[:0] = assumes
+        result.notes += assumes
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -182,17 +182,17 @@ def plan(
         print_json(plain)
 
 
-def _assumed(request: Any, setting: Any, best: Any, *, counts: bool) -> list[str]:
+def _assumed(request: Any, setting: Any, *, counts: bool) -> list[str]:
     """Return what the answer assumes where an option was left out, to stand below it."""
     found = []
     if counts and request.server_draft_basis != "given":
         own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
         found.append(f"the server drafts as slowly as the device ({own_draft}): give --server-draft-time")
-    if request.server_batch > 1 and not request.verify_token_s and request.passes is None:
-        wide = f"a pass of {request.server_batch} × {best.draft_length + 1:g} tokens takes as long as one of 1"
-        found.append(f"{wide}: give --verify-token-time or --times passes.csv")
-    if request.server_batch == 1 and request.users == 1 and request.objective == "capacity":
-        found.append("a pass has one text: give your engine's --server-batch, and its passes by --times passes.csv")
+    passes = ["takes as long with drafts as without"] * (request.passes is None and not request.verify_token_s)
+    passes += ["has one text on a full server"] * (request.server_batch == 1 and request.users == 1)
+    if passes:
+        give = "give --server-batch, and --verify-token-time or --times"
+        found.append(f"a pass {' and '.join(passes)}: {give}")
     return [f"Assumes that {one}" for one in found]
 
 
@@ -208,6 +208,7 @@ AGAINST = {
     **dict.fromkeys((("run", name) for name in ("trace", "acceptance", "times")), OWN_EVIDENCE),
     ("run", "seal"): "the record says whether its frames had a key",
     **{(counts, name): NO_ROWS for counts in ("acceptance", "run") for name in ("policy", "users", "block", "leak")},
+    ("acceptance", "risk"): NO_ROWS,
     ("block", "users"): "verification by block is planned for one user",
     ("leak", "users"): "padding is planned for one user",
     ("leak", "page"): "the page cannot pad the messages of other settings",

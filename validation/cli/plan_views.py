@@ -59,10 +59,10 @@ def show(
     say(
         console,
         f"Use: {use}{'; ours chooses the same' * tied}",
-        *assumed,
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result),
+        *assumed,
         style="bold",
     )
     engine = result.plain_drafts and result.plain_drafts + alike

@@ -88,7 +88,7 @@ def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
         aim = next(one for one in asked["aims"] if one["aim"] == asked["asked"])
         result = plan(*words, "--picture", "plan.png")
         assert result.exit_code == 0, result.output
-        use, *lines = result.output.splitlines()[:6]
+        use, *lines = result.output.splitlines()[:7]
         lines = dict(line.split(": ", 1) for line in lines if ": " in line)
         assert use.removesuffix(", in rounds") == f"Use: {aim['best']['policy']}"
         assert option_said(aim["best"]["option"]) in lines.get("With", "")

@@ -155,7 +155,7 @@ def plan(
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
     basis = basis_said(about["evidence"], planner.split, best)
     if all_columns:
-        result.notes += assumes
+        result.notes.extend(assumes)
         show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
@@ -164,7 +164,7 @@ def plan(
         batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
         at = f"{said_setting}; {batch} a pass (--server-batch)"
         show(console, result, at, models, basis, assumes, alike)
-        result.notes += assumes
+        result.notes.extend(assumes)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -191,8 +191,7 @@ def _assumed(request: Any, setting: Any, *, counts: bool) -> list[str]:
     passes = ["takes as long with drafts as without"] * (request.passes is None and not request.verify_token_s)
     passes += ["has one text on a full server"] * (request.server_batch == 1 and request.users == 1)
     if passes:
-        give = "give --server-batch, and --verify-token-time or --times"
-        found.append(f"a pass {' and '.join(passes)}: {give}")
+        found.append(f"a pass {' and '.join(passes)}: give --server-batch, and --verify-token-time or --times")
     return [f"Assumes that {one}" for one in found]
 
 

@@ -29,11 +29,6 @@ def name_of(weight: str) -> str:
     return f"blk.{layer}.{LAYER[part]}.weight"
 
 
-def interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of a query or key matrix in llama.cpp's order: the two halves of a head alternate."""
-    return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
-
-
 def write_gguf(
     folder: Path,
     path: Path,
@@ -83,8 +78,9 @@ def write_gguf(
         values = weight.numpy()
         if (name == "lm_head.weight" and config.tie_word_embeddings) or name_of(name) in without:
             continue
-        if ".q_proj." in name or ".k_proj." in name:
-            values = interleaved(values, config.num_attention_heads)
+        if ".q_proj." in name or ".k_proj." in name:  # in llama.cpp's rows the two halves of a head alternate
+            halves = values.reshape(config.num_attention_heads, 2, -1, values.shape[1])
+            values = halves.swapaxes(1, 2).reshape(values.shape)
         packed = gguf.GGMLQuantizationType[kind] if values.ndim == 2 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(name_of(name), gguf.quantize(values, packed), raw_dtype=packed)
     for name, values in (more or {}).items():

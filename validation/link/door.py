@@ -52,6 +52,7 @@ class Progress:
 
     decode: Callable[[list[int]], str]
     stops: list[str]
+    streamed: bool = True  # whether text is sent before it is whole
     tokens: list[int] = field(default_factory=list)
     shown: str = ""
     reason: str = "length"
@@ -74,12 +75,17 @@ class Progress:
     def _show(self, whole: str, *, final: bool) -> str:
         found = [place for stop in self.stops if (place := whole.find(stop)) >= 0]
         if found:
-            whole, self.reason = whole[: min(found)], "stop"
+            whole, self.reason, final = whole[: min(found)], "stop", True
         elif not final:
             whole = whole.rstrip("\ufffd")  # a character whose last bytes are to come
             begun = [size for stop in self.stops for size in range(1, len(stop)) if whole.endswith(stop[:size])]
-            whole = whole[: len(whole) - max(begun, default=0)]  # its last characters may begin a stop
-        new = whole[len(self.shown) :] if whole.startswith(self.shown) else ""
+            certain = len(whole) - max(begun, default=0)  # its last characters may begin a stop
+            whole = whole[:certain] if self.streamed else ""
+        if not whole.startswith(self.shown):
+            if final or not self.shown.startswith(whole):
+                raise RequestError("The tokenizer changed text that was sent already; ask without stream.", status=500)
+            return ""  # the first bytes of a character hide the one before, until its last
+        new = whole[len(self.shown) :]
         self.shown += new
         return new
 
@@ -214,9 +220,10 @@ class Door:
     async def _parts(self, asked: Asked) -> AsyncGenerator[Part, None]:
         loop = asyncio.get_running_loop()
         ready: asyncio.Queue[Part | BaseException] = asyncio.Queue()
-        progress = Progress(
-            lambda ids: str(self.device.pair.tokenizer.decode(ids, skip_special_tokens=True)), asked.stops
+        decode = partial(
+            self.device.pair.tokenizer.decode, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
+        progress = Progress(decode, asked.stops, asked.stream)
 
         def put(value: Any) -> None:
             with suppress(RuntimeError):  # the loop has ended
@@ -249,7 +256,6 @@ class Door:
         self.taken -= 1
 
     def _write(self, asked: Asked, progress: Progress, show: Callable[[str], None]) -> None:
-
         def take(tokens: list[int]) -> None:
             if progress.left:
                 raise _EnoughError

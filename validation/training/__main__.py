@@ -66,19 +66,15 @@ def train(
     model = model.to(torch.bfloat16)
     model.config.dtype = torch.bfloat16
     model.save_pretrained(out / size, safe_serialization=True)
-    told = {"texts": library.name, "licence": _licence(library, out, parent / size)}
+    earlier = [folder / "training.json" for folder in (parent / size, out / "large")]
+    licences = [json.loads(file.read_text(encoding="utf-8")).get("licence") for file in earlier if file.exists()]
+    told = {"texts": library.name, "licence": RESEARCH if RESEARCH in licences else library.licence}
     record = told | loop.course_record(model, course, taught, seconds) | record
     loop.write_record(out / size, record | _measures(model.float(), verifier, tested))
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
-
-
-def _licence(library: Library, out: Path, start: Path) -> str:
-    files = [folder / "training.json" for folder in (start, out / "large")]
-    told = [json.loads(file.read_text(encoding="utf-8")).get("licence") for file in files if file.exists()]
-    return RESEARCH if RESEARCH in told else library.licence
 
 
 def _measures(model: Any, verifier: Any, tested: dict[str, loop.Documents]) -> dict[str, dict[str, float]]:

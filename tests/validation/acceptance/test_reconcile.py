@@ -101,17 +101,12 @@ def test_a_replay_of_every_text_is_between_the_bounds():
         accepted, one = [i for _, i in steps], record(tally(steps))
         tokens = len(steps) + sum(accepted)
         for shorter in (1, 2):
-            ends = ends_of(one, shorter)
+            many = record({k: tuple(10**14 * n for n in row) for k, row in one.counts().items()})
+            ends = replay(Side([many], None), shorter, 0.95)
             truth = tokens / len(steps_over(bits[:tokens], [shorter] * len(bits)))
-            assert ends[0] - 1e-6 <= truth <= ends[1] + 1e-6
-            low_met, high_met = low_met + (truth < ends[0] + 1e-6), high_met + (truth > ends[1] - 1e-6)
+            assert ends.low - 1e-6 <= truth <= ends.high + 1e-6
+            low_met, high_met = low_met + (truth < ends.low + 1e-6), high_met + (truth > ends.high - 1e-6)
     assert min(low_met, high_met) > 50
-
-
-def ends_of(one, length):
-    many = record({k: tuple(10**14 * n for n in row) for k, row in one.counts().items()})
-    found = replay(Side([many], None), length, 0.95)
-    return found.low, found.high
 
 
 def test_drafts_that_were_accepted_differently_are_said_to_be():

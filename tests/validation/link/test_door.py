@@ -205,3 +205,17 @@ def test_text_is_held_back_where_a_stop_or_a_character_may_begin():
     assert (progress.more([3]), progress.reason, progress.rest()) == ("bc\ufffd", "stop", "")
     ended = Progress(lambda ids: "".join(words[one] for one in ids), ["bcx"])
     assert (ended.more([1, 2]), ended.rest()) == ("a", "bc")
+    texts = iter(("日", "\ufffd" * 4, "日本"))  # byte fallback: a run of bytes is text only as a whole
+    hidden = Progress(lambda ids: next(texts), [])
+    assert [hidden.more([token]) for token in range(3)] == ["日", "", "本"]
+
+
+def test_text_that_a_decoder_changes_after_it_was_sent_ends_a_stream_with_an_error():
+    def decode(ids):
+        return "".join(("do", " n", "'t", " go")[one] for one in ids).replace(" n't", "n't")
+
+    streamed, whole = Progress(decode, []), Progress(decode, [], streamed=False)
+    assert [streamed.more([0]), streamed.more([1])] == ["do", " n"]
+    with pytest.raises(door_requests.RequestError, match="ask without stream"):
+        streamed.more([2])
+    assert [*(whole.more([token]) for token in range(4)), whole.rest()] == ["", "", "", "", "don't go"]

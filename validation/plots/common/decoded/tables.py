@@ -24,7 +24,10 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
 
     The metric of the table is the first of ``METRICS`` that texts have; the statistics have all.
     """
-    decoded = studies[0] if paper == CU else _without_compression(studies[0])
+    decoded = studies[0]
+    if paper != CU:
+        others = [row for row in decoded.records if info_of(row.method).family is not Family.CU_HLM]
+        decoded = Decoded(decoded.name, decoded.about, others, decoded.scores)
     there = scores.scored(decoded)
     return {
         "axes": [],
@@ -35,11 +38,6 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
         },
         "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed)],
     }
-
-
-def _without_compression(decoded: Decoded) -> Decoded:
-    rows = [row for row in decoded.records if info_of(row.method).family is not Family.CU_HLM]
-    return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
 
 def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -299,9 +299,8 @@ def regret():
 
     False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops 199/200. The mean is
     0.4975, the bound 0.0515. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most; one step can take it to
-    -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001. There (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥
-    1 - η(1 - 2ε) ≥ 0, and regret_sharp holds. Instead: conformal.regret_small_step, conformal.regret_proof,
-    conformal.regret_sharp.
+    -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001. Instead: conformal.regret_small_step,
+    conformal.regret_proof, conformal.regret_sharp.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
@@ -318,7 +317,8 @@ def regret():
 def regret_small_step():
     """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1.
 
-    Proved with conformal.regret.
+    By (8) Σ (d_n - ε) = (τ_1 - τ_{T+1})/η (telescope), and -τ_{T+1} ≤ η(1 - ε) (iterates). So Σ d_n ≤ εT + (τ_1 +
+    η(1 - ε))/η. Where η(1 - 2ε) ≤ 1, η(1 - ε) ≤ 1 + ηε, and this is at most εT + (|τ_1| + 1 + ηε)/η.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 

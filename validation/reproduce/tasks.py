@@ -33,7 +33,7 @@ code_of = cache(code_digest)
 FROM_LOGITS = (
     *(f"cu-hlm-fig{number}" for number in ("4a", "4b", "5a", "5b", "6", "8", "9a", "9b")),
     *("u-hlm-fig3", "u-hlm-fig5", "ours-fig3", "ours-fig7", "ours-fig9"),
-    *("ours-fig8", "c-sqs-fig2", "c-sqs-fig4"),
+    *("ours-fig8", "c-sqs-fig2", "c-sqs-fig4", "flexspec-fig4", "flexspec-tableIII", "flexspec-tableIV"),
 )
 """Exhibits that take minutes at a vocabulary of 151,936 tokens, and those of stored experiments."""
 

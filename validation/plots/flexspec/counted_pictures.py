@@ -63,8 +63,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
-            role = DARK if line["name"] == c.EXACT else BASELINE
-            role = MIDDLE if line["name"] in (c.FLEXSPEC, c.RULE_ALONE) else role
+            role = {c.EXACT: DARK, c.FLEXSPEC: MIDDLE, c.RULE_ALONE: MIDDLE}.get(line["name"], BASELINE)
             axes.barh(-place, middle, 0.7, color=role)
             axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
@@ -78,8 +77,9 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         if axes is not panels[0]:
             axes.tick_params(axis="y", labelleft=False)
     panels[-1].plot([], [], label="printed", **PRINTED)
-    for role in (BASELINE, MIDDLE, DARK):
-        panels[-1].barh(0, 0, color=role, label={BASELINE: "baseline", MIDDLE: "FlexSpec", DARK: "ours"}[role])
+    exact = any(line["name"] == c.EXACT for line in numbers["series"][0]["lines"])
+    for role, label in ((BASELINE, "baseline"), (MIDDLE, "FlexSpec"), (DARK, "ours"))[: 2 + exact]:
+        panels[-1].barh(0, 0, color=role, label=label)
     panels[-1].legend(loc="lower right")
     return figure
 

@@ -40,7 +40,14 @@ DRAFTS |= {
 SERVERS = (
     "plain-0 draft-0 sampled-1 sampled-2 sampled-3 sampled-4 sampled-5 sampled-6 sampled-3-shipped greedy-3 ngram-3"
 )
-AUDITS = {"sampled-3-shipped": (1.0,), "sampled-3": (1.0, 0.7)}
+AUDITS = {
+    "sampled-3-shipped": ((1.0, 1.0),),
+    "sampled-3": ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9)),
+    "ngram-3": ((1.0, 1.0),),
+}
+"""Temperature and top-p of the audits of a server."""
+CUTS = (29, 75)
+"""Tokens of the two prompts of an audit of n-grams: each ends where its next token likely repeats a pair."""
 SHOWN = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells", "smallest_found", "level")
 
 
@@ -150,13 +157,13 @@ def swept(options: Any, prompts: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def audited(pair: Pair, prompts: Sequence[Sequence[int]], temperature: float) -> dict[str, Any]:
+def audited(pair: Pair, prompts: Sequence[Any], temperature: float, top_p: float, port: int = PORT) -> dict[str, Any]:
     """Return what an audit says of the server that runs now."""
-    settings, start = Processors(temperature=temperature, order="vllm"), time.perf_counter()
+    settings, start = Processors(temperature=temperature, top_p=top_p, order="vllm"), time.perf_counter()
     law, draft = (ModelLaw(model, prompts, settings) for model in (pair.target, pair.draft))
-    sampler = server_sampler(f"vllm:{URL}", settings, new_tokens=8)
+    sampler = server_sampler(f"vllm:http://127.0.0.1:{port}", settings, new_tokens=8)
     report = audit_sampler(law, sampler, draws=3_000, depth=4, level=0.001, epsilon=0.05, seed=1, draft=draft).as_json()
-    found = {"T": temperature, "minutes": round((time.perf_counter() - start) / 60, 1)}
+    found = {"T": temperature, "top_p": top_p, "minutes": round((time.perf_counter() - start) / 60, 1)}
     return found | {key: report[key] for key in SHOWN}
 
 
@@ -255,7 +262,9 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         loads = [(t, c) for t, c in settings(name) if not (folder / f"{t:g}-{c}.json").exists()]
         audits = [
-            t for t in AUDITS.get(name, ()) if not options.no_audits and not (folder / f"audit-{t:g}.json").exists()
+            (t, p)
+            for t, p in AUDITS.get(name, ())
+            if not options.no_audits and not (folder / f"audit-{t:g}-{p:g}.json").exists()
         ]
         if not loads and not audits:
             continue
@@ -267,8 +276,9 @@ def main() -> None:
             for t, together in loads:
                 some, place = prompts[:: 1 if together > 1 else 4], f"{folder / f'{t:g}'}-{together}"
                 load(some, options.new, place, t, together, session, PORT)
-            for t in audits:
-                (folder / f"audit-{t:g}.json").write_text(json.dumps(audited(pair(), prompts[:2], t)))
+            some = [ids[:cut] for ids, cut in zip(prompts, CUTS, strict=False)] if method == "ngram" else prompts[:2]
+            for t, p in audits:
+                (folder / f"audit-{t:g}-{p:g}.json").write_text(json.dumps(audited(pair(), some, t, p)))
     found = {name: [read(file) for file in sorted((options.work / name).glob("audit-*.json"))] for name in servers}
     before = read(options.out) if options.out.exists() else {"audits": {}, "loads": []}
     rows = [row for row in before["loads"] if row["server"] not in servers]

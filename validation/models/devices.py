@@ -117,7 +117,7 @@ def multiply_in_float32(model: Any) -> None:
     """
     import torch
 
-    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return
     for layer in model.modules():
         if type(layer) is torch.nn.Linear and (layer.weight.device.type, layer.weight.dtype) == ("cpu", torch.bfloat16):

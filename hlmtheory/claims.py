@@ -5,7 +5,8 @@ files of :mod:`hlmtheory.theorems` hold them.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -192,6 +193,12 @@ class Claim:
         return FALSE[self.origin]
 
     @property
+    def conditioned(self) -> str:
+        """The statement, and the assumptions that it does not name itself."""
+        further = [one.statement for one in self.assumptions if one.statement not in self.statement]
+        return self.statement + (f"; assumes {'; '.join(further)}" if further else "")
+
+    @property
     def relation(self) -> Relation:
         """Return the relation of the sides; it is the same on every instance."""
         if self.sides not in _RELATIONS:
@@ -327,6 +334,14 @@ def theorem(
         )
 
     return claim
+
+
+def lemmas(claim: Claim, known: Collection[str]) -> list[str]:
+    """Return the ids of the claims that a proof names, with their module or, within the module, without it."""
+    module, _, own = claim.id.partition(".")
+    words = re.findall(r"(?<![\w.])[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)?", claim.proof.text)
+    full = [word if "." in word else f"{module}.{word}" for word in words if "." in word or "_" in word]
+    return [name for name in dict.fromkeys(full) if name in known and name != f"{module}.{own}"]
 
 
 def _applied(sides: Sides) -> Callable[..., Sides]:

@@ -26,7 +26,6 @@ from validation.site.theory import anchor, claim_entry, topics
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 LINKED = ("link", "script", "img", "source", "iframe", "object", "video", "audio", "embed")
-"""Elements whose address a browser fetches."""
 
 
 @pytest.fixture(scope="module")

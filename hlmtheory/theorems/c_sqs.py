@@ -65,7 +65,7 @@ def misdeclared():
     """drafts drawn from q and verified with q̂ leave the law p.
 
     False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v. With p =
-    q̂ nothing is rejected and the law is q.
+    q̂ nothing is rejected and the law is q. Instead: lattice.lossless.
     """
     return eq(sides.misdeclared, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
@@ -149,7 +149,7 @@ def rejection_rate_sharp():
 def informative():
     """TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1, so that Theorem 1 says something (it does not from K = 4ℓ).
 
-    False: from K = 4ℓ on the last term alone is 1.
+    False: from K = 4ℓ on the last term alone is 1. Instead: lattice.rejection_rate_sharp.
     """
     return le(sides.position_bound, verification_sides.ones_side)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
 

@@ -155,6 +155,7 @@ def finite_mean(mean_snr, cut, bound):
     """S constant in a transfer: E[1/log₂(1 + S); S ≥ cut] stays below some bound for every cut.
 
     False: by channel.rayleigh_mean with b fixed and a → 0, the mean above a small enough cut exceeds any bound.
+    Instead: channel.rayleigh_mean.
     """
     return le(Rayleigh(mean_snr).inverse_efficiency(cut).value, checked(DOMAINS, bound=bound)[1])
 
@@ -253,6 +254,7 @@ def skip_as_verified():
 
     False: Σ_v s_v (q_v - p_v)⁺ is the distance if a token that is not kept is verified by rejection sampling, whose
     residual lacks the tokens with q_v > p_v. Here it is b, given that the device's token is not kept.
+    Instead: shared_seed.skip.
     """
     return eq(sides.skipped_distance, one_step_risk)
 
@@ -462,7 +464,7 @@ def monotone_distortion(target, draft, k):
     """TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1).
 
     False: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21, 13, 5)/39 and p = (22, 13,
-    4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1.
+    4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1. Instead: truncation.monotone.
     """
     return le(
         resampling_distortion(target, draft, truncation_sides.after(draft, k)), resampling_distortion(target, draft, k)
@@ -687,7 +689,7 @@ def online_gap(target, draft, k, token, sharpness):
     tokens in mind, where it fails seldom.
 
     False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. cu-hlm asks for a moderate η
-    and has sent tokens in mind; there it fails seldom.
+    and has sent tokens in mind; there it fails seldom. Instead: truncation.online_safe.
     """
     return le(resampling_distortion(target, draft, k), softplus_sides.true_online(target, draft, token, k, sharpness))
 
@@ -748,7 +750,7 @@ def online(target, draft, token, sharpness):
     distortion is.
 
     False: Ū need not bound the distortion (online_gap), so the k of (24) need not keep it below θ, neither with the
-    true β_d nor with a·u + b.
+    true β_d nor with a·u + b. Instead: truncation.exact, truncation.size_certified.
     """
     xp, p, q, token = arrays(target=target, draft=draft, token=token)
     token = token_of(q.shape[-1]).check(xp, "token", token)

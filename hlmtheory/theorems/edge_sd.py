@@ -194,6 +194,7 @@ def memory_peak_printed():
 
     No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
     drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
+    Instead: serving.memory_peak.
     """
     return le(memory(schedule_sides.counted_peak, *COUNTS[:5]), memory(schedule_sides.printed_peak, *COUNTS[:4]))
 
@@ -540,6 +541,6 @@ def memory_each():
 
     No proof: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
     later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there
-    at once; two that fill the memory each need it twice.
+    at once; two that fill the memory each need it twice. Instead: batching.memory_together.
     """
     return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))

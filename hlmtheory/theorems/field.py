@@ -229,6 +229,7 @@ def leak_constant():
     """H(R) ≤ 0: messages of one size leak nothing about the text.
 
     False by the same text: messages of one size show the number of rounds, which depends on the accepted drafts.
+    Instead: channel.leak_text.
     """
     return le(side(rounds_entropy, *ROUND), side(lambda one: 0.0, *ROUND))
 
@@ -238,6 +239,7 @@ def downlink_mean():
     """E[distributions down in a round] = 1 − ᾱ^K, ᾱ the mean of the rates α_i.
 
     No proof: the counterexample. α_1 … α_K is the geometric mean to the power K, not the arithmetic one.
+    Instead: channel.downlink.
     """
     return eq(CHANNEL_side(rows_side, "acceptances"), CHANNEL_side(by_mean, "acceptances"))
 
@@ -276,7 +278,7 @@ def censored_before():
 
     False: see the counterexample. A rule that drafts two tokens for easy requests (α = 7/8) and one for hard
     requests (α = 1/8) depends on the request only. Depth 2 is then examined for easy requests only. The estimate is
-    7/8, but (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted.
+    7/8, but (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted. Instead: draft_length.censored.
     """
     return eq(
         DRAFT_LENGTH_side(censored_sides.pooled_estimate, *CONTEXTS),
@@ -295,7 +297,7 @@ def censored_confidence():
     """the same quotient is α_d for a k that looks at the draft's confidence in its own tokens.
 
     False: let the draft stop before a token if it is unsure of it, and let these be the tokens that would be
-    rejected. Then every drafted token is accepted.
+    rejected. Then every drafted token is accepted. Instead: draft_length.censored.
     """
     return eq(
         DRAFT_LENGTH_side(
@@ -338,7 +340,7 @@ def online_estimate():
     """the bound holds for the length with the best estimate, in place of the best upper end.
 
     False: see the counterexample. A draft that is rejected in the first round has the estimate 0, and no later round
-    examines it.
+    examines it. Instead: draft_length.online_regret.
     """
     return le(
         online_sides.side(lambda one: online_sides.played(False, one)[0]),
@@ -376,6 +378,7 @@ def colocated_speed_any():
     False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is rejected), t = 0.1,
     V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that sees after one
     draft that it is unsure, and then sends, gives 11 + 1 tokens in 2 + 1.1 seconds.
+    Instead: policy.colocated_speed_looks.
     """
     return le(
         POLICY_side(device_rate, *DEVICE), POLICY_side(lambda one: server_plan(one).rate, *POLICY_CONTEXTS[:2], *OWN)
@@ -393,6 +396,7 @@ def goodput_everywhere():
     """K drafts that pay at batch 1 pay at every batch: T_K(B) ≤ E T_0(B).
 
     False: a token of the target's pass takes b. With u > 0 > v, K drafts lose from -u/v on.
+    Instead: serving.goodput_crossover, serving.goodput_long.
     """
     return le(
         SERVING_side(goodput_sides.drafting_s, *goodput_sides.ROUND, "batch_size"),
@@ -414,7 +418,7 @@ def goodput_light_even():
     """the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way.
 
     False: with requests that arrive evenly B*/T_0(B*) is where both hold B*. At random drafts, whose rounds take
-    longer for each sequence, hold more from (B* - 1)/T_0(B*) on.
+    longer for each sequence, hold more from (B* - 1)/T_0(B*) on. Instead: serving.goodput_light.
     """
     return le(
         SERVING_side(goodput_sides.held_at(0.0, drafting=True), *goodput_sides.ROUND, "mix"),
@@ -471,7 +475,7 @@ def shared_seed_upper():
 def upper_reached():
     """P(a = b) = 1 − T: a shared seed accepts what rejection sampling accepts.
 
-    False: with three tokens the sum M_v takes some terms from q and others from p.
+    False: with three tokens the sum M_v takes some terms from q and others from p. Instead: shared_seed.match.
     """
     return eq(match_probability, shared_seed_sides.overlap)
 
@@ -503,6 +507,7 @@ def message_value_any(target, draft):
 
     False: 1 - T bounds drafts that are drawn from q. With p = (1, 0) the argmax of q = (.75, .25) is accepted with
     1, a draft from q with .75 at most, and .75 is what a shared seed accepts of two tokens.
+    Instead: shared_seed.message_value.
     """
     return le(
         shared_seed_sides.greedy_draft(target, draft) - shared_seed_sides.no_mismatch(target, draft),
@@ -555,6 +560,7 @@ def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
     """P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for λ_t that may depend on the past.
 
     No proof: the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
+    Instead: skipping.audit_mean.
     """
     xp, lost, nodes, probability, mu = runs(risks, audit_probability)
     _, pi, wanted, delta = settings(AUDIT_DOMAINS, audit_probability=audit_probability, risk=risk, error=error)
@@ -619,7 +625,7 @@ def block_token_skips(targets, drafts, skips):
     """if the draft decides that it is kept, by w_i = w_{i−1}, TV(law, P) ≤ E[Σ s β], as token by token.
 
     False: see the counterexample. It keeps drafts with p > q alone, whose β is 0, by w_i = w_{i-1}. The rule would
-    have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it.
+    have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it. Instead: skipping.risk_is_tv.
     """
     xp, p, q, skipped = block_sides.with_skips(targets, drafts, skips, 2)
     left = distance(xp, block_sides.law_side(xp, p, q, q, skipped), block_sides.text_laws(xp, p)[-1])
@@ -642,7 +648,7 @@ def block_token_residual(targets, drafts):
     """the texts have the law p if the longest block that passes is kept, and (p − q)⁺ follows it.
 
     False: see the counterexample. After x_1..x_i the part w_i p has to be left, of which min(q, w_i p) is there; (p
-    - q)⁺ leaves min(q, p).
+    - q)⁺ leaves min(q, p). Instead: verification.block_exact.
     """
     xp, p, q = block_sides.tree_rows(targets, drafts)
     return eq(

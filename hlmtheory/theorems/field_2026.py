@@ -58,6 +58,7 @@ def marginal_product():
 
     False: see the counterexample, where both drafts are right or both are wrong: 1 draft is accepted on average, and
     the sum is 1/2 + 1/4. The product needs a_i among the steps whose earlier drafts are right.
+    Instead: verification.tokens.
     """
     return eq(side(_survival, *CONTEXTS), side(lambda one: float(np.cumprod(_accuracies(one)).sum()), *CONTEXTS))
 
@@ -124,6 +125,7 @@ def greedy_budget():
 
     False: see the counterexample. Where the time of a step is a staircase, the first draft on a stair pays for all of
     it: the rate falls or stays, and rises again on the stair. All D + 1 rates are as cheap to compare.
+    Instead: draft_length.greedy_loss.
     """
     return le(side(lambda one: max(_budget(one)[1]), *STEP), side(lambda one: np.take(*_budget(one)[1:]), *STEP))
 
@@ -249,6 +251,7 @@ def spin_whole():
 
     False: see the counterexample. Each user can send one draft, of .6 and .5 of the band. By tokens a share the second
     goes first, .8/.5 > .9/.6, and then the first does not fit. The optimum for real lengths is not whole.
+    Instead: policy.spin_loss.
     """
     return le(side(_best_plan, *ROUND), side(lambda one: _greedy_plan(one)[0], *ROUND))
 

@@ -56,6 +56,7 @@ def update_storm_printed():
     """3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed digits.
 
     False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
+    Instead: draft_length.update_storm.
     """
     return le(misfit, size_one)
 
@@ -206,6 +207,7 @@ def linear_optimal(acceptance, fixed, marginal, max_draft_length):
     """max_K ETGR(K) ≤ ETGR at the length of Algorithm 2, argmax (1 + γK)/T(K).
 
     False: by linear_bonus Algorithm 2 drafts 1 or K_max, while the best length can lie between (``optimal``).
+    Instead: draft_length.optimal.
     """
     return le(
         draft_length_sides.best_rate(acceptance, fixed, marginal, max_draft_length),
@@ -239,6 +241,7 @@ def tracker(acceptance, other_length, draft_length):
     """E[τ | K′] = K′ γ̂ for any length K′, with γ̂ = E[τ/K] measured at the length K in use.
 
     E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
+    Instead: draft_length.tracker_consistent.
     """
     xp, other = arrays(other_length=other_length)
     left = expected_tokens(acceptance, DRAFT_COUNT.check(xp, "other_length", other)) - 1.0

@@ -187,7 +187,7 @@ def streamed_fastest():
 def block_tokens(targets, drafts):
     """E[tokens] = 1 + Σ_{i≤K} E[w_i], the drafts drawn from q.
 
-    By the first step of block_exact, P(τ ≥ i) = E w_i, and a round has τ + 1 tokens.
+    By the first step of block_exact, P(τ ≥ i) = E[w_i], and a round has τ + 1 tokens.
     """
     left = block_sides.tokens_of_passes(targets, drafts)
     xp, p, q = block_sides.tree_rows(targets, drafts)
@@ -547,7 +547,7 @@ def update_own_texts_mean(draft_chain, new_chain, old_chain):
     """Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t E_0 TV_t, each version on its own texts of T tokens.
 
     False: see the counterexample. One token that differs leads to texts whose every later token is rejected,
-    although the versions agree on each of their prefixes.
+    although the versions agree on each of their prefixes. Instead: verification.update_floor.
     """
     return le(
         update_sides.HORIZON - update_sides.own_texts(draft_chain, new_chain),

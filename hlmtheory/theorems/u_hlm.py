@@ -29,7 +29,7 @@ def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
     No proof: the counterexamples. (9) prints the drawn token's β, but the law needs β_v of every token v and the
-    mean rejection Σ q β. Correcting one of the two factors is not enough.
+    mean rejection Σ q β. Correcting one of the two factors is not enough. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(
@@ -44,7 +44,7 @@ def unbiased_one_beta(target, draft, token):
 def unbiased_one_resampling(target, draft, token):
     """q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: see verification.unbiased_one_beta.
+    False: see verification.unbiased_one_beta. Instead: verification.unbiased.
     """
     beta = rejection_probability(target, draft)
     return eq(

@@ -7,17 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-import hlmtheory
 from hlmtheory import all_claims
+from hlmtheory._notation import symbols, table
 from hlmtheory.arguments import ARGUMENTS
-from hlmtheory.claims import Origin
+from hlmtheory.claims import Origin, lemmas
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import tally_of
@@ -124,37 +123,32 @@ MEASURED = (
     "whose right side reaches the ceiling, where the bound says nothing; undecided: the gap is within rounding"
 )
 """What the words and numbers of a claim mean."""
-ORDER = ("statement", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_at", "counterexample")
+ORDER = ("statement", "cite_instead", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_uses")
+SHORT, WIDE = 100, 12
+"""Characters of a proof that only names another one; width of a column of symbols."""
 
-SYMBOLS = {
-    "truncation": "; bias: Σ_v |law_v − p_v| of the emitted token; γ: (p − q)⁺; ω: (p − q̂)⁺; T: Σ γ; T̂: Σ ω; "
-    "TV(r, r̂): 0 where T = 0, 1 where T̂ = 0 < T; x, y, p, q: q, p, r, r̂ in cu-hlm",
-    "channel": "; S: the SNR; m: its mean; κ: the Rician factor; f: the density of S",
-    "draft_length": "; K: drafts of a round; E(K): its expected tokens; T(K): F + K M, its time; ETGR(K): E(K)/T(K); "
-    "K*: the best K in 1..K_max; γ: acceptance; F, M: fixed, marginal; K_max: max_draft_length; rise: factor of M",
-    "conformal": "; β, α: τ, ε in c-sqs",
-    "policy": "; K: drafts of a round; E(K): its expected tokens; V(K): s of its pass; t_s: s of a draft on the server",
-}
-"""Symbols of a module's claims that are in no table of its docstring."""
+INSTEAD = re.compile(r"[Ii]nstead: (.*)")
 
 
-def _symbols(claim: Claim, own: Trial | None) -> str:
-    """Return the notation of a module or of a user's file: the table of its docstring, and further symbols."""
+def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
+    """Return what the symbols of a text mean; for a user's own claim all of its file's docstring."""
     from rich.cells import cell_len, set_cell_size
 
-    module = claim.id.partition(".")[0]
-    text = (import_module(f"hlmtheory.{module}").__doc__ or "") if module in hlmtheory.MODULES else ""
-    text = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) or "" if own else text
-    parts = re.split(r"^=+(?: +=+)+\n", f"{text}\n", flags=re.MULTILINE)  # before, heads, rows, after
-    rows = [re.split(" {2,}", line)[:2] for line in "".join(parts[2:3]).splitlines()]
-    told = "; ".join(": ".join(row) for row in rows).replace("``", "")
-    if own and not told:
-        told = "; ".join(f"{ARGUMENTS[name].symbol}: {name}" for name in claim.takes)
-    pairs = re.findall(
-        "([^;]+?): ([^;]+)(?:; |$)", (told or "q: the draft model's law; p: the target's") + SYMBOLS.get(module, "")
+    about = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) if own else None
+    named = dict(table(about or "")) or {ARGUMENTS[name].symbol: name for name in claim.takes}
+    pairs = named if own else symbols(claim, text)
+    wide = min(max(map(cell_len, pairs)), WIDE)
+    return "".join(
+        f"\n    {set_cell_size(symbol, max(wide, cell_len(symbol)))}  {meaning}" for symbol, meaning in pairs.items()
     )
-    wide = max(cell_len(symbol) for symbol, _ in pairs)
-    return "".join(f"\n    {set_cell_size(symbol, wide)}  {meaning}" for symbol, meaning in pairs)
+
+
+def _others(claim: Claim) -> tuple[list[Claim], list[Claim]]:
+    """Return the claims that a proof uses, and those that hold in place of a false claim."""
+    known, text = all_claims(), claim.proof.text
+    used, instead = lemmas(claim, known), INSTEAD.search(text)
+    better = [name for name in used if claim.standing != "true" and instead and name in instead[1]]
+    return [known[name] for name in used if name not in better], [known[name] for name in better]
 
 
 def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None:
@@ -167,7 +161,14 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
     plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}".rstrip()
-    plain["symbols"] = _symbols(claim, own)
+    used, better = _others(claim)
+    whole = [one for one in used if len(claim.proof.text) < SHORT]  # a proof that only names another
+    plain["proof"] += "".join(f"\n    {one.id}: {one.proof.text}" for one in whole)
+    names = {one.id: None for part in [used, *(_others(one)[0] for one in whole)] for one in part if one not in whole}
+    plain["proof_uses"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
+    plain["cite_instead"] = "".join(f"\n    {one.id}: {one.conditioned}" for one in better) or None
+    texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
+    plain["symbols"] = _symbols(claim, "; ".join(texts), own)
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()

@@ -127,7 +127,9 @@ SYMBOLS = (
     ("Bias", "Σ_v |law_v − p_v| of one emitted token, twice its total variation; at most 2"),
     ("ε, θ", "tolerance for the Bias or for the risk of a text; tolerance for TV(r, r̂)"),
     ("u, u_{th}", "uncertainty of a draft, and the threshold above which it is verified"),
-    ("K", "drafts in a round"),
+    ("K", "drafts in a round; in lattice claims the number of kept tokens X"),
+    ("q̄, ℓ", "c-sqs: q on X, normalised; q̂ is q̄ in units of 1/ℓ"),
+    ("τ, η, d_n", "c-sqs: threshold of what is kept, its learning rate, mass of q that position n drops"),
     ("T", "tokens of a text; with an index, seconds"),
 )
 """Symbol and meaning, in the order of the report."""

@@ -1,11 +1,11 @@
 """A page for each topic of the theory, generated from the claim records, and one with their sources."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 
 import hlmtheory
-from hlmtheory.claims import Claim, Origin, Relation
+from hlmtheory.claims import Claim, Origin, Relation, lemmas
 from validation.claims.results import Results, Tally
 from validation.report.citations import bibliography, cite, relation_to_source
 from validation.report.html import FALSE_KINDS, topic_title
@@ -152,11 +152,3 @@ def theory_pages(results: Results | None = None) -> dict[str, str]:
     known = hlmtheory.all_claims()
     made = {f"theory/{module}.rst": topic_page(module, known, results) for module in topics(known)}
     return {"theory/index.rst": index_page(known), "theory/sources.rst": sources_page(known), **made}
-
-
-def lemmas(claim: Claim, known: Collection[str]) -> list[str]:
-    """Return the ids of the claims that a proof names, with their module or, within the module, without it."""
-    module, _, own = claim.id.partition(".")
-    words = re.findall(r"(?<![\w.])[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)?", claim.proof.text)
-    full = [word if "." in word else f"{module}.{word}" for word in words if "." in word or "_" in word]
-    return [name for name in dict.fromkeys(full) if name in known and name != f"{module}.{own}"]

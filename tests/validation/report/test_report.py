@@ -24,10 +24,8 @@ from validation.trace.reader import TraceWriter, open_trace
 EVIL = "<script>alert(1)</script>"
 OBEYED = "\x00\x1b[31m\u202e"
 CLAIMS = hlmtheory.all_claims()
-SHOWN = [
-    FIGURES[key]
-    for key in (("cu-hlm", "2"), ("cu-hlm", "5a"), ("cu-hlm", "6"), ("u-hlm", "4"), ("ours", "5"), ("ours", "II"))
-]
+DRAWN = ("cu-hlm 2", "cu-hlm 5a", "cu-hlm 6", "u-hlm 4", "ours 5", "ours II")
+SHOWN = [FIGURES[tuple(name.split())] for name in DRAWN]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,6 @@ def trace(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(trace):
-    """The results of the check on the trace, with those of the release on what does not depend on it."""
     released = certificate()
     here = {name: claim for name, claim in CLAIMS.items() if name not in released.tallies}
     return released.completed(check_trace(trace, seed=3, claims=here))

@@ -1,4 +1,7 @@
-"""The theorems: a file for each of the five papers in its order, one for other papers, and ours by subject."""
+"""The theorems: a file for each of the five papers in its order, one for other papers, and ours by subject.
+
+``hlmtheory/notation.toml`` says what the symbols of each claim mean, and ``hlm claims ID`` prints those that it uses.
+"""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -35,10 +35,6 @@ SMALL = Assumption("η(1 − 2ε) ≤ 1", conformal_sides.small_step)
 PEAKED = [[1.0, 0.0]]
 
 
-# Notation: x = ℓ q̄, f = x - ⌊x⌋ the remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
-# Notation: D = i(K - i)/(Kℓ) with i = min(ℓ, ⌊K/2⌋); X the K kept tokens; d_n the dropped mass of position n.
-
-
 @theorem(
     "lattice.lossless",
     Source(CSQS, "Section 2, quantize-and-sample, at ℓ = 100"),

@@ -239,10 +239,6 @@ def overlap(target_chain, draft_chain, skip_chain):
     return le(left, 1.0 - xp.sum(mass, axis=-1))
 
 
-# Notation: E_w independent Exp(1), a = argmin E_w/q_w, b = argmin E_w/p_w, t_v = P(a = b = v), M_v = 1/t_v, T = TV(q,
-#   p).
-
-
 @theorem(
     "shared_seed.skip_as_verified",
     Source("oh2025cuhlm", "the threshold (10), kept where a shared seed replaces rejection sampling"),
@@ -349,10 +345,6 @@ def averse_threshold(slope, intercept, non_acceptance):
     """
     _, a, b, delta = line(slope, intercept, non_acceptance)
     return eq(a * skip_thresholds(a, b, non_acceptance=delta).risk_averse, -arrays(intercept=intercept)[1])
-
-
-# Notation: γ = (p - q)⁺, ω = (p - q̂)⁺, T = Σ γ = TV(q, p), T̂ = Σ ω = TV(q̂, p); r = γ/T, r̂ = ω/T̂.
-# Notation: p is known on A, q on B; the other entries are at most c_p and c_q, with sums R_p and R_q.
 
 
 @theorem(

@@ -348,9 +348,6 @@ def online_estimate():
     )
 
 
-# Notation: x = ℓ q̄, f = x - ⌊x⌋ the remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
-
-
 @theorem(
     "lattice.nearest",
     Source("reznik2011", "Section 2.2, Algorithm 1"),
@@ -424,10 +421,6 @@ def goodput_light_even():
         SERVING_side(goodput_sides.held_at(0.0, drafting=True), *goodput_sides.ROUND, "mix"),
         SERVING_side(goodput_sides.held_at(0.0, drafting=False), *goodput_sides.ROUND, "mix"),
     )
-
-
-# Notation: E_w independent Exp(1), a = argmin E_w/q_w, b = argmin E_w/p_w, t_v = P(a = b = v), M_v = 1/t_v, T = TV(q,
-#   p).
 
 
 @theorem(
@@ -590,14 +583,7 @@ def block_exact(targets, drafts):
     )
 
 
-@theorem(
-    "verification.block_never_loses",
-    LONGER,
-    PUBLISHED,
-    tight=block_sides.HALVES,
-    ratio=1.0,
-    condition=block_sides.rounding,
-)
+@theorem("verification.block_never_loses", LONGER, PUBLISHED, tight=block_sides.HALVES, condition=block_sides.rounding)
 def block_never_loses(targets, drafts):
     """E[tokens] token by token ≤ E[tokens] by block, for all drafts.
 

@@ -216,7 +216,6 @@ def ceiling():
     Source("leviathan2023fast", "Theorem 1, for laws that are known on groups of outcomes"),
     NEW,
     tight={"target_law": [0.5, 0.5, 0.0], "sampler_law": [0.25, 0.0, 0.75], "groups": [0, 1, 1]},
-    ratio=1.0,
     ceiling=1.0,
 )
 def grouped(target_law, sampler_law, groups):

@@ -197,9 +197,6 @@ def hindsight():
     return le(sides.price, sides.others_total)
 
 
-# Notation: x = ℓ q̄, f = x - ⌊x⌋ the remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
-
-
 @theorem(
     "lattice.distortion_sharp",
     Source("reznik2011", "Proposition 2, extended to ℓ < ⌊K/2⌋"),
@@ -219,13 +216,7 @@ def distortion_sharp():
     return le(lattice_sides.distortion, lattice_sides.bound_sharp)
 
 
-# Notation: γ = (p - q)⁺, ω = (p - q̂)⁺, T = Σ γ = TV(q, p), T̂ = Σ ω = TV(q̂, p); r = γ/T, r̂ = ω/T̂.
-# Notation: p is known on A, q on B; the other entries are at most c_p and c_q, with sums R_p and R_q.
-
-
-@theorem(
-    "truncation.any_codec", SOURCE, NEW, assuming=(EXIST,), tight=ONE_REJECTED, ratio=1.0, condition=noise, ceiling=2.0
-)
+@theorem("truncation.any_codec", SOURCE, NEW, assuming=(EXIST,), tight=ONE_REJECTED, condition=noise, ceiling=2.0)
 def any_codec():
     """Bias ≤ 2 max_d TV(q, q̂^(d)) for any rows q̂^(d), if draft d is accepted by its exact q_d.
 
@@ -262,7 +253,6 @@ def any_codec_mean(target, draft, decoded):
         "actual_draft": [4 / 7, 0.0, 3 / 7],
         "k": 0,
     },
-    ratio=1.0,
     ceiling=1.0,
     condition=truncation_sides.noise,
 )

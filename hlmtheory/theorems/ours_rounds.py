@@ -46,10 +46,6 @@ PART = Source(field.TIMOR, "the token-level method, drafts on the common tokens"
 VOCABULARY_SURE = {"target": [1.0, 0.0], "draft": [0.5, 0.5], "support": [True, False]}
 
 
-# Notation: E_w independent Exp(1), a = argmin E_w/q_w, b = argmin E_w/p_w, t_v = P(a = b = v), M_v = 1/t_v, T = TV(q,
-#   p).
-
-
 @theorem(
     "shared_seed.skip",
     Source(field.DALIRI, "where the device keeps some of its tokens unseen"),
@@ -287,11 +283,7 @@ def lossy_attained(target, draft, skip):
 
 
 @theorem(
-    "verification.lossy_cascade",
-    CASCADE,
-    NEW,
-    tight=lossy_sides.HALVES | {"mix": 0.5},
-    condition=lossy_sides.rounding,
+    "verification.lossy_cascade", CASCADE, NEW, tight=lossy_sides.HALVES | {"mix": 0.5}, condition=lossy_sides.rounding
 )
 def lossy_cascade(target, draft, mix):
     """1 − TV(q, π) = 1 − T + TV(π, p) for a cascade with the target π = (1 − δ) q + δ p.
@@ -309,7 +301,6 @@ def lossy_cascade(target, draft, mix):
     ROUND,
     NEW,
     tight={"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "skips": [[True, True]]},
-    ratio=1.0,
 )
 def lossy_round(targets, drafts, skips):
     """E[N] ≤ 1 + Σ_i (1 − TV(Q_i, P_i) + TV(L_i, P_i)), laws of i drafts, target's and emitted tokens.
@@ -345,7 +336,6 @@ def lossy_round(targets, drafts, skips):
     NEW,
     assuming=(Assumption("α_1 ≥ α_2 ≥ … ≥ α_K", lossy_sides.never_rises),),
     tight={"acceptances": [0.5, 0.5, 0.5], "relaxed": [1.0, 0.5, 0.0]},
-    ratio=1.0,
 )
 def lossy_early(acceptances, relaxed):
     """E[N | α_i + e_i] ≤ E[N] of the split that spends the same Σ_i e_i P(i examined) on the first drafts.
@@ -376,7 +366,6 @@ def lossy_early(acceptances, relaxed):
     Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
     NEW,
     tight={"target": [0.5, 0.5], "draft": [0.5, 0.5], "actual_draft": [1.0, 0.0]},
-    ratio=1.0,
     ceiling=1.0,
 )
 def misdeclared():
@@ -392,7 +381,6 @@ def misdeclared():
     Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
     NEW,
     tight=HALF,
-    ratio=1.0,
     ceiling=1.0,
     condition=lambda target, draft, actual_draft: 4.0,
 )
@@ -413,7 +401,6 @@ def misdeclared_found(target, draft, actual_draft):
     Source("miao2024specinfer", "multi-step speculative sampling"),
     NEW,
     tight=field.ROWS | {"draft_count": 1},
-    ratio=1.0,
     ceiling=1.0,
 )
 def multi_draft_tried(target, draft, draft_count):
@@ -489,7 +476,6 @@ def tree(targets, drafts, draft_count):
     SOURCE,
     NEW,
     tight={"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "draft_count": 1},
-    ratio=1.0,
     condition=lambda targets, drafts, draft_count: 16.0,
     ceiling=1.0,
 )

@@ -98,13 +98,22 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
             raise UserError(f"{said}: batch 1 and your largest, each at width 1 and K + 1.") from error
         if model == "target":
             raise UserError(f"{path}, passes of the {model} model: {error}.") from error
-        plane = float(seconds.mean()), 0.0, 0.0
+        plane = _line(size * width, seconds)
     rest = seconds - plane[0] - size * (plane[1] * width + plane[2] * cached)
     table = {}
     for batch in np.unique(size):
         widths = np.unique(width[size == batch])
         table[int(batch)] = widths, np.array([rest[(size == batch) & (width == one)].mean() for one in widths])
     return Measured(plane, table, float(np.median(context)), float(np.max(np.abs(rest) / seconds)), len(passes))
+
+
+def _line(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return a plane without a cache, a + b·tokens with b ≥ 0, by least squares; b = 0 if the tokens do not vary."""
+    centred = tokens - tokens.mean()
+    slope = max(float(centred @ seconds / (centred @ centred)), 0.0) if centred.any() else 0.0
+    if slope * tokens.mean() > seconds.mean():  # then a would be negative
+        return 0.0, float(tokens @ seconds / (tokens @ tokens)), 0.0
+    return float(seconds.mean() - slope * tokens.mean()), slope, 0.0
 
 
 def _model(where: str, row: dict[str, str]) -> str:

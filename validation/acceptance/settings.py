@@ -102,19 +102,24 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
     ]
 
 
-def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]]) -> str:
-    """Return the flags of an engine for a draft length, or for one by batch size if the schedule has several."""
+def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]], *, sampled: bool = False) -> str:
+    """Return an engine's flags for a draft length, or for one by batch size if the schedule has several.
+
+    vLLM and llama.cpp draft greedily by default: ``sampled`` drafts have a flag of their own there.
+    """
     longest, several = max([length, *(drafts for _, _, drafts in schedule)]), len(schedule) > 1
     if longest == 0:
         return "drafting does not pay at these times: serve without speculative decoding."
-    by_batch = {"num_speculative_tokens_per_batch_size": [list(row) for row in schedule]} if several else {}
+    more: dict[str, Any] = {"num_speculative_tokens_per_batch_size": [list(row) for row in schedule]} if several else {}
+    more |= {"draft_sample_method": "probabilistic"} if sampled else {}
     table = ", ".join(f"{last}: {drafts}" for _, last, drafts in schedule if drafts)
     candidates = {first: {"candidate_steps": [drafts]} for first, _, drafts in schedule}
     steps = f"--speculative-num-steps {longest} --speculative-eagle-topk 1 --speculative-num-draft-tokens {longest + 1}"
     return {
-        "vllm": f"--speculative-config '{json.dumps({'num_speculative_tokens': longest} | by_batch)}'",
+        "vllm": f"--speculative-config '{json.dumps({'num_speculative_tokens': longest} | more)}'",
         "sglang": steps + f"; --speculative-adaptive-config: {json.dumps(candidates)}" * several,
-        "llama.cpp": f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0",
+        "llama.cpp": f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0"
+        + " --spec-draft-sampling probabilistic" * sampled,
         "tensorrt-llm": f"speculative_config: {{max_draft_len: {longest}"
         + f", draft_len_schedule: {{{table}}}" * several
         + "}",

@@ -89,10 +89,8 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     FILES are what vLLM, SGLang, TensorRT-LLM, llama.cpp or a benchmark writes: a log, /metrics (a file or its address;
     of two scrapes the earlier first), or answers with counts (docs/engines.md). The format is recognised.
 
-    The best draft length needs --passes, or --verify-time and --draft-time. Files with other drafts or another
-    acceptance rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says
-    whether two engines accept differently, or only count differently; --laws whether an engine accepts what a trace of
-    its two models gives.
+    The best draft length needs --passes, or --verify-time and --draft-time. --reconcile says whether two engines accept
+    differently, or only count differently; --laws whether an engine accepts what a trace of its two models gives.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
@@ -158,7 +156,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         if summary.best is None:
             needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
             raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
-        written["settings"] = flags(engine, summary.best, summary.schedule)
+        written["settings"] = flags(engine, summary.best, summary.schedule, sampled=summary.draft_sampling == "sampled")
         merged = ", to merge into the --speculative-config that you serve with (method, model)" * (engine == "vllm")
         tied = _tied(summary)
         which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
@@ -303,7 +301,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         say(console, f"{summary.no_best}.", style="bold")
     if summary.best is None or times is None:
         return
-    say(console, " ".join([_advice(summary), *_of_yours(summary)]), style="bold")
+    say(console, " ".join([_advice(summary), *_of_yours(summary)]), *_not_stated(summary), style="bold")
     if not times.by_batch:
         said = "A pass is taken as equal at every K and for your batch alone: --verify-token-time or --passes give the "
         say(console, f"{said}rest{', and a draft length by batch size' * (not summary.schedule)}.")
@@ -386,6 +384,17 @@ def _advice(summary: Summary) -> str:
     if _may_copy(summary) and summary.best_if_copied not in (None, best):
         said += f" If drafts copy passages it is {summary.best_if_copied}: give --drafts copied."
     return said
+
+
+def _not_stated(summary: Summary) -> list[str]:
+    """Return what the best draft length assumes of the engine, and that its rule may lose the target's law."""
+    found = ["Assumes that drafts are no copies of the text: say how they were drafted with --drafts."]
+    found *= _may_copy(summary) and summary.draft_sampling is None
+    if summary.verification is None:
+        found.append("Whether the text keeps the target's law is not known: say the rule with --verification.")
+    elif not summary.lossless:
+        found.append(f"The text loses the target's law: --verification {summary.verification}.")
+    return found
 
 
 def _of_yours(summary: Summary) -> list[str]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from validation.planning.result import Result
 
-
 of_evidence = partial(option, group="Evidence")
 of_link = partial(option, group="Link")
 of_times = partial(option, group="Times of passes")
@@ -148,7 +147,11 @@ def plan(
         alike = not_told_apart(best, about["evidence"]) * (request.users == 1)
     own = about["notes"] if has_device(result.asked.best) else [x for x in about["notes"] if "liar" not in x]
     result.notes[:0] = [*said, *own]
-    assumes = _assumed(request, setting, counts=bool(given["acceptance"]))
+    evidence = about["evidence"] if given["acceptance"] else {}
+    assumes = _assumed(request, setting, evidence)
+    if evidence and evidence["verification"] is None and best.lossless and best.draft_length:
+        promise = "lossless if the engine's rule of acceptance is lossless: say which with --verification."
+        result = replace(result, guarantee=promise)
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
@@ -160,10 +163,11 @@ def plan(
         say(console, f"At: {said_setting}")
     else:
         pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
-        models = f"Models: {pair}; {about['evidence']['trace']}{own}" if pair else ""
+        models = [f"Models: {pair}; {about['evidence']['trace']}{own}"] if pair else []
         batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
-        at = f"{said_setting}; {batch} a pass (--server-batch)"
-        show(console, result, at, models, basis, assumes, alike)
+        at = f"At: {said_setting}; {batch} a pass (--server-batch)"
+        counted = {"alike": alike, "tokens": about["evidence"].get("tokens", {}).get(best.draft_length)}
+        show(console, result, basis, [at, *models], assumes, **counted)
         result.notes.extend(assumes)
     if plain_users is not None:
         show_users(console, plain_users)
@@ -182,10 +186,12 @@ def plan(
         print_json(plain)
 
 
-def _assumed(request: Any, setting: Any, *, counts: bool) -> list[str]:
-    """Return what the answer assumes where an option was left out, to stand below it."""
+def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
+    """Return what the answer assumes where an option was left out, to stand below it; evidence: that of counts."""
     found = []
-    if counts and request.server_draft_basis != "given":
+    if evidence and evidence["draft_sampling"] is None:
+        found.append("drafts were sampled from the draft model's distribution: say how with --drafts")
+    if evidence and request.server_draft_basis != "given":
         own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
         found.append(f"the server drafts as slowly as the device ({own_draft}): give --server-draft-time")
     passes = ["takes as long with drafts as without"] * (request.passes is None and not request.verify_token_s)

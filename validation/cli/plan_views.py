@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import OURS, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, OURS, SERVER, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
 """The column that decides, by the objective."""
-TITLES = {"cost": "Cost"}
 NONE, NAMES = "–", {OURS: "ours, in rounds"}
 CELLS = {
     "threshold": ("threshold", ".3g"),
@@ -42,56 +41,76 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 
 
 def show(
-    console: Console, result: Result, setting: str, models: str, basis: str, assumed: Sequence[str], alike: str
+    console: Console, result: Result, basis: str, about: Sequence[str], assumed: Sequence[str], **counted: Any
 ) -> None:
-    """Print the answer in a few lines, and each policy in five columns."""
-    from validation.planning.verdict import answer_of, drafts_said, number_said, option_said, three_digits
+    """Print the answer in a few lines, and each policy in five columns.
+
+    ``counted`` is what an engine's counts say of the answer: ``tokens`` of a round with their interval, and which
+    draft lengths are ``alike``.
+    """
+    from validation.planning.verdict import answer_of, number_said, three_digits
 
     asked, row = result.asked, result.row_of(result.asked.best)
-    ends = [three_digits(x) for x in (row.tokens_per_s_median.low, row.tokens_per_s_median.high) if x is not None]
+    best, speed = asked.best.option, row.tokens_per_s_median
+    ends = [end for end in (speed.low, speed.high) if end is not None]
+    if (tokens := counted.get("tokens")) and not ends and not best.row.device:  # the time of a round does not vary
+        ends = [(speed.value or 0.0) * end / tokens[0] for end in tokens[1:]]
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
-    use, tied = _plainest(asked, asked.best)
-    between = f" ({' to '.join(ends)})" if alone and len({*ends}) > 1 else ""
-    drafts = "" if "K = " in row.option else drafts_said(row)
-    option = "; ".join(filter(None, (option_said(asked.best.option.label), drafts and f"drafts: {drafts}")))
-    title = "Server time" if asked.name == "a full server" else TITLES.get(asked.setting.objective, "Speed")
-    answers = [answer_of(aim, asked.rows) for aim in result.aims if aim is not asked]
+    between = f" (95%: {' to '.join(map(three_digits, ends))})" if alone and len({*ends}) > 1 else ""
+    (use, tied), length = _plainest(asked, asked.best), f"K = {best.draft_length:g}"
+    option = best.label and f"With: {best.label}"
+    if (asked.best.family, best.label) == (COLOCATED, length):
+        use += f", {length} drafts a round (vLLM: num_speculative_tokens = {length[4:]}{counted.get('alike', '')})"
+        option = ""
+    title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(
         console,
-        f"Use: {use}{'; ours chooses the same' * tied}",
+        f"Use: {use}{'; ours chooses the same' * tied}; it needs {_needs(asked.best)}",
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result),
         *assumed,
         style="bold",
     )
-    engine = result.plain_drafts and result.plain_drafts + alike
-    say(console, *filter(None, [engine, option and f"With: {option}", f"At: {setting}", models]))
+    say(console, *filter(None, [option, *about]))
     together = asked.name not in ("one user", "a full server")
-    speed = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
-    heads = ("policy", speed, "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
+    speeds = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
+    heads = ("policy", speeds, "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
     decides = "decides" if together else "tokens_per_s_mean"
-    least = result.rows[0].server_s_per_token.value or 0.0
-    lines = []
-    listed = _listed(result)
+    lines, listed = [], _listed(result)
     for name, each in listed:
-        load = each.server_s_per_token.value or 0.0
-        users = "no limit" if load <= 0 else f"{least / load:.2f}"
         breaks = f" (breaks {', '.join(each.breaks)})" if each.breaks else ""
         risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
         number = three_digits(getattr(each, decides).value or 0.0)
-        lines.append([name + breaks, number, users, risk.removesuffix(" p"), bits.removesuffix(" m")])
+        lines.append([name + breaks, number, _users(result, each), risk.removesuffix(" p"), bits.removesuffix(" m")])
     styles = ["dim" if each.breaks else "bold" if each is row else "" for _, each in listed]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
-        *answers,
-        "m: measured counts × the times above; c: calibrated; no mark: proved. Users: times as many as with "
-        f"{result.rows[0].policy}. Risk: the most that the law of a text moves. Bits: of an exchange.",
+        *(_most_users(result, aim) or answer_of(aim) for aim in result.aims if aim is not asked),
+        f"m: measured counts × the times above; c: calibrated; no mark: proved. Users: times as many as with "
+        f"{result.rows[0].policy}. Risk: how far the law (the distribution) of a text may be from the target model's. "
+        "Bits: what a device sends in an exchange.",
         "Methods by name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: "
         "--objective capacity.",
         *result.notes,
     )
+
+
+def _users(result: Result, row: Row) -> str:
+    """Return how many times as many users a full server has with a row as with the strongest that is not ours."""
+    base, load = (one.server_s_per_token.value or 0.0 for one in (result.rows[0], row))
+    return "no limit" if load <= 0 else f"{base / load:.2f}"
+
+
+def _most_users(result: Result, aim: Aim) -> str:
+    """Name the row with which a full server has the most users, by the number in its column; "" for another aim."""
+    if aim.name != "a full server":
+        return ""
+    row = result.besides.get(aim.name) or next(row for row in result.rows if row.policy == aim.best.family)
+    said = NAMES.get(row.policy, row.policy) + ", by its row for a full server" * (row not in result.rows)
+    users = f"{_users(result, row)} times as many as with {result.rows[0].policy}"
+    return f"A full server has the most users with {said}: {users}."
 
 
 def _listed(result: Result) -> list[tuple[str, Row]]:
@@ -111,24 +130,29 @@ def ordered(result: Result) -> list[Row]:
 
 def _rival(result: Result) -> str:
     """Name the strongest policy of the other kind than the answer, its number, and what it needs."""
-    from validation.planning.aims import has_device
     from validation.planning.verdict import number_said
 
-    asked = result.asked
-    own, strongest = has_device(asked.best), asked.best is asked.rival or _plainest(asked, asked.best)[1]
-    rival = asked.best_of(lambda one: has_device(one) is not own) if strongest else asked.rival
+    asked, own = result.asked, result.asked.best.option.row.device
+    strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
+    rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
     if rival is None:
         return f"{title}: none keeps the limits"
-    end = "" if rival.option.lossless else "; not lossless"
-    if not has_device(rival):
-        end += f"; it needs no device{', but the draft model on the server' * ('own draft' in rival.family)}"
-    elif not strongest:
-        end += "; it needs a device that drafts"
+    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
+    share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
+    said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}; it needs {_needs(rival)}"
+    said += "" if rival.option.lossless else "; not lossless"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
-    if has_device(rival) and plain is not None and plain.value > rival.value:
-        end += f"; less than {plain.family}, without drafts: {number_said(asked, plain)}"
-    return f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{end}"
+    if rival.option.row.device and plain is not None and plain.value > rival.value:
+        said += f"; even {plain.family}, without drafts, gives {number_said(asked, plain)}"
+    return said
+
+
+def _needs(listed: Listed) -> str:
+    """Return where a policy needs the draft model."""
+    if listed.option.row.device:
+        return "the draft model on the device"
+    return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
 
 def _plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
@@ -173,7 +197,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in _listed(result) if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    say(console, verdict_of(result.aims, result.asked, result.binds, result.asked.rows), style="bold")
+    say(console, verdict_of(result.aims, result.asked, result.binds), style="bold")
     if result.gap is not None and result.gap.value is not None:
         say(
             console,
@@ -220,13 +244,11 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
 
 def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
-    from validation.planning.verdict import asked_of, drafts_said, number_said, three_digits
+    from validation.planning.verdict import asked_of, number_said, three_digits
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, best = result.asked, result.row_of(result.asked.best)
-    length = drafts_said(best).partition(",")[0]
-    drafts = f" (drafts: {length})" if length else ""
-    title = f"{asked_of(asked)}{best.policy}{drafts}: {number_said(asked, asked.best)}. {setting}."
+    title = f"{asked_of(asked)}{asked.best.name}: {number_said(asked, asked.best)}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))

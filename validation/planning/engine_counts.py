@@ -143,7 +143,7 @@ def not_told_apart(option: Option, evidence: dict[str, Any]) -> str:
     """Return, to stand behind a plan's draft length, which others the counts do not tell apart; "" if none."""
     shortest, longest = evidence["not_told_apart"] or (1, 0)
     tied = shortest <= option.draft_length <= longest and tied_lengths(evidence["not_told_apart"])
-    return f" ({tied} are not told apart by these counts)" if tied else ""
+    return f"; {tied} are not told apart by these counts" if tied else ""
 
 
 def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:
@@ -175,11 +175,6 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
         "The server trusts the q that a device states: a false one moves the text's law (verification.liar). With"
         " a shared seed or --verification match it does not: a lie costs the device its own acceptance."
     )
-    if records[0].draft_sampling is None:
-        found.append(
-            "Planned as if drafts were drawn from q, so that each needs its probability; with --drafts greedy, or "
-            "--verification match, their token ids are enough."
-        )
     return found
 
 

@@ -53,7 +53,7 @@ def _colocated(known: Evidence) -> Iterator[Option]:
     """Yield the options of a server that runs the draft model itself.
 
     It may draw its drafts from any distribution, and look at their uncertainty, as a listed device may. So with the
-    same times no listed device that drafts and waits in turn is faster.
+    same times no listed device that drafts and waits in turn is faster. A plan lists those that are drawn from q.
     """
     profile, family = known.profile, rows.COLOCATED
     drawn = ["", *(f", drafts from {lattice.name}" for lattice in LATTICES)]

@@ -42,6 +42,11 @@ class Option:
     def row(self) -> rows.RowInfo:
         return rows.ROWS[self.family]
 
+    @property
+    def drawn_from_q(self) -> bool:
+        """Return whether a server with its own draft draws it from q itself, as engines do."""
+        return "drafts from" not in self.label
+
     @cached_property
     def lossless(self) -> bool:
         """Return whether its texts have the target model's law, for every pair of models."""

@@ -52,6 +52,8 @@ class Pool:
             )
         families = np.array([one.family for one in self.options])
         self.places = {family: np.flatnonzero(families == family) for family in ROWS}
+        own = [place for place in self.places[COLOCATED] if self.options[place].drawn_from_q]
+        self.places[COLOCATED] = np.array(own, dtype=np.int64)  # an engine draws its drafts from q itself
         if setting.risk_limit <= 0:
             for family in (U_HLM, CU_HLM):
                 level = planner.paper_threshold()
@@ -257,7 +259,7 @@ class Planner:
         found = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for one in self.options:
-            if one.leak_bits > allowed + _TOLD or (one.family == COLOCATED and one.threshold > -np.inf):
+            if one.leak_bits > allowed + _TOLD or (one.family == COLOCATED and not (one.lossless and one.drawn_from_q)):
                 continue  # a server that repeats the rounds of a device that skips follows from that device's
             train, test = (one.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
             losses = (("text", one.loss), ("token", one.token_loss))

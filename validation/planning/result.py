@@ -1,14 +1,13 @@
 """The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
 
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
+from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, SERVER, STREAMED
+from validation.planning.aims import ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.option import Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
@@ -30,7 +29,6 @@ class Result:
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     guarantee: str
-    plain_drafts: str  # What an engine's own drafts give, where the answer's are others
     notes: list[str]  # What the numbers assume
     bounds: list[str]
 
@@ -102,25 +100,9 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         gap,
         message_gain,
         _guarantee(planner, asked.best.option),
-        _plain_drafts(planner, asked),
         [*_without_loss(planner, asked), _server_draft(planner, request), *_notes(planner, asked)],
         [*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
-
-
-def _plain_drafts(planner: Planner, asked: Aim) -> str:
-    if asked.best.family == COLOCATED and re.fullmatch(r"K = \d+", asked.best.option.label):
-        return f"In an engine: num_speculative_tokens = {asked.best.option.draft_length:g}"
-    if asked.name not in (ONE_USER, FULL_SERVER) or "drafts from" not in asked.best.option.label:
-        return ""
-    pool = planner.pool(asked.setting)
-    plain = [place for place in pool.places[COLOCATED] if re.fullmatch(r"K = \d+", pool.options[place].label)]
-    place = pool.best(np.array(plain, dtype=np.int64))
-    if place is None or not pool.kept[place]:
-        return ""
-    option = pool.options[place]
-    own = Listed(COLOCATED, option, (), float(asked.setting.value(pool.test[place])), 0.0)
-    return f"In an engine: num_speculative_tokens = {option.draft_length:g} gives {number_said(asked, own)}"
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
@@ -205,8 +187,8 @@ def _no_slower(planner: Planner, request: Request) -> list[str]:
         return []
     return [
         "The server is no slower at a draft than the device. So for one user no lossless policy that drafts and waits "
-        "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
-        "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too."
+        "in turn, with a length that is independent of what would be accepted, is faster than a server that draws the "
+        "same drafts if the downlink carries the tokens; nor are the lengths and skips that are listed here."
     ]
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence, Set
 
 import numpy as np
 
-from validation.decoding.methods.rows import STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device
 from validation.planning.plan import TIE
 from validation.planning.request import Request
@@ -32,33 +31,6 @@ def symbols_said(text: str) -> str:
     """Return what the symbols mean that a text gives a value to; "" if it has none."""
     there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol}{' [=≤]' * (len(symbol) == 1)}", text)]
     return "; ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in there)
-
-
-WORDS = (
-    ("drafts from ", "the server drafts from "),
-    (r"\bτ = ([\d.e-]+)", r"probabilities of at least \1"),
-    (r"\bk = (\d+)", r"the \1 likeliest tokens"),
-    (r"\bℓ = (\d+)", r"in steps of 1/\1"),
-    (r"\bB = (\d+)", r"and ends a round where a device's messages would exceed \1 bits"),
-)
-"""What a server does that draws and counts as a device would, without sending: a pattern and its words."""
-
-
-def option_said(label: str) -> str:
-    """Return the parameters of a policy, in words if its server drafts from a device's quantised rows."""
-    for pattern, words in WORDS if "drafts from" in label else ():
-        label = re.sub(pattern, words, label)
-    return label
-
-
-def drafts_said(row: Row) -> str:
-    """Return how many drafts a round of a row has; "" where no number says it."""
-    length = row.draft_length.value or 0.0
-    if not length or row.policy == STREAMED or "each user" in row.option:
-        return ""
-    if "B = " in row.option:
-        return f"{length:.2g} a round in the mean" + ", until their bits exceed B" * ("drafts from" not in row.option)
-    return f"{length:.2g} a round"
 
 
 def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[str], exchange_s: float = 0.0) -> str:
@@ -119,38 +91,27 @@ def asked_of(aim: Aim) -> str:
     return f"The fastest for {aim.name} of one server ({each}): "
 
 
-def answer_of(aim: Aim, shown: Sequence[Listed] = ()) -> str:
-    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without.
-
-    ``shown`` are the rows beside the sentence: it names a policy alone where it means the setting of its row.
-    """
-
-    def named(listed: Listed) -> str:
-        if not any(one.family == listed.family and one.name != listed.name for one in shown):
-            return listed.family if shown else listed.name
-        return f"{listed.name} ({f'row for {aim.name}' if listed is aim.best else 'another setting than its row'})"
-
-    said = f"{asked_of(aim)}{named(aim.best)}: {number_said(aim, aim.best)}"
+def answer_of(aim: Aim) -> str:
+    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without."""
+    said = f"{asked_of(aim)}{aim.best.name}: {number_said(aim, aim.best)}"
     own = has_device(aim.best)
     other = aim.best_of(lambda one: has_device(one) is not own)
     if other is None:
         said += f"; no policy {'without' if own else 'with'} a device keeps the limits"
     else:
-        said += f"; the best {'without' if own else 'with'} a device, {named(other)}: {number_said(aim, other)}"
+        said += f"; the best {'without' if own else 'with'} a device, {other.name}: {number_said(aim, other)}"
         share = aim.best.value / other.value
         said += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
     exact = aim.best_of(lambda one: one.option.lossless)
     if aim.best.option.lossless:
         return f"{said}."
-    return (
-        f"{said}. Without loss, {named(exact)}: {number_said(aim, exact)}." if exact else f"{said}. None is lossless."
-    )
+    return f"{said}. Without loss, {exact.name}: {number_said(aim, exact)}." if exact else f"{said}. None is lossless."
 
 
-def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str, shown: Sequence[Listed] = ()) -> str:
+def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str) -> str:
     """Return the answers of all aims, that of the aim that was asked for first, and what limits it."""
-    first = f"{answer_of(asked, shown)} In this plan {binds}."
-    return " ".join([first, *(answer_of(aim, shown) for aim in aims if aim is not asked)])
+    first = f"{answer_of(asked)} In this plan {binds}."
+    return " ".join([first, *(answer_of(aim) for aim in aims if aim is not asked)])
 
 
 def loses_twice(row: Row, others: Sequence[Row]) -> str:

@@ -220,6 +220,7 @@ def check(planner: Planner, setting: Setting, *, whole: bool, aims, asked, said:
             allowed[[n for n in numbers if oracle.kept[n]]] = True
         if setting.risk_limit <= 0:
             allowed &= oracle.lossless
+        allowed &= np.array([one.family != COLOCATED or one.drawn_from_q for one in oracle.options])
         assert values[best] >= values[allowed].max() * (1 - 2e-9), (aim.name, aim.best.name, setting)
         # what is said
         assert any(one.option is aim.best.option for one in aim.rows)

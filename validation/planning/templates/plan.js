@@ -15,13 +15,12 @@ const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: on
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
 function repeated(option) {
-  const known = option.policy === OURS && /^(?:lattice (.+)|q_d up, p down), K = (\d+), (u ≤ .+)$/.exec(option.option);
+  const known = option.policy === OURS && /^q_d up, p down, (K = \d+, u ≤ .+)$/.exec(option.option);
   const stream = MENU.find(({ policy }) => policy === STREAM);
   if (!known || !stream) return [];
-  const label = `K = ${known[2]}${known[1] ? `, drafts from ${known[1]}` : ""}, ${known[3]}`;
   const counts = (part) => option[part].map((value, i) => (i === SERVER_DRAFTS ? option[part][DRAFTS] : i === DOWN ? stream[part][DOWN]
     : [DRAFTS, UP, EXCHANGES].includes(i) ? 0 : value));
-  return [{ ...option, policy: COLOCATED, option: label, top_k: [0, 0],
+  return [{ ...option, policy: COLOCATED, option: known[1], top_k: [0, 0],
     train: counts("train"), test: counts("test") }];
 }
 const EVERY = [...MENU, ...(MENU.some(({ policy }) => policy === COLOCATED) ? MENU.flatMap(repeated) : [])];

@@ -19,6 +19,7 @@ from validation.errors import UserError
 
 LARGEST_REPLY = 2**26
 """Characters of an answer: 4,096 draws of 64 tokens need fewer than 2 million."""
+FORMS = "check the name, give FILE.py:function, or for a server vllm:http://HOST:PORT or llama:http://HOST:PORT"
 TWICE = "came back in two processes; a process that it forks must end by os._exit"
 
 
@@ -41,10 +42,10 @@ def function_named(name: str) -> Callable[..., Any]:
         except ModuleNotFoundError as error:
             if error.name is None or not place.startswith(error.name):
                 raise
-            raise UserError(f"There is no module {place!r} here; check the name, or give FILE.py:function.") from error
+            raise UserError(f"There is no module {place!r} here; {FORMS}.") from error
     found: Callable[..., Any] | None = getattr(module, function, None)
     if found is None or not callable(found):
-        raise UserError(f"{place!r} has no function {function!r}; check the name.")
+        raise UserError(f"{place!r} has no function {function!r}; {FORMS}.")
     return found
 
 

@@ -48,7 +48,8 @@ class Completions:
     def __init__(self, address: str, *, key: bytes | None = None, answer_s: float = 30.0) -> None:
         kind, _, url = address.partition(":")
         if kind != "openai" or not url.startswith(("http://", "https://")):
-            raise UserError(f"The engine is {address!r}; write openai:http://HOST:PORT.")
+            wanted = "write openai:http://HOST:PORT, of a vLLM server (llama.cpp's cannot verify drafts)"
+            raise UserError(f"--engine is {address!r}; {wanted}.")
         self.address, self.answer_s = url.rstrip("/").removesuffix("/v1"), answer_s
         self.headers = {} if key is None else {"Authorization": f"Bearer {key.decode('latin-1')}"}
         self.calls = self.sent_bytes = self.received_bytes = 0

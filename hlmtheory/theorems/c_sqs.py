@@ -233,7 +233,8 @@ def update():
     false={"drafts": EASY_THEN_FLAT, "accepted": [1] * 100, "epsilon": 0.005, "learning_rate": 1.0, "threshold": 0.0},
 )
 def resampled():
-    """with the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound.
+    """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last
+    accepted position.
 
     The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of
     the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12: "Apply
@@ -259,7 +260,8 @@ def resampled():
     ceiling=1.0,
 )
 def kept():
-    """with the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound.
+    """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the
+    rejected position.
 
     Proved with conformal.update.
     """
@@ -276,7 +278,7 @@ def kept():
     ceiling=1.0,
 )
 def accepted():
-    """with the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound.
+    """mean d over accepted positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last accepted position.
 
     Proved with conformal.resampled.
     """

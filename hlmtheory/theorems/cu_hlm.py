@@ -138,7 +138,8 @@ def rayleigh_mean(mean_snr, cut, width):
     error=lambda mean_snr, k_factor, cut, width: strip(mean_snr, k_factor, cut, width).error,
 )
 def rician_mean(mean_snr, k_factor, cut, width):
-    """S constant in a transfer: as rayleigh_mean, f(0) = (1+κ)e^{−κ}/m and e^{−(1+κ)b/m}: infinite, too.
+    """S constant in a transfer: E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−(1+κ)b/m} ln(b/a), f(0) = (1+κ)e^{−κ}/m;
+    infinite as a → 0.
 
     Proved with channel.rayleigh_mean.
     """

@@ -274,7 +274,8 @@ def split_bits():
     },
 )
 def censored_before():
-    """the same quotient is α_d for every k that is chosen before the outcome, such as by the request.
+    """Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d for every k that is chosen before the outcome, such as by
+    the request.
 
     False: see the counterexample. A rule that drafts two tokens for easy requests (α = 7/8) and one for hard
     requests (α = 1/8) depends on the request only. Depth 2 is then examined for easy requests only. The estimate is
@@ -294,7 +295,8 @@ def censored_before():
     false={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
 )
 def censored_confidence():
-    """the same quotient is α_d for a k that looks at the draft's confidence in its own tokens.
+    """Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d for a k that looks at the draft model's confidence in its
+    own tokens.
 
     False: let the draft stop before a token if it is unsure of it, and let these be the tokens that would be
     rejected. Then every drafted token is accepted. Instead: draft_length.censored.
@@ -337,7 +339,7 @@ def delay_one(acceptance, other_length, fixed, marginal):
     false=UNLUCKY | {"luck": [[0.95]] * 9, "waits": [0.5] * 9},
 )
 def online_estimate():
-    """the bound holds for the length with the best estimate, in place of the best upper end.
+    """Σ_t (X* T(K_t) − E(K_t)) ≤ Σ_d W(N_d) + v W(T) for K_t with the best estimate, in place of the best upper end.
 
     False: see the counterexample. A draft that is rejected in the first round has the estimate 0, and no later round
     examines it. Instead: draft_length.online_regret.
@@ -370,7 +372,8 @@ def nearest():
     "policy.colocated_speed_any", SOURCE, IMPLIED, assuming=(FAST_SERVER,), false=SURE_OR_NOT | ITS_DEVICE | FIRST_SEEN
 )
 def colocated_speed_any():
-    """the same for a device that ends a round where its draft model is unsure, and a server that does not.
+    """tokens a second of a device that ends a round where its draft model is unsure ≤ max over K of E(K)/(K t_s +
+    V(K)), those of a server that does not look.
 
     False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is rejected), t = 0.1,
     V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that sees after one
@@ -412,7 +415,8 @@ def goodput_everywhere():
     condition=SERVING_side(goodput_sides.digits_near_the_crossing, *goodput_sides.ROUND, "mix"),
 )
 def goodput_light_even():
-    """the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way.
+    """up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way, K drafts hold no more
+    sequences in the server than no drafts.
 
     False: with requests that arrive evenly B*/T_0(B*) is where both hold B*. At random drafts, whose rounds take
     longer for each sequence, hold more from (B* - 1)/T_0(B*) on. Instead: serving.goodput_light.

@@ -214,15 +214,7 @@ def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
     facts["versions"] = versions("numpy", "scipy")
     facts |= {key: manifest[key] for key in kept}
-    return facts | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
-
-
-def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
-    own = pair["name"] == "builtin"
-    cards = [(BUILTIN / size if own else Path(pair[f"{size}_name"])) / "training.json" for size in ("small", "large")]
-    if not all(card.exists() for card in cards):
-        return []
-    return [json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"] for card in cards]
+    return facts | {"texts": len(manifest["prompts"])}
 
 
 def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
@@ -244,10 +236,6 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
             bias = float(name.removeprefix("size_for_bias_"))
             title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
             rows.append((title, [f"{s[name]:,.0f}" if name in s else "–" for s in summaries]))
-    for index, role in enumerate(("draft", "target")):
-        losses = [run["held_out"][index] if run["held_out"] else {} for run in runs]
-        cells = [", ".join(f"{name} {loss:.3f}" for name, loss in one.items()) or "not known" for one in losses]
-        rows.append((f"{role} model, held-out nats per token", cells))
     counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
     order = [*SYMBOLS, *{outcome for count in counts for _, outcome in count}]  # an unknown outcome comes last
     kinds = sorted({pair for count in counts for pair in count}, key=lambda pair: (pair[0], order.index(pair[1])))

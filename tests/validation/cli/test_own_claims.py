@@ -18,18 +18,18 @@ from validation.report.citations import bibtex
 
 ROOT = Path(__file__).resolve().parents[3]
 (MINE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own_claim.md").read_text(encoding="utf-8"), re.DOTALL)
-NAME = "mine.pinsker"
+NAME, FALSE = "mine.dropped", MINE.replace("- k /", "- 2 * k /")
 REFUSED = {
     "import": ("import nowhere\n", "cannot be imported (ModuleNotFoundError): No module named 'nowhere'"),
-    "proof": (MINE.replace("\n\n    A draft", " A draft"), "a theorem must have a proof; got none for 'mine.pinsker'"),
+    "proof": (MINE.replace("\n\n    The", " The"), "a theorem must have a proof; got none for 'mine.dropped'"),
     "no theorem": ("from hlmtheory.theorems.cu_hlm import certificate\n", "has no theorem of its own"),
     "id": (MINE.replace(NAME, "truncation.certificate"), "'truncation.certificate' exists already"),
-    "twice": (MINE + MINE.partition("\n\n")[2].replace("def pinsker", "def other"), "exists already"),
+    "twice": (MINE + MINE.partition("\n\n")[2].replace("def dropped", "def other"), "exists already"),
     "form": (MINE.replace(NAME, "Mine"), "must have the form mine.bound; got 'Mine'"),
-    "argument": (MINE.replace("draft, target", "drafft, target"), "'drafft', which is no argument", "draft"),
+    "argument": (MINE.replace("draft, k", "drafft, k"), "'drafft', which is no argument", "draft"),
     "batch": (MINE.replace(".sum(-1)", ".sum()"), "reduce the last axis"),
-    "function": (MINE.replace("(-1)", "(7)"), "mine.pinsker fails on draft (200, ", "AxisError"),
-    "counterexample": (MINE.replace("PUBLISHED)", 'false={"draft": [1], "target": [1]})'), "origin must fit"),
+    "function": (MINE.replace("(-1)", "(7)"), "mine.dropped fails on draft (200, ", "AxisError"),
+    "counterexample": (MINE.replace('as X"))', 'as X"), false={"draft": [1], "k": 1})'), "origin must fit"),
 }
 
 
@@ -52,25 +52,25 @@ def test_the_theorem_of_the_page_is_checked_beside_the_others(folder):
     assert said["outcomes"] == dict.fromkeys((*theorems.THEOREMS, NAME), "holds")
     assert (said["tallies"][NAME]["kind"], said["tallies"][NAME]["holds"]) == ("measured", 320)
     assert NAME in Path("run/report.html").read_text(encoding="utf-8")
-    assert "symbols:\n    q  draft\n    p  target\n" in run("claims", "--claims", "mine.py", NAME).output
+    assert "symbols:\n    q  draft\n    k  k\n" in run("claims", "--claims", "mine.py", NAME).output
     Path("mine.py").write_text(f'"""\n===  ==\na    b\n===  ==\nε    an error\n===  ==\n"""\n{MINE}', encoding="utf-8")
     assert "symbols:\n    ε  an error\n" in run("claims", "--claims", "mine.py", NAME).output
-    unserved = MINE.replace("draft, target", "load").partition("return")[0] + "return le(load, 2 * load)\n"
+    unserved = MINE.replace("draft, k", "load").partition("falling")[0] + "return le(load, 2 * load)\n"
     assert json.loads(validated(unserved).stdout)["tallies"][NAME]["kind"] == "simulated"
     assert NAME not in all_claims()
 
 
 def test_a_false_theorem_is_a_verdict_with_a_counterexample(folder):
-    result = validated(MINE.replace("/ 2", "/ 4"))
+    result = validated(FALSE)
     assert (result.exit_code, json.loads(result.stdout)["violated"], Path("run").exists()) == (1, [NAME], False)
-    other = MINE.partition("\n\n\n")[2].replace(NAME, "mine.other").replace("def pinsker", "def other")
-    outcomes = json.loads(validated(f"{MINE.replace('/ 2', '/ 4')}\n\n{other}").stdout)["outcomes"]
+    other = MINE.partition("\n\n\n")[2].replace(NAME, "mine.other").replace("def dropped", "def other")
+    outcomes = json.loads(validated(f"{FALSE}\n\n{other}").stdout)["outcomes"]
     assert (outcomes[NAME], outcomes["mine.other"]) == ("violated", "holds")
     listed = run("claims", "--claims", "mine.py", "mine")
-    assert (listed.exit_code, re.findall(r"mine\.\w+ +(\w+)", listed.output)) == (1, ["violated", "known"])
+    assert (listed.exit_code, re.findall(r"mine\.\w+ +(\w+)", listed.output)) == (1, ["violated", "yours"])
     (shown,) = json.loads(run("claims", "--claims", "mine.py", NAME, "--json").stdout)["claims"]
-    p, q = (np.array(shown["counterexample"][name]) for name in ("target", "draft"))
-    assert (np.abs(p - q).sum() / 2) ** 2 > (q[q > 0] * np.log(q[q > 0] / p[q > 0])).sum() / 4
+    q, k = (np.array(shown["counterexample"][name]) for name in ("draft", "k"))
+    assert 1 - np.sort(q)[::-1][: int(k)].sum() > 1 - 2 * k / len(q)
     sides = "return le(np.where(draft[..., 0] > 0.5, 1.0, np.nan), 0.5)\n"  # undefined for some
     Path("mine.py").write_text(f"import numpy as np\n{MINE.partition('return')[0]}{sides}", encoding="utf-8")
     shown = run("claims", "--claims", "mine.py", NAME).output

@@ -144,7 +144,7 @@ def _rival(result: Result) -> str:
     said += "" if rival.option.lossless else "; not lossless"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if rival.option.row.device and plain is not None and plain.value > rival.value:
-        said += f"; even {plain.family}, without drafts, gives {number_said(asked, plain)}"
+        said += f"; even the {plain.family}, without drafts, gives {number_said(asked, plain)}"
     return said
 
 

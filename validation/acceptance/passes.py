@@ -109,11 +109,12 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
 
 def _line(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float, float]:
     """Return a plane without a cache, a + b·tokens with b ≥ 0, by least squares; b = 0 if the tokens do not vary."""
-    centred = tokens - tokens.mean()
-    slope = max(float(centred @ seconds / (centred @ centred)), 0.0) if centred.any() else 0.0
-    if slope * tokens.mean() > seconds.mean():  # then a would be negative
-        return 0.0, float(tokens @ seconds / (tokens @ tokens)), 0.0
-    return float(seconds.mean() - slope * tokens.mean()), slope, 0.0
+    from scipy.optimize import nnls
+
+    if not np.ptp(tokens):
+        return float(seconds.mean()), 0.0, 0.0
+    fixed, each = nnls(np.stack([np.ones_like(tokens), tokens], axis=-1), seconds)[0].tolist()
+    return fixed, each, 0.0
 
 
 def _model(where: str, row: dict[str, str]) -> str:

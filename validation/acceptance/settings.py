@@ -103,10 +103,7 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
 
 
 def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]], *, sampled: bool = False) -> str:
-    """Return an engine's flags for a draft length, or for one by batch size if the schedule has several.
-
-    vLLM and llama.cpp draft greedily by default: ``sampled`` drafts have a flag of their own there.
-    """
+    """Return an engine's flags for a draft length, or for one by batch size; ``sampled`` drafts need their own."""
     longest, several = max([length, *(drafts for _, _, drafts in schedule)]), len(schedule) > 1
     if longest == 0:
         return "drafting does not pay at these times: serve without speculative decoding."

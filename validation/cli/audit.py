@@ -59,15 +59,11 @@ on the cells alone); 130 interrupted, with what is known so far."""
 NOTES = """\b
 mine.py:sample is a function sample(prompts, n, seed): for each prompt, a list
 of token ids, it returns n lists of new token ids. It uses its own random
-numbers; different seeds give independent draws. It runs in a process of its
-own, whose models are loaded once.
+numbers; different seeds give independent draws.
 
 \b
 draws.jsonl has one line for each draw:
-  {"prompt": [5, 17], "continuation": [3, 9, 2, 8]}
-
-The answer says in words what was shown, and how many draws would show more.
-It is wrong with a probability of at most LEVEL, also if you stop early."""
+  {"prompt": [5, 17], "continuation": [3, 9, 2, 8]}"""
 
 of_sampler = partial(option, group="Sampler")
 of_law = partial(option, group="Target's law")

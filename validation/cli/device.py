@@ -131,10 +131,8 @@ def device(**options: Any) -> None:
         connect = partial(nullcontext, Completions(asked.engine, key=link["key"], answer_s=link["patience_s"]))
     with connect() as remote:  # a wrong address, key or certificate is named before a model is loaded
         remote.hello()
-    console, draft_s = (
-        open_console(quiet=asked.quiet, stderr=asked.as_json),
-        read_time("--draft-time", asked.draft_time),
-    )
+    console = open_console(quiet=asked.quiet, stderr=asked.as_json)
+    draft_s = read_time("--draft-time", asked.draft_time)
     with waiting(console, "loading the draft model"):
         model = PAIRS[asked.draft].draft if asked.draft in PAIRS else asked.draft
         dtype = asked.dtype or PAIRS.get(asked.draft, PAIRS["builtin"]).dtype

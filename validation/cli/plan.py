@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,8 +101,6 @@ def plan(
       hlm plan --acceptance server.log --drafts sampled --verification standard --server-draft-time 3ms
 
     FILES are more files of --acceptance, such as the second of two scrapes.
-
-    Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.summary import READS_AGAIN
     from validation.planning.aims import has_device
@@ -145,8 +144,8 @@ def plan(
     if given["acceptance"]:
         said = [*said, *longest_recorded(best, about["evidence"])]
         alike = not_told_apart(best, about["evidence"]) * (request.users == 1)
-    own = about["notes"] if has_device(result.asked.best) else [x for x in about["notes"] if "liar" not in x]
-    result.notes[:0] = [*said, *own]
+    notes = [note for note in about["notes"] if has_device(result.asked.best) or "liar" not in note]
+    result.notes[:0] = [*said, *notes]
     evidence = about["evidence"] if given["acceptance"] else {}
     assumes = _assumed(request, setting, evidence)
     if evidence and evidence["verification"] is None and best.lossless and best.draft_length:
@@ -194,8 +193,11 @@ def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
     if evidence and request.server_draft_basis != "given":
         own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
         found.append(f"the server drafts as slowly as the device ({own_draft}): give --server-draft-time")
-    passes = ["takes as long with drafts as without"] * (request.passes is None and not request.verify_token_s)
-    passes += ["has one text on a full server"] * (request.server_batch == 1 and request.users == 1)
+    passes = []
+    if request.passes is None and not request.verify_token_s:
+        passes.append("takes as long with drafts as without")
+    if request.server_batch == 1 and request.users == 1:
+        passes.append("has one text on a full server")
     if passes:
         found.append(f"a pass {' and '.join(passes)}: give --server-batch, and --verify-token-time or --times")
     return [f"Assumes that {one}" for one in found]
@@ -207,18 +209,16 @@ BELONGS = {
 }
 """Options that need another one."""
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm import), users by --objective capacity"
-OWN_EVIDENCE = "a record of a run has its own counts and times"
-AGAINST = {
-    ("trace", "acceptance"): "a plan is of one of them",
-    **dict.fromkeys((("run", name) for name in ("trace", "acceptance", "times")), OWN_EVIDENCE),
-    ("run", "seal"): "the record says whether its frames had a key",
-    **{(counts, name): NO_ROWS for counts in ("acceptance", "run") for name in ("policy", "users", "block", "leak")},
-    ("acceptance", "risk"): NO_ROWS,
-    ("block", "users"): "verification by block is planned for one user",
-    ("leak", "users"): "padding is planned for one user",
-    ("leak", "page"): "the page cannot pad the messages of other settings",
-}
-"""Pairs of options that contradict each other, and why."""
+AGAINST = (
+    (("trace",), ("acceptance",), "a plan is of one of them"),
+    (("run",), ("trace", "acceptance", "times"), "a record of a run has its own counts and times"),
+    (("run",), ("seal",), "the record says whether its frames had a key"),
+    (("acceptance", "run"), ("policy", "users", "block", "leak"), NO_ROWS),
+    (("acceptance",), ("risk",), NO_ROWS),
+    (("block", "leak"), ("users",), "verification by block and padding are planned for one user"),
+    (("leak",), ("page",), "the page cannot pad the messages of other settings"),
+)
+"""Options of which one of the first contradicts each of the second, and why."""
 
 
 def _given(ctx: click.Context) -> list[click.Parameter]:
@@ -228,14 +228,15 @@ def _given(ctx: click.Context) -> list[click.Parameter]:
 
 def _refuse(ctx: click.Context) -> None:
     """Refuse options that contradict each other, before anything is loaded or measured."""
-    names = {one.name: one.opts[0] if one.opts[0].startswith("--") else "FILES" for one in ctx.command.params}
+    names = {one.name: "FILES" if one.name == "more" else one.opts[0] for one in ctx.command.params}
     there = {one.name for one in _given(ctx)}
     for name in BELONGS.keys() & there:
         if BELONGS[name] not in there:
             raise UserError(f"{names[name]} belongs to {names[BELONGS[name]]}; give that too.")
-    for pair, why in AGAINST.items():
-        if there.issuperset(pair):
-            raise UserError(f"{names[pair[0]]} and {names[pair[1]]} cannot be given together: {why}.")
+    for some, others, why in AGAINST:
+        for first, second in product(some, others):
+            if first in there and second in there:
+                raise UserError(f"{names[first]} and {names[second]} cannot be given together: {why}.")
     if ctx.params["picture"] is not None and ctx.params["picture"].suffix not in PICTURES:
         raise UserError(f"--picture is {ctx.params['picture']}; end it with {', '.join(PICTURES)}.")
     for name in ("policy", "page", "picture"):
@@ -316,10 +317,8 @@ def _measured(
     return request, [], set()
 
 
-SAME = (
-    *("fading", "bias", "server_price", "time_price", "objective", "server_batch", "vocabulary"),
-    *("shared_seed", "block"),
-)
+SAME: tuple[str, ...] = ("fading", "bias", "server_price", "time_price", "objective", "server_batch", "vocabulary")
+SAME += ("shared_seed", "block")
 """Options that a request takes as they are."""
 
 

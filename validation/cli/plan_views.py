@@ -192,8 +192,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
         "token. gain: speed over the strongest row that is not ours, with its 95% interval over prompts. bits: uplink "
         "of an exchange. text risk: bound on the mean total variation of a text. –: none, or nothing is sent. k mean, "
-        "95%: probabilities in a message. Ours, in rounds (--row ours): our best skips, message and fixed draft "
-        "length, waiting for each answer; SQS may end a round by its bits, and a streamed device does not wait.",
+        "95%: probabilities in a message. Ours, in rounds (--row ours), waits for each answer.",
     )
     options = [f"  {name}: {row.option}" for name, row in _listed(result) if row.option]
     say(console, *options, symbols_said("\n".join(options)))

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from validation.decoding.methods.base import Method
 from validation.errors import UserError
@@ -38,8 +38,13 @@ NAME = "openai"
 MOST_WAITING = 8
 """Requests that wait for a device at most."""
 Writers: TypeAlias = list[tuple[int, str]]
-Part: TypeAlias = tuple[str, str | None, int, Writers]
-"""New text, why the text ended, the count of its tokens, and who wrote them."""
+
+
+class Part(NamedTuple):  # of a text that is being written
+    text: str
+    reason: str | None  # why the text ended
+    tokens: int  # of the whole so far
+    writers: Writers
 
 
 class _EnoughError(Exception):
@@ -70,16 +75,19 @@ class Progress:
     def part(self, text: str, *, last: bool = False) -> Part:
         """Return new text with what is known of the whole."""
         count = len(self.tokens)
-        return text, self.reason if last else None, count, [one for one in self.writers if one[0] < count]
+        writers = [(start, name) for start, name in self.writers if start < count]
+        return Part(text, self.reason if last else None, count, writers)
 
     def _show(self, whole: str, *, final: bool) -> str:
-        found = [place for stop in self.stops if (place := whole.find(stop)) >= 0]
-        if found:
-            whole, self.reason, final = whole[: min(found)], "stop", True
+        places = [whole.find(stop) for stop in self.stops if stop in whole]
+        if places:
+            whole, self.reason, final = whole[: min(places)], "stop", True
         elif not final:
             whole = whole.rstrip("\ufffd")  # a character whose last bytes are to come
-            begun = [size for stop in self.stops for size in range(1, len(stop)) if whole.endswith(stop[:size])]
-            certain = len(whole) - max(begun, default=0)  # its last characters may begin a stop
+            certain = len(whole)
+            for stop in self.stops:  # the last characters may begin it
+                begun = [size for size in range(1, len(stop)) if whole.endswith(stop[:size])]
+                certain = min(certain, len(whole) - max(begun, default=0))
             whole = whole[:certain] if self.streamed else ""
         if not whole.startswith(self.shown):
             if final or not self.shown.startswith(whole):
@@ -94,8 +102,10 @@ def _told(error: Exception, asked: Asked | None) -> tuple[str, int]:
     """Return message and status for a client; what went wrong within the device is for its own output."""
     if isinstance(error, RequestError) or asked is None:
         return str(error), getattr(error, "status", 400)
-    if isinstance(error, ServerAwayError | RefusedError):
-        return str(error), 503 if isinstance(error, ServerAwayError) else 502
+    if isinstance(error, ServerAwayError):
+        return str(error), 503
+    if isinstance(error, RefusedError):
+        return str(error), 502
     LOG.error("A text could not be written: %s", error)
     return "The text could not be written; the output of the device says why.", 500
 
@@ -136,8 +146,8 @@ class Door:
         self.reader = Reader(device.pair, model, temperature)
         self.devices = [device, *(device.beside() for _ in range(at_once - 1))]
         self.free: queue.SimpleQueue[Device] = queue.SimpleQueue()
-        for one in self.devices:
-            self.free.put(one)
+        for own in self.devices:
+            self.free.put(own)
         self.taken = 0  # requests that are served or wait
 
     def application(self) -> Starlette:
@@ -157,8 +167,8 @@ class Door:
         )
 
     def close(self) -> None:
-        for one in self.devices:
-            one.remote.close()
+        for device in self.devices:
+            device.remote.close()
 
     async def _models(self, request: Request) -> Response:
         from starlette.responses import JSONResponse
@@ -180,12 +190,16 @@ class Door:
             texts = [part async for part in parts]
         except (UserError, ValueError) as error:
             message, status = _told(error, asked)
-            kind, name = "invalid_request_error" if status < 500 else "server_error", getattr(error, "name", None)
-            headers = {"Retry-After": "1"} if status in (429, 503) else {} if asked or name else {"Connection": "close"}
+            kind = "invalid_request_error" if status < 500 else "server_error"
+            name, headers = getattr(error, "name", None), {}
+            if status in (429, 503):
+                headers = {"Retry-After": "1"}
+            elif asked is None and name is None:  # the request was not read to its end
+                headers = {"Connection": "close"}
             return JSONResponse({"error": {"message": message, "type": kind, "param": name}}, status, headers)
-        text, (_, reason, count, writers) = "".join(part[0] for part in texts), texts[-1]
+        text, last = "".join(part.text for part in texts), texts[-1]
         whole: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
-        return JSONResponse(self._object(asked, [self._choice(whole, reason)], count, writers))
+        return JSONResponse(self._object(asked, [self._choice(whole, last.reason)], last.tokens, last.writers))
 
     async def _events(self, asked: Asked, first: Part, parts: AsyncGenerator[Part, None]) -> AsyncIterator[str]:
         """Yield the events of a stream; an error after the first token is an event."""
@@ -247,7 +261,7 @@ class Door:
                 if isinstance(found, BaseException):
                     raise found
                 yield found
-                if found[1]:
+                if found.reason:
                     return
         finally:
             progress.left = True
@@ -284,10 +298,12 @@ class Door:
     def _object(
         self, asked: Asked, choices: list[dict[str, Any]], count: int | None, writers: Writers, *, chunk: bool = False
     ) -> dict[str, Any]:
-        remote, versions = self.device.remote, [name for _, name in writers if name != ALONE]
-        targets = remote.greeting().targets
-        version = versions[-1] if versions else remote.version or next(iter(targets))
-        kind = ("chat.completion.chunk" if chunk else "chat.completion") if asked.chat else "text_completion"
+        versions = [name for _, name in writers if name != ALONE]
+        targets = self.device.remote.greeting().targets
+        version = versions[-1] if versions else self.device.remote.version or next(iter(targets))
+        kind = "text_completion"
+        if asked.chat:
+            kind = "chat.completion.chunk" if chunk else "chat.completion"
         found: dict[str, Any] = {
             "id": f"hlm-{secrets.token_hex(8)}",
             "object": kind,

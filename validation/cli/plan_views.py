@@ -60,7 +60,8 @@ def show(
     (use, tied), length = _plainest(asked, asked.best), f"K = {best.draft_length:g}"
     option = best.label and f"With: {best.label}"
     if (asked.best.family, best.label) == (COLOCATED, length):
-        use += f", {length} drafts a round (vLLM: num_speculative_tokens = {length[4:]}{counted.get('alike', '')})"
+        drafts = "draft" if best.draft_length == 1 else "drafts"
+        use += f", {length} {drafts} a round (vLLM: num_speculative_tokens = {length[4:]}{counted.get('alike', '')})"
         option = ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(
@@ -88,9 +89,9 @@ def show(
     say(
         console,
         *(_most_users(result, aim) or answer_of(aim) for aim in result.aims if aim is not asked),
-        f"m: measured counts × the times above; c: calibrated; no mark: proved. Users: times as many as with "
-        f"{result.rows[0].policy}. Risk: how far the law (the distribution) of a text may be from the target model's. "
-        "Bits: what a device sends in an exchange.",
+        "m: measured counts × the times above; c: calibrated on prompts; no mark: proved. Users: times as many as with "
+        f"{result.rows[0].policy}. Risk: how far the distribution of a text may be from the target model's. Bits: what "
+        "a device sends in a round trip.",
         "Methods by name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: "
         "--objective capacity.",
         *result.notes,
@@ -110,7 +111,7 @@ def _most_users(result: Result, aim: Aim) -> str:
     row = result.besides.get(aim.name) or next(row for row in result.rows if row.policy == aim.best.family)
     said = NAMES.get(row.policy, row.policy) + ", by its row for a full server" * (row not in result.rows)
     users = f"{_users(result, row)} times as many as with {result.rows[0].policy}"
-    return f"A full server has the most users with {said}: {users}."
+    return f"A full server (more ask than it can serve) has the most users with {said}: {users}."
 
 
 def _listed(result: Result) -> list[tuple[str, Row]]:

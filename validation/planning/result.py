@@ -220,7 +220,7 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
 def _guarantee(planner: Planner, option: Option) -> str:
     promise = _promise(planner, option) if planner.setting.risk_limit > 0 else ""
     if option.lossless:
-        return f"lossless: each text has the target model's law (proved). {promise}".rstrip()
+        return f"lossless: each text has the target model's distribution (proved). {promise}".rstrip()
     return promise or "none: what is lost has no limit (--risk)"
 
 

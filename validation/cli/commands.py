@@ -181,7 +181,7 @@ def figure(
     Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
     whole paper, figures without their inputs are listed with the command that makes these inputs (exit code 3).
     """
-    from validation.cli.figures import Drawing, read_formats, show_numbers
+    from validation.cli.figures import Drawing, caption, read_formats, show_numbers
     from validation.plots import Simulation, find_exhibits
 
     console = open_console(quiet=given["quiet"])
@@ -210,6 +210,8 @@ def figure(
             console.print(str(file))
         if numbers and len(exhibits) == 1:
             show_numbers(console, written[0])
+        else:
+            console.print(caption(written[0]), markup=False, soft_wrap=True)
     drawn = len(exhibits) - sum(map(len, missing.values()))
     if missing and not drawn:
         raise UserError(" ".join(missing))

@@ -71,6 +71,10 @@ class Drawing:
         return found
 
 
+def caption(sidecar: Path) -> str:
+    return str(json.loads(sidecar.read_text(encoding="utf-8"))["caption"])
+
+
 def show_numbers(console: Console, sidecar: Path) -> None:
     """Print the caption of a figure or table, its paper's numbers, its method, the claims behind it, its tables."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))

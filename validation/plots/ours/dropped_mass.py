@@ -31,8 +31,8 @@ CHEAPEST = ("C-SQS, cheapest support", "Budgeted SQS, cheapest support")
 FIXED = "C-SQS (τ = 0.001, fixed)"
 OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
 """C-SQS from other first thresholds, at the paper's ε; the paper does not print its τ₁."""
-SHADES = dict(zip(OTHERS, ("#f0c6a4", "#e39a63", "#6b2a0b"), strict=True))
-LINES = dict(zip(OTHERS, ("-", (0, (1, 1.2)), (0, (4, 1, 1, 1))), strict=True))
+COLORS = dict(zip(OTHERS, ("#7b3294", "#2c7fb8", "#4d9221"), strict=True))
+DASHED = (0, (4, 2))
 
 
 @dataclass(slots=True)
@@ -181,25 +181,29 @@ def _place(one: dict[str, Any]) -> tuple[int, ...]:
 
 def paint(numbers: Numbers) -> Canvas:
     figure, panels = canvas((PAGE[0], 6.0), panels=2, rows=2)
+    epsilon = numbers["statistics"]["epsilon"]
     for one in numbers["series"]:
-        name = _name(one["name"])
-        look = info_of(one["name"]).style.options() if one["name"] != BOUND else {"color": "0.45", "linewidth": 0.9}
         if one["name"] == BOUND:
-            look["linestyle"] = (0, (4, 2))
-        if one["name"] in SHADES:
-            look |= {"color": SHADES[one["name"]], "linewidth": 0.9, "linestyle": LINES[one["name"]]}
-        if one["name"] == FIXED or one["name"] in SHADES:
+            continue  # it is drawn with its curve
+        name = _name(one["name"])
+        look = info_of(one["name"]).style.options()
+        if one["name"] in COLORS:
+            look |= {"color": COLORS[one["name"]], "linewidth": 0.9, "linestyle": "-"}
+        if one["name"] == FIXED or one["name"] in COLORS:
             look["marker"] = ""
         if one["name"] in CHEAPEST:
-            look |= {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
-        if one["panel"] == 0 and one["name"] != BOUND:  # few marks, each curve's own, so that those that coincide show
+            look |= {"linestyle": DASHED, "markerfacecolor": "white"}
+        if one["panel"] == 0:  # few marks, each curve's own, so that those that coincide show
             step = max(1, len(one["x"]) // 6)
             look["markevery"] = (CONTROLLERS.index(one["name"]) * step // 3 if one["name"] in CONTROLLERS else 0, step)
         for axes in (panels[place] for place in _place(one)):
             axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, label=name, **look)
-            if one["panel"] == 0 and one["name"] != BOUND:
+            if one["panel"] == 0:
                 axes.fill_between(one["x"], one["low"], one["high"], color=look["color"], alpha=0.2, linewidth=0)
-    epsilon = numbers["statistics"]["epsilon"]
+            if one["panel"] == 0 and axes is panels[0]:
+                bound = regret_bound_sharp(epsilon, LEARNING_RATE, OTHERS.get(one["name"], MIDDLE_THRESHOLD), one["x"])
+                axes.plot(one["x"], bound, color=look["color"], linewidth=0.9, linestyle=DASHED)
+    panels[0].plot([], [], color="0.45", linewidth=0.9, linestyle=DASHED, label="sharp bound of a τ₁")
     for place, axes in enumerate(panels):
         name_axes(axes, numbers["axes"][place // 2])
         if place < 2:

@@ -146,15 +146,12 @@ def serving_memory(model, input_tokens, output_tokens, batch_size):
     Four h₁×h₁ and two h₁×h₂ matrices a block; one key and one value of size h₁ a token and block; 2 bytes each.
     """
     layers, hidden, wide = model_side(model)
-    tokens = numbers(POSITIVE_COUNT, "input_tokens", input_tokens) + numbers(
-        POSITIVE_COUNT, "output_tokens", output_tokens
-    )
-    cached = 2 * hidden * tokens * numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    prompt = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
+    answer = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
+    batch = numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    cached = 2 * hidden * (prompt + answer) * batch
     left = BYTES * layers * (4 * hidden * hidden + hidden * wide + wide * hidden + cached)
-    tokens = numbers(POSITIVE_COUNT, "input_tokens", input_tokens) + numbers(
-        POSITIVE_COUNT, "output_tokens", output_tokens
-    )
-    return eq(left, memory_bytes(*model_side(model), tokens, numbers(POSITIVE_COUNT, "batch_size", batch_size)))
+    return eq(left, memory_bytes(*model_side(model), prompt + answer, batch))
 
 
 @theorem("serving.memory_peak", Source("zhu2025edgesd", "(9), (10), (13)"), CORRECTED, tight=PEAK)
@@ -213,13 +210,13 @@ def cost(model, new_tokens, cached_tokens):
     values (4 t (c + t) h₁), and passes t tokens through h₁ → h₂ → h₁ (4 t h₁ h₂).
     """
     (layers, hidden, wide), t = model_side(model), numbers(LENGTH, "new_tokens", new_tokens)
-    context = numbers(LENGTH, "cached_tokens", cached_tokens) + t
+    cached = numbers(LENGTH, "cached_tokens", cached_tokens)
+    context = cached + t
     attention = (
         4 * product_side(t, hidden, hidden) + product_side(t, hidden, context) + product_side(t, context, hidden)
     )
     left = layers * (attention + product_side(t, hidden, wide) + product_side(t, wide, hidden))
-    new, cached = numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
-    return eq(left, operations(*model_side(model), new, cached))
+    return eq(left, operations(*model_side(model), t, cached))
 
 
 @theorem(
@@ -250,16 +247,17 @@ def batching_lower_bound():
 def facility_bound():
     """Σ λ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks.
 
-    Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step takes at
-    least Σ d_m + min v and min d + Σ v_m. It also takes at least d_m + v_m, the drafts of the batches before m, and
-    the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min d/s and b = min v/s, the
-    step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order, and the pairs
-    are (S² − Σ s_m²)/2. As S ≤ 1, and each s_m (d_m + v_m) ≥ (a + b) s_m², the step takes at least Σ s_m (d_m + v_m)
-    + (a + b) s_m (1 − s_m)/2. Over the waves, at least one of which is active at each step, and at least ⌈Σ s_k⌉
-    over the active tasks, each of the three is a sum over batches and a constant; a sum of maxima is at least the
-    maximum of sums, and every mean of it. If c(I_m, O_m, n_m) is what m adds to the mean, and the u_k of any n tasks
-    within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice. Tasks
-    rounded down are no slower in any plan, and need no more memory.
+    Step 1, one decoding step of a wave, in seconds. Let d_m, v_m be the times of batch m, and s_m its share of the
+    memory. Three bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m; (iii) Σ [s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2]
+    with a = min d/s and b = min v/s. For (iii): the step takes at least d_m + v_m, the drafts of the batches before m,
+    and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m the step times S is at least
+    Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order, and the pairs are (S² − Σ s_m²)/2. Divide
+    by S ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m². Step 2, all steps. At least one wave is active at each step, and at
+    least ⌈Σ s_k⌉ over the active tasks. So each bound is a sum over batches and a constant, its tail. The sum over
+    the steps of the largest of the three is at least their mean with any weights λ. Step 3, prices. Let c(I_m, O_m,
+    n_m) be what batch m of n_m tasks adds to this mean. If the u_k of any n tasks within (I, O) add to c(I, O, n) or
+    less (the n largest suffice), Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. Tasks rounded down are no slower in any
+    plan, and need no more memory.
     """
     return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 
@@ -305,7 +303,7 @@ def free_schedule():
     draft; a batch does its own operations one after another.
     """
     return le(
-        scheduled(lambda one: partition_bound(*schedule_sides.schedule_side(one)), *TIMES),
+        scheduled(lambda values: partition_bound(*schedule_sides.schedule_side(values)), *TIMES),
         scheduled(schedule_sides.appended, *TIMES, "turns"),
     )
 
@@ -322,9 +320,11 @@ def minmax():
     Let t be the last finish time: c_k ≤ t w_k B for all k. Summed over k: Σ c_k ≤ t B.
     """
     return le(
-        OFDMA_side(lambda one: least(one, one["spectral_efficiency"]), *BAND),
+        OFDMA_side(lambda values: least(values, values["spectral_efficiency"]), *BAND),
         OFDMA_side(
-            lambda one: float(times_side(one, one["spectral_efficiency"], one["weights"]).max()), *BAND, "weights"
+            lambda values: float(times_side(values, values["spectral_efficiency"], values["weights"]).max()),
+            *BAND,
+            "weights",
         ),
     )
 
@@ -344,14 +344,14 @@ def minmax_printed():
     Source("zhu2025edgesd", "(26)"),
     NEW,
     tight=CELL,
-    condition=OFDMA_side(lambda one: float(len(one["bits"])), *CELL),
+    condition=OFDMA_side(lambda values: float(len(values["bits"])), *CELL),
 )
 def minmax_kkt():
     """at a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0.
 
     At w_k = c_k/Σc every t_k is Σc/B. The multipliers are μ_k = w_k²/c_k over their sum, positive.
     """
-    return eq(OFDMA_side(certified, *CELL), OFDMA_side(lambda one: 1.0, *CELL))
+    return eq(OFDMA_side(certified, *CELL), OFDMA_side(lambda values: 1.0, *CELL))
 
 
 @theorem(
@@ -366,9 +366,11 @@ def sum_():
     Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
     """
     return le(
-        OFDMA_side(lambda one: float(sum_latency(*(one[name] for name in BAND))), *BAND),
+        OFDMA_side(lambda values: float(sum_latency(*(values[name] for name in BAND))), *BAND),
         OFDMA_side(
-            lambda one: float(times_side(one, one["spectral_efficiency"], one["weights"]).sum()), *BAND, "weights"
+            lambda values: float(times_side(values, values["spectral_efficiency"], values["weights"]).sum()),
+            *BAND,
+            "weights",
         ),
     )
 
@@ -386,8 +388,8 @@ def own_gain():
     w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
     """
     return le(
-        OFDMA_side(lambda one: first_share(one, float(one["boost"])), "bits", "snr", "boost"),
-        OFDMA_side(lambda one: first_share(one, 1.0), "bits", "snr", "boost"),
+        OFDMA_side(lambda values: first_share(values, float(values["boost"])), "bits", "snr", "boost"),
+        OFDMA_side(lambda values: first_share(values, 1.0), "bits", "snr", "boost"),
     )
 
 

@@ -218,10 +218,7 @@ def markov(leave_good, leave_bad):
     πP = π.
     """
     bad = GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad()
-    return eq(
-        bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good,
-        GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad(),
-    )
+    return eq(bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good, bad)
 
 
 @theorem("channel.leak_constant", DEFENCE, IMPLIED, false=COINS)
@@ -619,7 +616,6 @@ def block_token_skips(targets, drafts, skips):
     """
     xp, p, q, skipped = block_sides.with_skips(targets, drafts, skips, 2)
     left = distance(xp, block_sides.law_side(xp, p, q, q, skipped), block_sides.text_laws(xp, p)[-1])
-    xp, p, q, skipped = block_sides.with_skips(targets, drafts, skips, 2)
     reached = xp.concat(block_sides.text_laws(xp, q)[:-1], axis=-1)
     lost = xp.sum(xp.where(skipped, q * rejection_by_token(xp, p, q), 0.0), axis=-1)
     return le(left, xp.sum(reached * lost, axis=-1))

@@ -44,12 +44,12 @@ STAIRCASE = {"acceptances": [0.5, 0.5], "pass_s": 1.0, "rises_s": [0.5, 0.0]}
 """One draft takes 1.5 times as long for 1.5 tokens; the second one is free."""
 
 
-def _survival(one):
-    return float((one["context_law"] @ np.cumprod(one["context_acceptances"], axis=1)).sum())
+def _survival(values):
+    return float((values["context_law"] @ np.cumprod(values["context_acceptances"], axis=1)).sum())
 
 
-def _accuracies(one):
-    return one["context_law"] @ one["context_acceptances"]
+def _accuracies(values):
+    return values["context_law"] @ values["context_acceptances"]
 
 
 @theorem("draft_length.marginal_product", FRECHET, IMPLIED, false=ALL_OR_NONE)
@@ -60,7 +60,7 @@ def marginal_product():
     the sum is 1/2 + 1/4. The product needs a_i among the steps whose earlier drafts are right.
     Instead: verification.tokens.
     """
-    return eq(side(_survival, *CONTEXTS), side(lambda one: float(np.cumprod(_accuracies(one)).sum()), *CONTEXTS))
+    return eq(side(_survival, *CONTEXTS), side(lambda values: float(np.cumprod(_accuracies(values)).sum()), *CONTEXTS))
 
 
 @theorem("draft_length.marginal_least", FRECHET, NEW, tight=ONE_OR_OTHER)
@@ -72,8 +72,8 @@ def marginal_least():
     ends. The union of the first k arcs has the length min(1, Σ_{i≤k} (1 - a_i)).
     """
 
-    def least(one):
-        total = np.cumsum(1.0 - _accuracies(one))
+    def least(values):
+        total = np.cumsum(1.0 - _accuracies(values))
         return float(np.maximum(1.0 - total, 0.0).sum())
 
     return le(side(least, *CONTEXTS), side(_survival, *CONTEXTS))
@@ -86,7 +86,7 @@ def marginal_most():
     All of the first k drafts are right at most as often as each of them. Attained for all k and any a at once if draft
     i is right exactly where one uniform number is below a_i.
     """
-    most = side(lambda one: float(np.minimum.accumulate(_accuracies(one)).sum()), *CONTEXTS)
+    most = side(lambda values: float(np.minimum.accumulate(_accuracies(values)).sum()), *CONTEXTS)
     return le(side(_survival, *CONTEXTS), most)
 
 
@@ -111,10 +111,10 @@ def ensemble_bias(target, draft, mix):
     return eq(moved, (1.0 - arrays(moved=moved, mix=mix)[2]) * total_variation(target, draft))
 
 
-def _budget(one):
+def _budget(values):
     """Return E(K) and the rates E(K)/T(K), K = 0..D, and where the greedy ascent stops."""
-    tokens = 1.0 + np.concatenate([[0.0], np.cumsum(np.cumprod(one["acceptances"]))])
-    rates = tokens / (one["pass_s"] + np.concatenate([[0.0], np.cumsum(one["rises_s"])]))
+    tokens = 1.0 + np.concatenate([[0.0], np.cumsum(np.cumprod(values["acceptances"]))])
+    rates = tokens / (values["pass_s"] + np.concatenate([[0.0], np.cumsum(values["rises_s"])]))
     falls = np.flatnonzero(np.diff(rates) <= 0.0)
     return tokens, rates, int(falls[0]) if len(falls) else len(rates) - 1
 
@@ -127,7 +127,10 @@ def greedy_budget():
     it: the rate falls or stays, and rises again on the stair. All D + 1 rates are as cheap to compare.
     Instead: draft_length.greedy_loss.
     """
-    return le(side(lambda one: max(_budget(one)[1]), *STEP), side(lambda one: np.take(*_budget(one)[1:]), *STEP))
+    return le(
+        side(lambda values: max(_budget(values)[1]), *STEP),
+        side(lambda values: np.take(*_budget(values)[1:]), *STEP),
+    )
 
 
 @theorem("draft_length.greedy_loss", SCHEDULER, NEW, tight=STAIRCASE)
@@ -139,11 +142,11 @@ def greedy_loss():
     so the factor is at most (D + 1)/(k + 2). Drafts of several requests, sorted by survival, have their number as E(0).
     """
 
-    def bound(one):
-        tokens, rates, stop = _budget(one)
+    def bound(values):
+        tokens, rates, stop = _budget(values)
         return float(rates[stop] * tokens[-1] / tokens[min(stop + 1, len(tokens) - 1)])
 
-    return le(side(lambda one: max(_budget(one)[1]), *STEP), side(bound, *STEP))
+    return le(side(lambda values: max(_budget(values)[1]), *STEP), side(bound, *STEP))
 
 
 @theorem(
@@ -170,10 +173,10 @@ def light_horizon(targets, draft_count):
     return le(xp.sum(xp.where(kept, likeliest, 0.0), axis=-1), 1.0 + xp.sum(many, axis=-1))
 
 
-def _likeliest(one):
+def _likeliest(values):
     """Return the sum of the P likeliest prefixes of independent tokens of one distribution."""
-    count = int(one["draft_count"])
-    row = np.sort(one["target"])[::-1][:count]
+    count = int(values["draft_count"])
+    row = np.sort(values["target"])[::-1][:count]
     waiting, total = [(-row[0], 1.0, 0)], 0.0
     for _ in range(count):
         if not waiting:
@@ -203,35 +206,35 @@ def light_entropy():
     E[N] - r(b)² = (μ₂/μ)(b + r(b)) - r(b)², that is r(b)(b + r(b)) ≤ (μ₂/μ)(b + r(b)).
     """
 
-    def bound(one):
-        row = one["target"][one["target"] > 0]
+    def bound(values):
+        row = values["target"][values["target"] > 0]
         surprisal = np.maximum(-np.log(row), 0.0)
         mean, second = float(row @ surprisal), float(row @ surprisal**2)
-        return (float(np.log(one["draft_count"])) + second / mean) / mean if mean else np.inf
+        return (float(np.log(values["draft_count"])) + second / mean) / mean if mean else np.inf
 
     return le(side(_likeliest, "target", "draft_count"), side(bound, "target", "draft_count"))
 
 
-def _menus(one):
+def _menus(values):
     """Return the shares that K = 0, 1, ... drafts of each user need to arrive in the window, and its tokens."""
     menus = []
-    for rate, draft_s, send_s in zip(*(one[name] for name in USERS), strict=True):
+    for rate, draft_s, send_s in zip(*(values[name] for name in USERS), strict=True):
         lengths = np.arange(MOST + 1)
-        left = one["window_s"] - lengths * draft_s
+        left = values["window_s"] - lengths * draft_s
         shares = np.where(left > 0, lengths * send_s / np.where(left > 0, left, 1.0), np.inf)
         fits = shares <= 1.0
         menus.append((shares[fits], 1.0 + np.concatenate([[0.0], np.cumsum(rate ** lengths[1:])])[fits]))
     return menus
 
 
-def _best_plan(one):
-    shares, tokens = (reduce(np.add.outer, parts) for parts in zip(*_menus(one), strict=True))
+def _best_plan(values):
+    shares, tokens = (reduce(np.add.outer, parts) for parts in zip(*_menus(values), strict=True))
     return float(tokens[shares <= 1.0].max())
 
 
-def _greedy_plan(one):
+def _greedy_plan(values):
     """Return the tokens of the greedy plan, the share that it leaves, and tokens a share of the draft that is next."""
-    menus = _menus(one)
+    menus = _menus(values)
     costs, gains = (np.concatenate([np.diff(menu[part]) for menu in menus]) for part in (0, 1))
     order = np.argsort(-gains / costs, kind="stable")
     taken = int(np.sum(np.cumsum(costs[order]) <= 1.0))
@@ -253,7 +256,7 @@ def spin_whole():
     goes first, .8/.5 > .9/.6, and then the first does not fit. The optimum for real lengths is not whole.
     Instead: policy.spin_loss.
     """
-    return le(side(_best_plan, *ROUND), side(lambda one: _greedy_plan(one)[0], *ROUND))
+    return le(side(_best_plan, *ROUND), side(lambda values: _greedy_plan(values)[0], *ROUND))
 
 
 @theorem(
@@ -271,8 +274,8 @@ def spin_loss():
     common length fixes Σ E, and the best shares then are those that end all uploads together, whatever α.
     """
 
-    def bound(one):
-        value, left, price = _greedy_plan(one)
+    def bound(values):
+        value, left, price = _greedy_plan(values)
         return value + left * price
 
     return le(side(_best_plan, *ROUND), side(bound, *ROUND))

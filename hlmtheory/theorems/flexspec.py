@@ -94,7 +94,7 @@ def unimodal():
     Π_{i≤K+2} α_i ≤ y. The mediant gives E(K+1)/T(K+1) = (E(K) + y)/(T(K) + M) ≥ y/M ≥ x/M.
     """
     return eq(
-        side(lambda one: float(etgr_profile(*(one[name] for name in PROFILE)).max()), *PROFILE),
+        side(lambda values: float(etgr_profile(*(values[name] for name in PROFILE)).max()), *PROFILE),
         side(draft_length_sides.first_descent, *PROFILE),
     )
 
@@ -142,8 +142,8 @@ def slower_shortens():
     F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20. Instead: draft_length.slower_shortens_if.
     """
     return le(
-        side(lambda one: float(draft_length_sides.two_links(one)[0]), *LINKS),
-        side(lambda one: float(draft_length_sides.two_links(one)[1]), *LINKS),
+        side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),
+        side(lambda values: float(draft_length_sides.two_links(values)[1]), *LINKS),
     )
 
 
@@ -243,13 +243,9 @@ def tracker(acceptance, other_length, draft_length):
     E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
     Instead: draft_length.tracker_consistent.
     """
-    xp, other = arrays(other_length=other_length)
-    left = expected_tokens(acceptance, DRAFT_COUNT.check(xp, "other_length", other)) - 1.0
     xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
-    return eq(
-        left,
-        mean_share(gamma, draft_length) * xp.astype(DRAFT_COUNT.check(xp, "other_length", other), gamma.dtype),
-    )
+    other = DRAFT_COUNT.check(xp, "other_length", other)
+    return eq(expected_tokens(acceptance, other) - 1.0, mean_share(gamma, draft_length) * xp.astype(other, gamma.dtype))
 
 
 @theorem(

@@ -227,7 +227,6 @@ def grouped(target_law, sampler_law, groups):
     """
     xp, p, q, member = lossless_sides.grouped_side(target_law, sampler_law, groups)
     left = 0.5 * xp.sum(xp.sum(xp.where(member, xp.abs(p - q)[..., None], 0.0), axis=-1), axis=-1)
-    xp, p, q, member = lossless_sides.grouped_side(target_law, sampler_law, groups)
     of_target, of_sampler = (xp.sum(xp.where(member, law[..., :, None], 0.0), axis=-2) for law in (p, q))
     several = xp.sum(xp.astype(member, xp.int64), axis=-2) > 1
     return le(

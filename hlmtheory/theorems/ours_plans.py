@@ -56,7 +56,9 @@ DRAFT_LENGTH_CASE = {
     "expected": 0.5,
     "error": 0.5,
 }
-HELD = Assumption("all intervals hold", online_sides.side(lambda one: online_sides.played(True, one)[2], test=True))
+HELD = Assumption(
+    "all intervals hold", online_sides.side(lambda values: online_sides.played(True, values)[2], test=True)
+)
 DRAFT_LENGTH_TWO = {"luck": [[0.5], [0.5]], "waits": [0.5, 0.5]}
 QUEUE = (*field.OWN, "draft_length", "away_s", "users")
 LOADS = (*field.OWN, "acceptances", "batch")
@@ -101,7 +103,9 @@ USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seco
 OTHER = (*USER, "draft_length", "skips", "first", "later", "mix")
 KEEPS = Assumption(
     "the competing plan keeps the limit",
-    user_sides.side_side(lambda one: user_sides.competitor_side(one)[1] <= one["limit"], *OTHER, "limit", test=True),
+    user_sides.side_side(
+        lambda values: user_sides.competitor_side(values)[1] <= values["limit"], *OTHER, "limit", test=True
+    ),
 )
 ONE_ROW = {
     "bits": [[64.0]],
@@ -189,7 +193,7 @@ def leak_rounds():
     """
     return le(
         side(leak_sides.rounds_entropy, *field.ROUND),
-        side(lambda one: float(rounds_leak(len(one["kept"]), one["draft_length"])), *field.ROUND),
+        side(lambda values: float(rounds_leak(len(values["kept"]), values["draft_length"])), *field.ROUND),
     )
 
 
@@ -263,8 +267,8 @@ def censored():
     """
     return eq(
         DRAFT_LENGTH_side(
-            lambda one: censored_sides.estimate_side(
-                censored_sides.expected_counts(*censored_sides.law_side(one)), one["depth"]
+            lambda values: censored_sides.estimate_side(
+                censored_sides.expected_counts(*censored_sides.law_side(values)), values["depth"]
             ),
             *LENGTHS,
         ),
@@ -328,7 +332,9 @@ def split():
     beyond the segment or advances by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
     """
     return le(
-        DRAFT_LENGTH_side(lambda one: float(len(censored_sides.rounds_side(one, "other_length"))), "accepted", *TWO),
+        DRAFT_LENGTH_side(
+            lambda values: float(len(censored_sides.rounds_side(values, "other_length"))), "accepted", *TWO
+        ),
         DRAFT_LENGTH_side(censored_sides.split_rounds, "accepted", *TWO),
     )
 
@@ -352,7 +358,7 @@ def adaptive_depths():
     """
     return le(
         DRAFT_LENGTH_side(censored_sides.engine_miss, *ERRORS),
-        DRAFT_LENGTH_side(lambda one: float(one["errors"].sum()), *ERRORS),
+        DRAFT_LENGTH_side(lambda values: float(values["errors"].sum()), *ERRORS),
     )
 
 
@@ -366,7 +372,7 @@ def delay_threshold():
     1)/S(K + 2) - E(K)/S(K + 1) - 1 ≥ (E(K) + S(K + 1))/S(K + 1) - E(K)/S(K + 1) - 1 = 0. So all K below the number
     of the c_K < x are worse than the next one, and no other is. A delay adds to F.
     """
-    return eq(DELAY_side(lambda one: max(rates_side(one)), *CASE), DELAY_side(threshold_rate, *CASE))
+    return eq(DELAY_side(lambda values: max(rates_side(values)), *CASE), DELAY_side(threshold_rate, *CASE))
 
 
 @theorem(
@@ -388,8 +394,8 @@ def online_regret():
     only rounds with K ≥ d count there.
     """
     return le(
-        online_sides.side(lambda one: online_sides.played(True, one)[0]),
-        online_sides.side(lambda one: online_sides.bound_side(True, one)),
+        online_sides.side(lambda values: online_sides.played(True, values)[0]),
+        online_sides.side(lambda values: online_sides.bound_side(True, values)),
     )
 
 
@@ -427,7 +433,7 @@ def colocated_speed():
     """
     return le(
         POLICY_side(colocated_sides.device_rate, *field.DEVICE),
-        POLICY_side(lambda one: colocated_sides.server_plan(one).rate, *field.POLICY_CONTEXTS[:2], *field.OWN),
+        POLICY_side(lambda values: colocated_sides.server_plan(values).rate, *field.POLICY_CONTEXTS[:2], *field.OWN),
     )
 
 
@@ -463,7 +469,7 @@ def colocated_speed_most():
     """
     return le(
         POLICY_side(colocated_sides.looking_rate, *field.POLICY_CONTEXTS, *field.OWN),
-        POLICY_side(lambda one: colocated_sides.server_plan(one).ceiling, *field.POLICY_CONTEXTS[:2], *field.OWN),
+        POLICY_side(lambda values: colocated_sides.server_plan(values).ceiling, *field.POLICY_CONTEXTS[:2], *field.OWN),
     )
 
 
@@ -488,7 +494,11 @@ def colocated_capacity():
     """
     return eq(
         POLICY_side(colocated_sides.simulated_side, *QUEUE),
-        POLICY_side(lambda one: colocated_sides.at_length(one, int(one["draft_length"])), *field.OWN, "draft_length"),
+        POLICY_side(
+            lambda values: colocated_sides.at_length(values, int(values["draft_length"])),
+            *field.OWN,
+            "draft_length",
+        ),
     )
 
 
@@ -507,7 +517,8 @@ def colocated_gain_floor():
     """
     return le(
         POLICY_side(
-            lambda one: colocated_sides.at_length(one, colocated_sides.best_length(one, drafting=True)), *LOADS
+            lambda values: colocated_sides.at_length(values, colocated_sides.best_length(values, drafting=True)),
+            *LOADS,
         ),
         POLICY_side(colocated_sides.gain_side, *LOADS),
     )
@@ -593,9 +604,12 @@ def band_price():
     """
     return le(
         SERVED_CLAIMS_side(
-            lambda one: float(one["weights"] @ competing_rates(on_the_band(one))), *BAND, "parts", "choice"
+            lambda values: float(values["weights"] @ competing_rates(on_the_band(values))),
+            *BAND,
+            "parts",
+            "choice",
         ),
-        SERVED_CLAIMS_side(lambda one: bound(on_the_band(one), one["weights"]), *BAND, "band_price"),
+        SERVED_CLAIMS_side(lambda values: bound(on_the_band(values), values["weights"]), *BAND, "band_price"),
     )
 
 
@@ -608,8 +622,8 @@ def served_price():
     convex in z, and 0 is; so their maximum Y is below its chords.
     """
     return le(
-        SERVED_CLAIMS_side(lambda one: float(one["weights"] @ competing_rates(one)), *SHARED, "weights"),
-        SERVED_CLAIMS_side(lambda one: bound(one, one["weights"]), *PRICED),
+        SERVED_CLAIMS_side(lambda values: float(values["weights"] @ competing_rates(values)), *SHARED, "weights"),
+        SERVED_CLAIMS_side(lambda values: bound(values, values["weights"]), *PRICED),
     )
 
 
@@ -636,21 +650,23 @@ def user_bound():
     """tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose risk is
     at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone.
 
-    Let n, t, r be the mean tokens, time and risk of a mixture of plans. If r ≤ ρ n, then n - θ t ≤ n - θ t - μ (r -
-    ρ n) for every μ ≥ 0. The right side is linear in the shares of the parts, so at most Σ λ_K V_K with V_K the
-    largest value at one K; and t is at least Σ λ_K T_K, with T_K the mean of each row's shortest round. So n/t is at
-    most θ + max V_K⁺/T_K. Given K, the value is a sum over rows: a skip, or the first draft and the later ones. A
-    later place i costs bits, and μ times its risk where it is reached, with R_i = Π_{1<j<i} α_j times the
-    acceptances 1 - β̂ of the rows that are sent. For a given set of sent rows, of mean acceptance m, the best
-    corners of place i are those of the price μ R_i m. So V_K is the largest, over m, of Σ w max(skip, send) with
-    these corners. A row of acceptance k pays with the corners of m at least what it pays with those of the point of
-    any interval around m that is nearest to k: the least cost is concave in k, and its tangents fall towards k.
-    Between the ends it is above its chord. The largest over intervals is above V_K. A skip that is charged more than
-    β̂ has less value.
+    Step 1, one value for rate and risk. Let n, t, r be the mean tokens, seconds and risk of a round, for a mixture of
+    plans. If r ≤ ρ n, then n - θ t ≤ n - θ t - μ (r - ρ n) for every μ ≥ 0. The right side is linear in the shares
+    λ_K of the rounds with K drafts, so at most Σ λ_K V_K with V_K the largest value at one K; and t ≥ Σ λ_K T_K, with
+    T_K the mean of each row's shortest round. So n/t ≤ θ + max V_K⁺/T_K. Step 2, V_K. The value is a sum over rows: a
+    skip, or the first draft and the later ones. A later place i costs bits, and μ times its risk where it is reached:
+    with R_i = Π_{1<j<i} α_j times the acceptances 1 - β̂ of the rows that are sent. For a set of sent rows, of mean
+    acceptance m, the best message of place i is that of the price μ R_i m. So V_K is the largest, over m, of Σ w
+    max(skip, send) with these messages. Step 3, m by intervals. The least cost of a row is concave in its acceptance
+    k, so it is above its chord between two ends, and its tangents fall towards k: with the messages of m a row pays at
+    least what it pays with those of the point nearest to k in an interval around m. So the largest value over the
+    intervals is at least V_K. A skip that is charged more than β̂ has less value.
     """
     return le(
-        user_sides.side_side(lambda one: user_sides.competitor_side(one)[0], *OTHER),
-        user_sides.side_side(lambda one: user_sides.rate_and_bound(one, float(one["limit"]))[1], *USER, "limit"),
+        user_sides.side_side(lambda values: user_sides.competitor_side(values)[0], *OTHER),
+        user_sides.side_side(
+            lambda values: user_sides.rate_and_bound(values, float(values["limit"]))[1], *USER, "limit"
+        ),
     )
 
 
@@ -667,8 +683,8 @@ def user_optimum():
     0, and the bound is θ, their rate.
     """
     return le(
-        user_sides.side_side(lambda one: user_sides.competitor_side(one)[0], *OTHER),
-        user_sides.side_side(lambda one: user_sides.rate_and_bound(one, math.inf)[0], *USER),
+        user_sides.side_side(lambda values: user_sides.competitor_side(values)[0], *OTHER),
+        user_sides.side_side(lambda values: user_sides.rate_and_bound(values, math.inf)[0], *USER),
     )
 
 
@@ -681,7 +697,7 @@ def user_rate():
     """
     return eq(
         POLICY_law_side(user_sides.lawful_rate, *LAW),
-        POLICY_law_side(lambda one: user_sides.lawful_plan(one)[0].rate, *LAW),
+        POLICY_law_side(lambda values: user_sides.lawful_plan(values)[0].rate, *LAW),
     )
 
 
@@ -697,7 +713,7 @@ def user_risk():
     """
     return le(
         POLICY_law_side(user_sides.lawful_distance, *LAW),
-        POLICY_law_side(lambda one: user_sides.lawful_plan(one)[0].risk, *LAW),
+        POLICY_law_side(lambda values: user_sides.lawful_plan(values)[0].risk, *LAW),
     )
 
 
@@ -708,7 +724,10 @@ def user_limit():
 
     Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
     """
-    return le(POLICY_law_side(user_sides.lawful_distance, *LAW), POLICY_law_side(lambda one: float(one["limit"]), *LAW))
+    return le(
+        POLICY_law_side(user_sides.lawful_distance, *LAW),
+        POLICY_law_side(lambda values: float(values["limit"]), *LAW),
+    )
 
 
 @theorem(

@@ -316,7 +316,6 @@ def lossy_round(targets, drafts, skips):
         total = total + (depth + 1) * xp.sum(reached * (1.0 - xp.sum(kept, axis=-1)), axis=-1)
         reached = flat(xp, reached[..., None] * kept)
     left_side = total + (len(tree_levels("targets", p)) + 1) * xp.sum(reached, axis=-1)
-    xp, p, q, accept = lossy_sides.rounds_side(targets, drafts, skips)
     own, drafted = block_sides.text_laws(xp, p), block_sides.text_laws(xp, q)
     kept, left = xp.ones_like(p[..., 0, :1]), xp.zeros_like(p[..., 0, :1])
     total = xp.ones_like(p[..., 0, 0])
@@ -346,9 +345,8 @@ def lossy_early(acceptances, relaxed):
     split attains all these at once, because a draft that is always kept leaves x at 1. So by Abel's summation no
     split with this cost gives more.
     """
-    _, alpha, spent = lossy_sides.split_side(acceptances, relaxed)
-    left = expected_tokens_profile(alpha + spent)
     xp, alpha, spent = lossy_sides.split_side(acceptances, relaxed)
+    left = expected_tokens_profile(alpha + spent)
     reached, cost = xp.ones_like(alpha[..., 0]), xp.zeros_like(alpha[..., 0])
     for i in range(alpha.shape[-1]):
         cost = cost + reached * spent[..., i]
@@ -487,7 +485,6 @@ def tree_coverage(targets, drafts, draft_count):
     """
     xp, _, p, q, m = checked(draft_count, targets=targets, drafts=drafts)
     left_side = xp.mean(sibling_acceptance(p, q, m[..., 0]), axis=-1)
-    xp, _, p, q, m = checked(draft_count, targets=targets, drafts=drafts)
     size, included = p.shape[-1], xp.zeros_like(p)
     tokens = xp.arange(size, device=p.device)
 

@@ -222,7 +222,7 @@ def check(planner: Planner, setting: Setting, *, whole: bool, aims, asked, said:
             allowed &= oracle.lossless
         allowed &= np.array([one.family != COLOCATED or one.drawn_from_q for one in oracle.options])
         assert values[best] >= values[allowed].max() * (1 - 2e-9), (aim.name, aim.best.name, setting)
-        # what is said
+        assert all(one.option.drawn_from_q for one in aim.listed if one.family == COLOCATED)
         assert any(one.option is aim.best.option for one in aim.rows)
         part = next(one for one in re.split(r"(?<=[a-z.])(?= The | A full)", f" {said}") if opens(aim) in one)
         kinds = [oracle.device[best], ~oracle.device[best]]

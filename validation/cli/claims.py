@@ -137,7 +137,7 @@ def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
     about = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) if own else None
     named = dict(table(about or "")) or {ARGUMENTS[name].symbol: name for name in claim.takes}
     pairs = named if own else symbols(claim, text)
-    wide = min(max(map(cell_len, pairs)), WIDE)
+    wide = min(max(map(cell_len, pairs), default=0), WIDE)
     return "".join(
         f"\n    {set_cell_size(symbol, max(wide, cell_len(symbol)))}  {meaning}" for symbol, meaning in pairs.items()
     )
@@ -168,7 +168,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["proof_uses"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
     plain["cite_instead"] = "".join(f"\n    {one.id}: {one.conditioned}" for one in better) or None
     texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
-    plain["symbols"] = _symbols(claim, "; ".join(texts), own)
+    plain["symbols"] = _symbols(claim, "; ".join(texts), own) or None
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()

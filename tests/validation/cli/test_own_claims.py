@@ -91,10 +91,10 @@ def test_every_claim_is_in_the_json_whole():
         file, line = plain["proof_at"].split(", line ")
         lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
         assert plain["id"] in "".join(lines[int(line) - 1 : int(line) + 1])
-        assert (plain["tight_case"] is None) != (plain["counterexample"] is None)
         assert (ROOT / plain["tests"][0]).is_file()
     shown = run("claims", "truncation.certificate").output
     assert all(f"pair {name}: holds" in shown for name in ("builtin", "wide", "instructed", "smollm2"))
+    assert "cite instead:\n    batching.pareto" in run("claims", "batching.dp_gap").output  # a claim without symbols
 
 
 def test_a_new_result_is_cited_as_software_and_a_printed_one_as_its_paper():

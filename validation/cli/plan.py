@@ -193,13 +193,10 @@ def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
     if evidence and request.server_draft_basis != "given":
         own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
         found.append(f"the server drafts as slowly as the device ({own_draft}): give --server-draft-time")
-    passes = []
     if request.passes is None and not request.verify_token_s:
-        passes.append("takes as long with drafts as without")
+        found.append("a pass takes as long with drafts as without: give --verify-token-time or --times")
     if request.server_batch == 1 and request.users == 1:
-        passes.append("has one text on a full server")
-    if passes:
-        found.append(f"a pass {' and '.join(passes)}: give --server-batch, and --verify-token-time or --times")
+        found.append("a pass on a full server has one text: give --server-batch")
     return [f"Assumes that {one}" for one in found]
 
 

@@ -48,7 +48,7 @@ def show(
     ``counted`` is what an engine's counts say of the answer: ``tokens`` of a round with their interval, and which
     draft lengths are ``alike``.
     """
-    from validation.planning.verdict import answer_of, number_said, three_digits
+    from validation.planning.verdict import answer_of, number_said, symbols_said, three_digits
 
     asked, row = result.asked, result.row_of(result.asked.best)
     best, speed = asked.best.option, row.tokens_per_s_median
@@ -58,7 +58,8 @@ def show(
     alone = asked.name == "one user" and asked.setting.objective == "throughput"
     between = f" (95%: {' to '.join(map(three_digits, ends))})" if alone and len({*ends}) > 1 else ""
     (use, tied), length = _plainest(asked, asked.best), f"K = {best.draft_length:g}"
-    option = best.label and f"With: {best.label}"
+    meaning = f" ({symbols_said(best.label)})" if symbols_said(best.label) else ""
+    option = best.label and f"With: {best.label}{meaning}"
     if (asked.best.family, best.label) == (COLOCATED, length):
         drafts = "draft" if best.draft_length == 1 else "drafts"
         use += f", {length} {drafts} a round (vLLM: num_speculative_tokens = {length[4:]}{counted.get('alike', '')})"

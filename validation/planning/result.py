@@ -235,7 +235,7 @@ def _promise(planner: Planner, option: Option) -> str:
     if planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk is better."
-        what = "a text's total variation" if kind == "text" else "a token's one-step risk"
+        what = "a text's total variation from the target model" if kind == "text" else "a token's one-step risk"
         return (
             f"{what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
             "A single text, or a single calibration, may be above it."

@@ -129,7 +129,7 @@ def verification_tokens(acceptances):
 def printed_steps():
     """⌈O_m / L⌉ = E[max_k N_k]: the decoding steps of a batch in the mean.
 
-    No proof: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
+    False: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
     """
     return eq(random(schedule_sides.printed_steps_side, *BATCH), random(schedule_sides.slowest_side, *BATCH))
 
@@ -189,7 +189,7 @@ def memory_together():
 def memory_peak_printed():
     """the fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step.
 
-    No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
+    False: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
     drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
     Instead: serving.memory_peak.
     """
@@ -541,7 +541,7 @@ def draft_count():
 def memory_each():
     """batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together.
 
-    No proof: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
+    False: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
     later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there
     at once; two that fill the memory each need it twice. Instead: batching.memory_together.
     """

@@ -235,7 +235,7 @@ def leak_constant():
 def downlink_mean():
     """E[distributions down in a round] = 1 − ᾱ^K, ᾱ the mean of the rates α_i.
 
-    No proof: the counterexample. α_1 … α_K is the geometric mean to the power K, not the arithmetic one.
+    False: see the counterexample. α_1 … α_K is the geometric mean to the power K, not the arithmetic one.
     Instead: channel.downlink.
     """
     return eq(CHANNEL_side(rows_side, "acceptances"), CHANNEL_side(by_mean, "acceptances"))
@@ -553,7 +553,7 @@ def streamed_bonus_rate():
 def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
     """P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for λ_t that may depend on the past.
 
-    No proof: the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
+    False: see the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
     Instead: skipping.audit_mean.
     """
     xp, lost, nodes, probability, mu = runs(risks, audit_probability)

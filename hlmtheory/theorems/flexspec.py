@@ -138,8 +138,9 @@ def optimal():
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
-    F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the link slows when O/b >
-    F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20. Instead: draft_length.slower_shortens_if.
+    False: K* rises with F/M (draft_length.optimal), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign
+    of O m₀ - b F₀: it *rises* as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give
+    O/b = 20. Instead: draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),
@@ -240,7 +241,7 @@ def regret():
 def tracker(acceptance, other_length, draft_length):
     """E[τ | K′] = K′ γ̂ for any length K′, with γ̂ = E[τ/K] measured at the length K in use.
 
-    E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
+    False: E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
     Instead: draft_length.tracker_consistent.
     """
     xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)

@@ -234,7 +234,7 @@ def any_codec():
 def any_codec_mean(target, draft, decoded):
     """Bias ≤ 2 Σ_d q_d TV(q, q̂^(d)): on average over the drafts, as the messages are sent.
 
-    No proof: the counterexample. The mean is over the rejected drafts, not over all drafts.
+    False: see the counterexample. The mean is over the rejected drafts, not over all drafts.
     Instead: truncation.any_codec.
     """
     left = bias(target, draft, decoded)

@@ -28,7 +28,7 @@ def printed_temperature(logits, token, temperatures):
 def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
-    No proof: the counterexamples. (9) prints the drawn token's β, but the law needs β_v of every token v and the
+    False: see the counterexample. (9) prints the drawn token's β, but the law needs β_v of every token v and the
     mean rejection Σ q β. Correcting one of the two factors is not enough. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)

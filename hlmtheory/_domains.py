@@ -92,8 +92,8 @@ def _fault(xp: Any, row: Array) -> str:
 
 def _on_simplex(xp: Any, value: Array) -> Array:
     """Return whether each row is finite, non-negative and sums to 1, up to the rounding of a softmax of its type."""
-    unit, slack = epsilon(xp, value.dtype), 1e-4
-    if unit > 1e-4:
+    unit, slack = epsilon(xp, value.dtype), 1e-4  # chosen above the rounding of float32 at the vocabularies in use
+    if unit > 1e-4:  # an entry rounds by half a unit of it, or half the smallest number; the softmax adds to it
         slack = 2 * unit + value.shape[-1] * float(xp.finfo(value.dtype).smallest_normal) * unit / 2
     wide = in_kind(xp, value, xp.float64)
     good = xp.isfinite(wide) & (wide >= 0)
@@ -242,7 +242,10 @@ def finite_answer(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
         if not good:
             given = inspect.signature(function).bind(*args, **kwargs).arguments
             listed = ", ".join(f"{name} = {brief(value)}" for name, value in given.items() if name != "self")
-            raise DomainError(f"the answer must be one that float64 holds; got {listed}; give numbers nearer to 1")
+            raise DomainError(
+                f"the answer must be one that float64 holds; got {listed}; "
+                "give numbers nearer to 1, and none by which a division overflows"
+            )
         return answer
 
     return guarded

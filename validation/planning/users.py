@@ -41,7 +41,7 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     """Read users from a CSV file: ``name`` and ``rate``, and perhaps ``rtt``, ``draft_time`` and ``weight``."""
     rows = list(islice(read_csv(file, COLUMNS), MOST_USERS + 1))
     if not 0 < len(rows) <= MOST_USERS:
-        raise UserError(f"{file} must have a line for each user, 1 to {MOST_USERS:,}; it has others.")
+        raise UserError(f"{file} needs a line for each user, 1 to {MOST_USERS:,}; it has {'more' if rows else 'none'}.")
     found = []
     for number, (where, row) in enumerate(rows, 2):
         rate = read_rate(f"{where}: rate", row["rate"])
@@ -63,7 +63,8 @@ def read_users(file: Path, setting: Setting) -> list[User]:
 def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Shared, dict[str, Any]]:
     """Return the users for every policy of a plan, and our lossless plan for each of them as plain values.
 
-    A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan.
+    A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan. If the users
+    differ, the planner gets one option more: our plan, which has an option for each user.
     """
     setting, many = planner.setting, len(users)
     members, codecs = members_of(planner, users)
@@ -85,6 +86,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
         tried.append((shared.made_of(served.rates), plan, each, served))
         if not plan.server_price > 0:
             break  # larger batches do not bind either
+    largest = tried[-1][1]  # a larger batch only relaxes the server's limit, so its bound holds for all
     _, best, each, served = max(tried, key=lambda one: one[0])
     if len(set(map(_kind, users))) > 1:
         made = replace(each[0], label="an option for each user", counts=np.mean([one.counts for one in each], axis=0))
@@ -92,7 +94,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
         shared.own[id(made)] = each
         shared.shares.append(np.maximum(best.shares, 1e-9))
     plain = _plain(best, served, users, codecs, server)
-    value, bound = float(best.value), float(plan.upper_bound)  # both in the model of mean rounds, before any waits
+    value, bound = float(best.value), float(largest.upper_bound)  # both in the model of mean rounds, before any waits
     gap = bound - value if fair else bound / value - 1.0
     return shared, {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
 

@@ -12,7 +12,7 @@ from validation.planning.users import read_users
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("a,0M,8ms,1", "rate is 0"), ("a,1M,0ms,1", "draft_time is 0"), ("a,1M,8ms,0", "above 0"), ("", "a line")],
+    [("a,0M,8ms,1", "rate is 0"), ("a,1M,0ms,1", "draft_time is 0"), ("a,1M,8ms,0", "above 0"), ("", "it has none")],
 )
 def test_what_no_user_has_is_refused(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "users.csv").write_text(f"name,rate,draft_time,weight\n{line}\n")

@@ -22,6 +22,7 @@ RADIO_W, DRAFTING_W = 1.1, 5.0
 """Stated: a connected LTE radio between exchanges, and a phone's NPU or GPU at work."""
 PHONE_S = next(ms / 1e3 for name, ms, _ in DEVICES if name == "Snapdragon 8 Gen 3")
 """Time of a draft on the mobile device of Section V-F, by Table V."""
+BASELINE = "0.7"  # grey
 SHOWN = "4G"
 """The drawn network: Fig. 6 names none, and Table V, of the same devices, has this one."""
 
@@ -82,9 +83,6 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         panels[-1].barh(0, 0, color=role, label=label)
     panels[-1].legend(loc="lower right")
     return figure
-
-
-BASELINE = "0.7"
 
 
 def simulate_sweep(seed: int) -> Numbers:

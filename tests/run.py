@@ -1,12 +1,12 @@
 """Run the tests, for ``python3 hlm test``; the environment has to be there.
 
-usage: python3 hlm test [--deep] [PYTEST ARGUMENTS]
+usage: python3 hlm test [--deep | --coverage] [PYTEST ARGUMENTS]
 
 Without arguments: all tests but the long ones, on up to four cores, with 25 examples a property: 7 to 9 minutes on two
 idle cores. --deep also runs the long ones (a stand-in for an accelerator, a browser, dask with killed workers,
-training, simulations of coverage, solvers), measures the branch coverage of hlmtheory by the theory's tests (at least
-95%), and draws 10,000 examples a property: hours. HYPOTHESIS_PROFILE=few|dev|ci|deep draws 5, 25, 100 or 10,000. With
-arguments (a file, -k NAME, -x): they go to pytest, on one core, without coverage.
+training, simulations of coverage, solvers) after --coverage, and draws 10,000 examples a property: hours. --coverage
+measures the branch coverage of hlmtheory by the theory's tests alone (at least 95%). HYPOTHESIS_PROFILE=few|dev|ci|deep
+draws 5, 25, 100 or 10,000. With arguments (a file, -k NAME, -x): they go to pytest, on one core, without coverage.
 """
 
 import os
@@ -27,10 +27,11 @@ def main(words: list[str], root: Path = ROOT) -> int:
     if {"-h", "--help"} & set(words):
         print(str(__doc__).partition("\n\n")[2], end="")
         return 0
-    deep, asked = "--deep" in words, [word for word in words if word != "--deep"]
+    own = {"--deep", "--coverage"} & set(words)
+    asked = [word for word in words if word not in own]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}  # the processes share the cores
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of the hundred commands compiles the package again
-    if deep:
+    if own:
         environment = {"HYPOTHESIS_PROFILE": "deep", **environment, "DEEP": "1"}
 
     def run(*arguments: str, **variables: str) -> int:
@@ -41,7 +42,7 @@ def main(words: list[str], root: Path = ROOT) -> int:
             return run(*asked)
         ignored = [f"--ignore=tests/theory/test_{name}.py" for name in UNTRACED]
         traced = (*PARALLEL, *COVERAGE, *ignored, "tests/theory", "hlmtheory")
-        return (deep and run(*traced, HYPOTHESIS_PROFILE="few")) or run(*PARALLEL)
+        return (own and run(*traced, HYPOTHESIS_PROFILE="few")) or (0 if "--coverage" in own else run(*PARALLEL))
     except KeyboardInterrupt:
         return 130
 

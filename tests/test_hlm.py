@@ -343,6 +343,7 @@ def test_a_command_runs_in_the_users_folder(hlm, root, monkeypatch):
         (["tests/test_hlm.py", "-x"], [("dev", None, ["tests/test_hlm.py", "-x"])]),
         (["--deep", "-x"], [("deep", "1", ["-x"])]),
         (["--deep"], [("few", "1", ["--cov-fail-under=95", "tests/theory"]), ("deep", "1", ["--dist=worksteal"])]),
+        (["--coverage"], [("few", "1", ["--cov-fail-under=95", "tests/theory"])]),
     ],
 )
 def test_the_long_tests_and_coverage_are_for_deep(root, monkeypatch, words, runs):

@@ -66,7 +66,8 @@ def test_holds(claim):
 @each(CLAIMS)
 def test_no_claim_is_checked_on_zero_instances_in_scope(claim):
     """And an instance of a true claim is decided, unless a side is estimated."""
-    values = next(values for values in batches(claim, 5) if claim.inside(values).any())
+    values = next((values for values in batches(claim, 5) if claim.inside(values).any()), None)
+    assert values, f"no drawn instance of {claim.id} is in scope"
     verdict = claim.check(values)
     assert verdict.in_scope
     assert claim.refuted is not None or claim.error is not None or verdict.count(Status.HOLDS)

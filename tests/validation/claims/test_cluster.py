@@ -1,9 +1,8 @@
 """A check on dask's workers gives the results of one process, or one sentence. Every process here is a real one."""
 
 import os
-import random
+import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -61,7 +60,7 @@ check._check_block = ordered
 def until(done: Callable[[], Any]) -> Any:
     end = time.monotonic() + LIMIT_S
     while not (found := done()):
-        assert time.monotonic() < end
+        assert time.monotonic() < end, f"not done within {LIMIT_S:.0f} s"
         time.sleep(0.1)
     return found
 
@@ -123,11 +122,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folder, patient):
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", port := random.SystemRandom().randrange(15_000, 32_000)))
-    where = f"tcp://127.0.0.1:{port}"
     with ExitStack() as running:
-        running.enter_context(dask(folder, "scheduler", "--port", str(port)))
+        running.enter_context(dask(folder, "scheduler", "--port", "0"))
+        where = until(lambda: re.search(r"Scheduler at: +(tcp://\S+)\n", (folder / "said").read_text()))[1]
         for _ in range(2):
             running.enter_context(worker(folder, where))
         with workers.connected(where) as client:

@@ -38,10 +38,8 @@ V = 300
 
 
 def policies(vocabulary: int = V) -> list[wire.DevicePolicy]:
-    priced, sharp = (
-        DeviceRule(3, True, 2.0**-9, 8.0, (4.0, 2.0), 10.0, 8.0),
-        0.3,
-    )  # at 1 the tiny models are nearly even
+    priced = DeviceRule(3, True, 2.0**-9, 8.0, (4.0, 2.0), 10.0, 8.0)
+    sharp = 0.3  # at 1 the tiny models are nearly even
     kinds = (
         wire.CertifiedRows(MENU),
         wire.LatticeRows(50, top_k=16),
@@ -66,6 +64,7 @@ def policies(vocabulary: int = V) -> list[wire.DevicePolicy]:
 
 
 POLICIES = policies()
+AT_1 = next(policy for policy in POLICIES if policy.temperature == 1.0)
 
 
 class Streams(np.random.Generator):
@@ -186,13 +185,11 @@ def test_without_skipping_every_text_has_the_target_s_probability(messages, leng
 def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair):
     policy = wire.DevicePolicy(V, 1.0, wire.threshold_rule(1, None), wire.StreamedTokens(), bonus=False)
     run = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
-    planned, alone = (
-        decode(pair, tiny_texts.PROMPTS[:3], one, **run) for one in (Planned(policy), SharedSeedStreamed())
-    )
+    methods = Planned(policy), SharedSeedStreamed()
+    planned, alone = (decode(pair, tiny_texts.PROMPTS[:3], method, **run) for method in methods)
     assert [one.tokens for one in planned] == [one.tokens for one in alone]
-    assert [[turn.drafted for turn in one.rounds] for one in planned] == [
-        [t.drafted for t in one.rounds] for one in alone
-    ]
+    planned_drafts, own_drafts = ([[t.drafted for t in one.rounds] for one in texts] for texts in (planned, alone))
+    assert planned_drafts == own_drafts
     device = wire.StreamedDevice(policy, session=b"text 0001", seed=1, position=0)
     bare = len(device.draft(np.zeros(V))[1]) - wire.envelope_bits(1, authenticated=False) // 8
     assert all(turn.bytes == bare * turn.drafted for one in planned for turn in one.rounds)
@@ -212,9 +209,9 @@ def test_a_token_is_drawn_as_in_the_loop():
 @pytest.mark.parametrize(
     ("policy", "settings", "words"),
     [
-        (POLICIES[9], {"temperature": 0.5}, "The policy is for temperature 1 and top-p 1, and the run has 0.5 and 1"),
-        (POLICIES[9], {"top_p": 0.9}, "and the run has 1 and 0.9"),
-        (replace(POLICIES[9], vocabulary=301), {}, "The policy is for 301 tokens, and the models have 300"),
+        (AT_1, {"temperature": 0.5}, "The policy is for temperature 1 and top-p 1, and the run has 0.5 and 1"),
+        (AT_1, {"top_p": 0.9}, "and the run has 1 and 0.9"),
+        (replace(AT_1, vocabulary=301), {}, "The policy is for 301 tokens, and the models have 300"),
     ],
 )
 def test_another_run_than_the_planned_one_is_refused(policy, settings, words, pair):
@@ -222,28 +219,40 @@ def test_another_run_than_the_planned_one_is_refused(policy, settings, words, pa
         decode(pair, tiny_texts.PROMPTS[:1], Planned(policy), new_tokens=3, **settings)
 
 
-def test_a_policy_s_file(tmp_path, pair):
-    policy = replace(POLICIES[1], planned_for=models_mark(fingerprints(pair, [], [])))
-    file = write_policy(policy, tmp_path)
-    assert file == tmp_path / "policy.json" == write_policy(policy, tmp_path / "policy.json")
-    assert read_policy(file) == read_policy(tmp_path) == policy
+@pytest.fixture
+def marked(pair):
+    return replace(POLICIES[1], planned_for=models_mark(fingerprints(pair, [], [])))
+
+
+def test_a_file_holds_its_policy(tmp_path, marked):
+    file = write_policy(marked, tmp_path)
+    assert file == tmp_path / "policy.json" == write_policy(marked, tmp_path / "policy.json")
+    assert read_policy(file) == read_policy(tmp_path) == marked
     assert [path.name for path in tmp_path.iterdir()] == ["policy.json"]
-    methods = planned_methods(file, 0.3, 1.0)
-    assert [method.policy for method in methods] == [policy]
+
+
+def test_a_file_gives_the_method_for_its_temperature_alone(tmp_path, marked):
+    file = write_policy(marked, tmp_path)
+    assert [method.policy for method in planned_methods(file, 0.3, 1.0)] == [marked]
     assert planned_methods(None, 1.0, 1.0) == []
-    refuse_other_models(methods, pair)
-    refuse_other_models([Planned(POLICIES[1])], pair)  # without a mark
-    with pytest.raises(UserError, match="planned for other models"):
-        refuse_other_models([Planned(replace(policy, planned_for="300 ab cd"))], pair)
     with pytest.raises(UserError, match=r"The policy is for temperature 0\.3"):
         planned_methods(file, 0.0, 1.0)
+
+
+def test_a_policy_for_other_models_is_refused(pair, marked):
+    refuse_other_models([Planned(marked), Planned(POLICIES[1])], pair)  # the second has no mark
+    with pytest.raises(UserError, match="planned for other models"):
+        refuse_other_models([Planned(replace(marked, planned_for="300 ab cd"))], pair)
+    assert models_mark(None) is models_mark({"vocabulary": 3}) is None
+
+
+def test_a_file_without_a_policy_is_refused(tmp_path, marked):
     with pytest.raises(UserError, match="There is no policy at"):
         read_policy(tmp_path / "other.json")
+    file = write_policy(marked, tmp_path)
+    file.write_text(marked.to_json().replace('"version": 2', '"version": 3'))
+    with pytest.raises(UserError, match=r"policy\.json holds no policy: version must be 2; got 3"):
+        read_policy(file)
     file.write_bytes(b"\xff{")
     with pytest.raises(UserError, match="holds no policy"):
         read_policy(file)
-    file.write_text(policy.to_json().replace('"version": 2', '"version": 3'))
-    with pytest.raises(UserError, match=r"policy\.json holds no policy: version must be 2; got 3"):
-        read_policy(file)
-    assert models_mark(None) is None
-    assert models_mark({"vocabulary": 3}) is None

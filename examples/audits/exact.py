@@ -1,7 +1,7 @@
 """The exact law of a sampler: it runs along every path of its random choices.
 
-The random numbers of torch and of ``random`` are replaced: a draw from a distribution tries each token, a uniform
-number that is compared tries both answers.
+It must draw by ``torch.multinomial``, ``torch.rand``, ``torch.rand_like`` or ``random.random`` alone. These are
+replaced: a draw from a distribution tries each token, a uniform number that is compared tries both answers.
 """
 
 import random

@@ -78,7 +78,8 @@ def cells(row: dict[str, Any]) -> list[str]:
     verdict = f"**{row['verdict']}**" if row["verdict"] in ("not kept", "raises") else row["verdict"]
     verdict += f" ({row['mechanisms'][0]})" if row.get("mechanisms") else ""
     adapter = row.get("adapter")
-    where = f"[{row['lines']}](../../../examples/audits/{adapter})" if adapter else row["date"]
+    lines = len((ADAPTERS / adapter).read_text(encoding="utf-8").splitlines()) if adapter else 0
+    where = f"[{lines}](../../../examples/audits/{adapter})" if adapter else row["date"]
     drawn = f"{row['draws']:,}" if "draws" in row else ""
     return [f"{row['package']} {row['version']}", f"`{row['call']}`", settings, verdict, drawn, distance, where]
 
@@ -109,8 +110,7 @@ def main() -> None:
         for name, (call, settings) in module.CALLS.items():
             values = (package, release, date.today().isoformat(), call, settings)
             row: dict[str, Any] = dict(zip(KEYS, values, strict=True))
-            row |= {"adapter": place.name, "lines": len(place.read_text(encoding="utf-8").splitlines())}
-            row |= audited(module, name, settings, asked.draws)
+            row |= {"adapter": place.name, **audited(module, name, settings, asked.draws)}
             print(*cells(row), flush=True)
             rows[package, call, str(settings)] = row
             ordered = sorted(rows.values(), key=lambda row: row["package"].lower())

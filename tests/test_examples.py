@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-EXACT = re.compile(r"exit code|With: |In an engine: | pair \w+: ")  # verdicts and plans; other numbers may differ
+EXACT = re.compile(r"exit code|With: |Use: | pair \w+: ")  # verdicts and plans; other numbers may differ
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.py")))

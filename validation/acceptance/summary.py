@@ -296,14 +296,11 @@ def _depths(
 
 
 def _promise(confidence: float, requests: int) -> str:
-    said = (
-        f"{confidence:.0%}, for each depth alone and for all draft lengths together, at all numbers of rounds, if a "
-        "draft's acceptance depends on its depth alone; the engine may choose its lengths from past outcomes"
-    )
+    said = f"{confidence:.0%}, for one depth and for all draft lengths together. They assume that a draft's acceptance "
     if requests < FEWEST_CLUSTERS:
-        said += ". The real uncertainty is larger: requests differ"
-        return f"{said}, and {FEWEST_CLUSTERS} or more records, such as answers, one a line, show how much"
-    return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
+        said += "depends on its depth alone. Requests differ, so the real uncertainty is larger: give "
+        return f"{said}{FEWEST_CLUSTERS} or more records, such as answers, one a line"
+    return f"{said}depends on its depth alone, or that requests that differ are independent and many"
 
 
 def _choices(

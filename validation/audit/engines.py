@@ -28,6 +28,8 @@ TOGETHER = 64
 """Most draws of one request of vLLM."""
 PART, MOST_PARTS = 2**16, 2**14
 """Bytes of an answer that are read at a time, and how often: an answer that comes slowly is given up in time."""
+ANSWERS_IN = 60.0
+"""Seconds within which a server says that it is there."""
 SEEDS = 2**32
 """Seeds that every engine tells apart."""
 DIED = (
@@ -79,7 +81,7 @@ def server_engine(address: str | None) -> str:
 def server_sampler(
     address: str, processors: Processors, *, new_tokens: int | None = None, seconds: float = 3600.0
 ) -> Sampler:
-    """Return a sampler that asks a server: ``vllm:http://HOST:PORT`` or ``llama:http://HOST:PORT``."""
+    """Return a sampler that asks a server that answers: ``vllm:http://HOST:PORT`` or ``llama:http://HOST:PORT``."""
     engine, _, url = address.partition(":")
     url = url.rstrip("/").removesuffix("/v1")
     of_vllm = engine == "vllm"
@@ -87,7 +89,8 @@ def server_sampler(
     if not server_engine(address):
         raise UserError(f"The server is {address!r}; write vllm:http://HOST:PORT or llama:http://HOST:PORT.")
     settings(processors, 1)  # refuse before the first draw
-    model: dict[str, Any] = {}
+    about = ask(f"{url}/{'v1/models' if of_vllm else 'health'}", None, min(seconds, ANSWERS_IN))[0]
+    model = {"model": at(about, "data", 0, "id")} if of_vllm else {}
     seeds = _Seeds()
 
     def draw(prompt: Sequence[int], count: int, seed: int, length: int) -> list[list[int]]:
@@ -101,8 +104,6 @@ def server_sampler(
         return [at(by_index, i) for i in range(count)]
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
-        if of_vllm and not model:
-            model["model"] = at(ask(f"{url}/v1/models", None, seconds)[0], "data", 0, "id")
         most = TOGETHER if of_vllm else 1
         parts = [(c, min(most, n - start)) for start in range(0, n, most) for c in range(len(prompts))]
         first = [seeds.take(seed, count) for _, count in parts]

@@ -164,8 +164,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         say(console, f"For {engine}{merged}: {written['settings']}{apart}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
     say(console, *(f"Sanity: {said}" for said in odd), *([agree] if len(odd) < len(sane) else []), *notes)
-    _show(console, summary)
-    say(console, f"Acceptance length of the recorded steps: {mean_length.text('#.3g')} tokens.")
+    _show(console, summary, mean_length)
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)
     if (engine := options["synthetic"]) is not None:
@@ -268,9 +267,9 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
     return RoundTimes(round_trip=rtt_s, **rests)
 
 
-def _show(console: Console, summary: Summary) -> None:
+def _show(console: Console, summary: Summary, length: Estimate) -> None:
     said = f"{summary.engine}: {counted(summary.steps, 'step')} of {counted(summary.requests, 'record')} "
-    said += f"accepted {summary.accepted:,} drafts, so a step emitted {summary.mean_acceptance_length:#.3g} tokens."
+    said += f"accepted {summary.accepted:,} drafts, so a step emitted {length.text('#.3g')} tokens."
     say(console, said, *summary.remarks)
     if summary.left_out:
         first, count = summary.left_out[0], len(summary.left_out)
@@ -303,8 +302,8 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         return
     say(console, " ".join([_advice(summary), *_of_yours(summary)]), *_not_stated(summary), style="bold")
     if not times.by_batch:
-        said = "A pass is taken as equal at every K and for your batch alone: --verify-token-time or --passes give the "
-        say(console, f"{said}rest{', and a draft length by batch size' * (not summary.schedule)}.")
+        said = f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K. For passes that grow with K and "
+        say(console, f"{said}batch{', and K by batch' * (not summary.schedule)}: --verify-token-time or --passes.")
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
     say(console, *_crossing(summary, batch), style="bold")
@@ -367,14 +366,13 @@ def _advice(summary: Summary) -> str:
 
     best, speeds = summary.best or 0, _speeds(summary)
     said = f"Best K (draft length) for these times{', at batch 1' * (len(summary.schedule) > 1)}: {best}"
-    if summary.best_is_longest:
-        said += f", the longest recorded; {LONGER.format(3 * best // 2 + 1)}"
     alone = f"{three_digits(speeds[0])} tokens/s without drafts"
     if best:
         own = next(one for one in summary.lengths if one.draft_length == best)
         low, high = (three_digits(speeds[best] * end / own.tokens) for end in (own.low, own.high))
         ends = f", from {low} to {high}" * (not summary.copied)
         said += f" ({three_digits(speeds[best])} tokens/s{ends}; {alone})."
+        said += f" It is the longest recorded; {LONGER.format(3 * best // 2 + 1)}." * summary.best_is_longest
     else:
         said += f". Drafting does not pay: {alone}."
     if best == 0 and summary.perfect is not None:
@@ -405,7 +403,7 @@ def _of_yours(summary: Summary) -> list[str]:
     said = [f"{tied} are not told apart by these counts."] * bool(tied)
     if yours not in (0, best) and speeds.get(yours):
         first, last = summary.not_told_apart or (0, -1)
-        noise = ", within the noise of these counts" * ({yours, best} <= {*range(first, last + 1)})
+        noise = ", within the noise" * ({yours, best} <= {*range(first, last + 1)})
         more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more{noise}"
         said.append(f"Your K = {yours}: {three_digits(speeds[yours])} tokens/s; {more}.")
     return said

@@ -225,6 +225,9 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     if options["method"] and not options["table"]:
         options["target"] = options["target"] or "builtin"
     _one_of(options, LAWS, "target", "table")
+    seconds, server = read_time("--call-time", options["call_time"]), None
+    if engine:  # ask it before the models are loaded
+        server = server_sampler(options["sampler"], processors, new_tokens=options["new_tokens"], seconds=seconds)
     path = options["draws_from"]
     drawn = None if path is None else file_prompts(path)
     if options["chat"] and (drawn is not None or not options["target"]):
@@ -237,12 +240,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
     if options["sampler"]:
-        seconds = read_time("--call-time", options["call_time"])
-        sample = (
-            server_sampler(options["sampler"], processors, new_tokens=options["new_tokens"], seconds=seconds)
-            if engine
-            else RemoteSampler(options["sampler"], seconds)
-        )
+        sample = server or RemoteSampler(options["sampler"], seconds)
     if sample is None:
         raise UserError("--generate and --method need a model: give --target.")
     settings = {name: options[name] for name in ("draws", "depth", "seed")}

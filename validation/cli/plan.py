@@ -41,7 +41,7 @@ of_output = partial(option, group="Output")
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
-@of_evidence("--drafts", "With --acceptance: how its engine drafted; probabilistic is sampled.", DraftsType(DRAFTS))
+@of_evidence("--drafts", "With --acceptance: the likeliest token, a draw from q, or n-grams.", DraftsType(DRAFTS))
 @of_evidence("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
 @of_evidence("--vocabulary", "With --acceptance: tokens of the vocabulary.", click.IntRange(min=2), default=32_000)
 @of_link("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
@@ -53,7 +53,7 @@ of_output = partial(option, group="Output")
 @of_link("--rtt", "Round trip of an exchange.", default="20ms")
 @of_link("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
 @of_times("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
-@of_times("--draft-time", "One pass of the draft model.", default="12ms")
+@of_times("--draft-time", "One pass of the draft model on the device.", default="12ms")
 @of_times("--verify-time", "One pass of the target model.", default="30ms")
 @of_times(
     "--server-draft-time",
@@ -98,7 +98,8 @@ def plan(
     \b
     From a trace of `hlm validate`, or from an engine's counts:
       hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
-      hlm plan --acceptance server.log --drafts sampled --verification standard --server-draft-time 3ms
+      hlm plan --acceptance server.log --drafts sampled --verification standard --server-draft-time 3ms \\
+          --verify-time 30ms
 
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
@@ -165,7 +166,8 @@ def plan(
         models = [f"Models: {pair}; {about['evidence']['trace']}{own}"] if pair else []
         batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
         at = f"At: {said_setting}; {batch} a pass (--server-batch)"
-        counted = {"alike": alike, "tokens": about["evidence"].get("tokens", {}).get(best.draft_length)}
+        counted = {"tokens": about["evidence"].get("tokens", {}).get(best.draft_length)}
+        counted |= {"alike": alike} if given["acceptance"] else {}
         show(console, result, basis, [at, *models], assumes, **counted)
         result.notes.extend(assumes)
     if plain_users is not None:
@@ -189,15 +191,15 @@ def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
     """Return what the answer assumes where an option was left out, to stand below it; evidence: that of counts."""
     found = []
     if evidence and evidence["draft_sampling"] is None:
-        found.append("drafts were sampled from the draft model's distribution: say how with --drafts")
+        found.append("drafts were sampled from the draft model's distribution (else --drafts)")
     if evidence and request.server_draft_basis != "given":
         own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
-        found.append(f"the server drafts as slowly as the device ({own_draft}): give --server-draft-time")
+        found.append(f"the server drafts as slowly as the device, {own_draft} (else --server-draft-time)")
     if request.passes is None and not request.verify_token_s:
-        found.append("a pass takes as long with drafts as without: give --verify-token-time or --times")
+        found.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
     if request.server_batch == 1 and request.users == 1:
-        found.append("a pass on a full server has one text: give --server-batch")
-    return [f"Assumes that {one}" for one in found]
+        found.append("a full server's pass has one text (else --server-batch)")
+    return [f"Assumes: {'; '.join(f'({n}) {one}' for n, one in enumerate(found, 1))}"] if found else []
 
 
 BELONGS = {
@@ -205,12 +207,14 @@ BELONGS = {
     **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
 }
 """Options that need another one."""
-NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm import), users by --objective capacity"
+NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
+NO_USERS = "several users are planned from a trace (hlm validate or hlm import); --objective capacity takes counts too"
 AGAINST = (
     (("trace",), ("acceptance",), "a plan is of one of them"),
     (("run",), ("trace", "acceptance", "times"), "a record of a run has its own counts and times"),
     (("run",), ("seal",), "the record says whether its frames had a key"),
-    (("acceptance", "run"), ("policy", "users", "block", "leak"), NO_ROWS),
+    (("acceptance", "run"), ("policy", "block", "leak"), NO_ROWS),
+    (("acceptance", "run"), ("users",), NO_USERS),
     (("acceptance",), ("risk",), NO_ROWS),
     (("block", "leak"), ("users",), "verification by block and padding are planned for one user"),
     (("leak",), ("page",), "the page cannot pad the messages of other settings"),

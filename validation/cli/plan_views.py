@@ -70,14 +70,14 @@ def show(
         f"Use: {use}{'; ours chooses the same' * tied}; it needs {_needs(asked.best)}",
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
-        _rival(result),
+        _rival(result, " (counts cannot price SQS or shared seeds)" * ("alike" in counted)),
         *assumed,
         style="bold",
     )
     say(console, *filter(None, [option, *about]))
     together = asked.name not in ("one user", "a full server")
     speeds = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
-    heads = ("policy", speeds, "users of a\nfull server (m)", "risk of\na text", "bits\n(m)")
+    heads = ("policy", speeds, "users of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     decides = "decides" if together else "tokens_per_s_mean"
     lines, listed = [], _listed(result)
     for name, each in listed:
@@ -91,10 +91,10 @@ def show(
         console,
         *(_most_users(result, aim) or answer_of(aim) for aim in result.aims if aim is not asked),
         "m: measured counts × the times above; c: calibrated on prompts; no mark: proved. Users: times as many as with "
-        f"{result.rows[0].policy}. Risk: how far the distribution of a text may be from the target model's. Bits: what "
-        "a device sends in a round trip.",
-        "Methods by name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: "
-        "--objective capacity.",
+        f"{result.rows[0].policy}. Risk: how far the distribution of a text may be from the target model's. Bits up: "
+        "what a device sends in a round trip; --all has both directions (kB/token).",
+        "Ours: what we combine of skips, messages and lengths, in whole bytes; others may be faster. Methods by name: "
+        "docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: --objective capacity.",
         *result.notes,
     )
 
@@ -110,9 +110,10 @@ def _most_users(result: Result, aim: Aim) -> str:
     if aim.name != "a full server":
         return ""
     row = result.besides.get(aim.name) or next(row for row in result.rows if row.policy == aim.best.family)
-    said = NAMES.get(row.policy, row.policy) + ", by its row for a full server" * (row not in result.rows)
-    users = f"{_users(result, row)} times as many as with {result.rows[0].policy}"
-    return f"A full server (more ask than it can serve) has the most users with {said}: {users}."
+    said = NAMES.get(row.policy, row.policy) + " (row for a full server)" * (row not in result.rows)
+    users, setting = f"{_users(result, row)} times those of {result.rows[0].policy}", aim.setting
+    free = ", if passes with drafts take no longer" * (setting.passes is None and not setting.verify_token_s)
+    return f"On a full server (more ask than it can serve) {said} carries the most users: {users}{free}."
 
 
 def _listed(result: Result) -> list[tuple[str, Row]]:
@@ -130,19 +131,20 @@ def ordered(result: Result) -> list[Row]:
     return sorted(result.rows, key=lambda row: (bool(row.breaks), -values[id(row)]))
 
 
-def _rival(result: Result) -> str:
+def _rival(result: Result, among: str) -> str:
     """Name the strongest policy of the other kind than the answer, its number, and what it needs."""
     from validation.planning.verdict import number_said
 
     asked, own = result.asked, result.asked.best.option.row.device
     strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
-    title = f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival"
+    title = f"Best {'without' if own else 'with'} a device{among * (not own)}" if strongest else "Strongest rival"
     if rival is None:
         return f"{title}: none keeps the limits"
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
-    said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}; it needs {_needs(rival)}"
+    said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}"
+    said += f"; it needs {_needs(rival)}" * (not strongest or own)
     said += "" if rival.option.lossless else "; not lossless"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if rival.option.row.device and plain is not None and plain.value > rival.value:

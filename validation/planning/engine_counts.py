@@ -48,7 +48,7 @@ def options_of_records(
     lengths = () if records[0].copied else summary.lengths
     evidence["tokens"] = {one.draft_length: (one.tokens, one.low, one.high) for one in lengths}
     evidence["not_told_apart"] = summary.not_told_apart
-    notes = _notes(records, _by_ids(records))
+    notes = _notes(records, _by_ids(records), vocabulary)
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
         notes.append(
             "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
@@ -164,13 +164,13 @@ def _records(files: Sequence[Path], drafts: str | None, verification: str | None
     return records
 
 
-def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
+def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> list[str]:
     if ids:
         basis = (
             "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
         )
         return [f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept."]
-    found = list(remarks(records))
+    found = [*remarks(records), f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection."]
     found.append(
         "The server trusts the q that a device states: a false one moves the text's law (verification.liar). With"
         " a shared seed or --verification match it does not: a lie costs the device its own acceptance."

@@ -129,6 +129,7 @@ def test_the_command_asks_a_server_in_its_own_order(engine, tmp_path):
     one_sentence(run(*call, *given, "--order", "transformers"), "vLLM has an order of its own")
     one_sentence(run(*call, server, "--logit-bias", "1=2"), "write TOKEN:BIAS")
     one_sentence(run(*call, server + "/not-here"), "has no data.0.id")
+    one_sentence(run("audit", "--target", "missing", "--sampler", "llama:http://127.0.0.1:1"), "start the server")
     assert "The engine behind the server has died" in run(*call, server, "--top-k", "1").stderr
 
 
@@ -143,7 +144,6 @@ def test_what_a_server_says_against_a_request_is_shown_whole(engine, monkeypatch
     [
         ("llama:http://127.0.0.1:1", {"min_tokens": 2}, "no smallest length"),
         ("llama:http://127.0.0.1:1", {"presence_penalty": 1.0}, "counts the prompt"),
-        ("llama:http://127.0.0.1:1", {}, "start the server"),
         ("127.0.0.1:8000", {}, "write vllm:http"),
     ],
 )

@@ -94,7 +94,8 @@ def show(
         f"{result.rows[0].policy}. Risk: how far the distribution of a text may be from the target model's. Bits up: "
         "what a device sends in a round trip; --all has both directions (kB/token).",
         "Ours: our skips, messages and lengths of a round; SQS's rounds, which end by bits, may be faster. Methods by "
-        "name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: --objective capacity.",
+        "name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: --objective "
+        "capacity.",
         *result.notes,
     )
 

@@ -369,7 +369,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
         (("--alone",), "--alone belongs to --policy"),
         (("--trace", "trace", "answers.jsonl"), "FILES belongs to --acceptance"),
         (("--leak", "bits=1", "--page", "plan.html"), "--leak and --page cannot"),
-        (("--run", "run.jsonl", "--block"), "plan from a trace (hlm import)"),
+        (("--run", "run.jsonl", "--block"), "from a trace (hlm validate or hlm import)"),
         (("--run", "run.jsonl", "--times", "times.json"), "has its own counts and times"),
         (("--trace", "trace", "--draft-length", "3"), "--draft-length belongs to --acceptance"),
         (("--trace", "trace", "--page", "."), "--page is ., which cannot be a file"),

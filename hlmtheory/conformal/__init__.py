@@ -9,7 +9,7 @@ q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
 τ_n        ``threshold``, smallest probability kept        1         (...)
 ε          ``epsilon``, target of the mean dropped mass     1         (...)
 η          ``learning_rate``                               1         (...)
-d_n        dropped mass, q_n outside {q_n ≥ τ_n}           1         (...)
+d_n        mass of q_n below τ_n, but for the top token    1         (...)
 T          ``steps``, positions                            1         (...)
 ========== =============================================== ========= ===========
 

@@ -114,7 +114,8 @@ def dropped_mass():
 def rejection_rate():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ), ℓ = 100.
 
-    A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂).
+    A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂). The last two are bounded
+    by dropped_mass and lattice.distortion.
     """
     return le(sides.rejection_rate, sides.position_bound)  # TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ)
 
@@ -152,7 +153,7 @@ def informative():
 
 @theorem(
     "lattice.rejections",
-    Source(CSQS, "Theorem 1 with the expectation over K_n"),
+    Source(CSQS, "Theorem 1, where the random K_n is printed outside the expectation"),
     CORRECTED,
     assuming=(POSITIVE_TREE,),
     tight=ONE_PREFIX,
@@ -161,9 +162,10 @@ def rejections():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], K_n and ℓ_n of the prefix.
 
     Σ_n is over all positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So
-    a position with a draft adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained
-    without bonus tokens. K_n and ℓ_n are fixed by the prefix; where they also depend on the ends of rounds, as in
-    C-SQS, E is over both, by the same proof.
+    a position with a draft adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. There TV(q̂,
+    p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂), where TV(q, q̄) = dropped (dropped_mass) and TV(q̄, q̂) ≤ K/(4ℓ)
+    (lattice.distortion); from K = 4ℓ on this says nothing. Attained without bonus tokens. K_n and ℓ_n are fixed by
+    the prefix; where they also depend on the ends of rounds, as in C-SQS, E is over both, by the same proof.
     """
     return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 
@@ -237,15 +239,15 @@ def resampled():
     accepted position.
 
     The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of
-    the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12: "Apply
-    the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words "a further
-    iteration" and "on the new token" favour the new position's own d_{T+1}, as in update, kept. The formula favours
-    d_T: read literally, it repeats, from the last accepted token's τ_T, the step with which line 8 set τ_{T+1}. By
-    the formula the controller has the state that it would have if it had seen the accepted positions only. So
-    regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected position's d
-    enters the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from τ_{T+1}, the
-    bound on the mean over accepted positions would fail too: easy positions before a rejection would count twice.)
-    Instead: conformal.kept, conformal.accepted.
+    the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12, with our
+    letters: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words "a
+    further iteration" and "on the new token" favour the new position's own d_{T+1}, as in update, kept. The formula
+    favours d_T: read literally, it repeats, from the last accepted token's τ_T, the step with which line 8 set
+    τ_{T+1}. By the formula the controller has the state that it would have if it had seen the accepted positions
+    only. So regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected
+    position's d enters the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from
+    τ_{T+1}, the bound on the mean over accepted positions would fail too: easy positions before a rejection would
+    count twice.) Instead: conformal.kept, conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -295,10 +297,10 @@ def accepted():
 def regret():
     """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0.
 
-    False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops 199/200. The mean is
-    0.4975, the bound 0.0515. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most; one step can take it to
-    -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001. Instead: conformal.regret_small_step,
-    conformal.regret_proof, conformal.regret_sharp.
+    False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops all but its top
+    token, 199/200. The mean is 0.4975, the bound 0.0515. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most;
+    one step can take it to -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it says nothing
+    for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 

@@ -457,7 +457,7 @@ def monotone_distortion(target, draft, k):
     """TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1).
 
     False: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21, 13, 5)/39 and p = (22, 13,
-    4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1. Instead: truncation.monotone.
+    4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by x → 0 the rise tends to 1. Instead: truncation.monotone.
     """
     return le(
         resampling_distortion(target, draft, truncation_sides.after(draft, k)), resampling_distortion(target, draft, k)

@@ -1,4 +1,4 @@
-"""Theorems of u-hlm (oh2024uhlm): what its equations (6) to (13) say, as printed and mended."""
+"""Theorems of u-hlm (oh2024uhlm): what its equations (6), (9), (10) and (13) say, as printed and mended."""
 
 from hlmtheory._array import arrays
 from hlmtheory._simplex import law_overlap
@@ -9,7 +9,7 @@ from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_disc
 from hlmtheory.theorems import cu_hlm
 from hlmtheory.verification.rule import rejection_probability
 
-THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
+QUARTERS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 
 
 @theorem("uncertainty.printed_temperature", Source("oh2024uhlm", "(6) as printed"), MISPRINT, false=cu_hlm.PERTURBED)
@@ -24,12 +24,15 @@ def printed_temperature(logits, token, temperatures):
     return eq(left, not_same(logits, token, xp.ones_like(theta)))
 
 
-@theorem("verification.unbiased_one_beta", Source("oh2024uhlm", "(9), its second factor mended"), IMPLIED, false=THIRDS)
+@theorem(
+    "verification.unbiased_one_beta", Source("oh2024uhlm", "(9), its second factor mended"), IMPLIED, false=QUARTERS
+)
 def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: see the counterexample. (9) prints the drawn token's β, but the law needs β_v of every token v and the
-    mean rejection Σ q β. Correcting one of the two factors is not enough. Instead: verification.unbiased.
+    False: let p = (2, 4, 2)/8, q = (4, 2, 2)/8 and d the first token. Then β = (1/2, 0, 0), Σ q β = 1/4 and r = (0, 1,
+    0), so the left side is (2, 3, 1)/8. (9) prints the drawn token's β, but the law needs β_v of every token v and
+    the mean rejection Σ q β. Correcting one of the two factors is not enough. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(
@@ -39,12 +42,16 @@ def unbiased_one_beta(target, draft, token):
 
 
 @theorem(
-    "verification.unbiased_one_resampling", Source("oh2024uhlm", "(9), its first factor mended"), IMPLIED, false=THIRDS
+    "verification.unbiased_one_resampling",
+    Source("oh2024uhlm", "(9), its first factor mended"),
+    IMPLIED,
+    false=QUARTERS,
 )
 def unbiased_one_resampling(target, draft, token):
     """q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: see verification.unbiased_one_beta. Instead: verification.unbiased.
+    False: with p = (2, 4, 2)/8, q = (4, 2, 2)/8 and d the first token, β = (1/2, 0, 0) and r = (0, 1, 0), so the left
+    side is (2, 6, 2)/8. Instead: verification.unbiased.
     """
     beta = rejection_probability(target, draft)
     return eq(
@@ -52,11 +59,12 @@ def unbiased_one_resampling(target, draft, token):
     )
 
 
-@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=THIRDS)
+@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=QUARTERS)
 def unbiased_printed(target, draft, token):
     """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: see verification.unbiased_one_beta. Instead: verification.unbiased.
+    False: with p = (2, 4, 2)/8, q = (4, 2, 2)/8 and d the first token, β_d = 1/2 and r = (0, 1, 0), so the left side
+    is (2, 5, 1)/8. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))
@@ -88,6 +96,6 @@ def rejection_ratio(target, draft, token):
 def holder_discrete():
     """for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
 
-    Hölder for sums.
+    R = Σ_I (a u + b) f. Apply Hölder's inequality for sums to the factors a u + b and f.
     """
     return le(rejection_risk_discrete, holder_bound_discrete)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hlmtheory.claims import Claim
     from validation.claims.results import Tally
 
-LONG_LIST = re.compile(r"\(([^(),]+(?:,[^(),]+){2}),[^()]{80,}, ([^(),]+)\)")
+LONG_LIST = re.compile(r"\[([^][,]+(?:,[^][,]+){2}),[^][]{80,}, ([^][,]+)\]")
 EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 
@@ -65,19 +65,13 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
 
 
 def _in_order(found: list[Claim]) -> list[Claim]:
-    """Return claims by paper, the five papers first, then by the number of the equation, also that of a theorem's."""
-    equations: dict[tuple[str, str], int] = {}
-    for source in sorted((claim.source for claim in all_claims().values()), key=lambda one: one.place):
-        if both := re.match(r"(\w+\.? \w+)\b.*?\((\d+)", source.place):
-            equations.setdefault((source.key, both[1]), int(both[2]))
+    """Return claims by paper, the five papers first, each in the order of its file of theorems, then of other files."""
+    names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
 
-    def place(claim: Claim) -> tuple[int, str, str, int]:
-        key, papers = claim.source.key, [*PAPERS.values()]
-        rank = papers.index(key) if key in papers else len(papers)
-        label = re.match(r"\w+\.? \w+", claim.source.place)
-        known = equations.get((key, label[0]), 1000) if label else 1000
-        number = int((*re.findall(r"\((\d+)", claim.source.place), known)[0])
-        return rank, cite(claim.source).partition(",")[0], key, number
+    def place(claim: Claim) -> tuple[int, str, str, bool, str, int]:
+        key, file = claim.source.key, Path(claim.proof.file)
+        rank = [*names, key].index(key)
+        return rank, cite(claim.source).partition(",")[0], key, file.stem != names.get(key), file.stem, claim.proof.line
 
     return sorted(found, key=place)
 
@@ -88,7 +82,10 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     kinds |= {name: "yours" for name, one in own.items() if name in kinds and one.claim.origin is Origin.NEW}
     kinds |= {name: "violated" for name, one in own.items() if name in kinds and one.counterexample}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
-    say(console, as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its proof."))
+    say(
+        console,
+        as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its symbols and proof."),
+    )
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved under their assumptions.")
     for kind, meaning in (ORIGIN | FALSE_WORDS | OWN).items():
@@ -119,8 +116,8 @@ LABELS = {"refuted": "printed, refuted", "misprint": "printed, misprint", "publi
 """What a list calls a kind of claims; the other kinds go by their own name."""
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
 MEASURED = (
-    "slack: right side less left side; left/right: largest seen, and largest known; vacuous: share of the instances "
-    "whose right side reaches the ceiling, where the bound says nothing; undecided: the gap is within rounding"
+    "slack: right side less left side on these, a counterexample apart; left/right: largest seen, and largest known; "
+    "vacuous: share whose right side reaches the ceiling, where the bound says nothing; undecided: within rounding"
 )
 """What the words and numbers of a claim mean."""
 ORDER = ("statement", "cite_instead", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_uses")
@@ -135,7 +132,7 @@ def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
     from rich.cells import cell_len, set_cell_size
 
     about = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) if own else None
-    named = dict(table(about or "")) or {ARGUMENTS[name].symbol: name for name in claim.takes}
+    named = dict(table(about or "")) or {ARGUMENTS[name].symbol: f"argument {name}" for name in claim.takes}
     pairs = named if own else symbols(claim, text)
     wide = min(max(map(cell_len, pairs), default=0), WIDE)
     return "".join(
@@ -175,7 +172,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()
     contradicted = bool(own and own.counterexample)
     tight = None if contradicted else claim.attained and instance_text(claim.attained.instance, exact=True)
-    plain["tight_case"] = tight and LONG_LIST.sub(r"(\1, …, \2; --json has all)", tight)
+    plain["tight_case"] = tight and LONG_LIST.sub(r"[\1, …, \2; --json has all]", tight)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
     for key in dict.fromkeys((*ORDER, *plain)):
         value = plain[key]

@@ -130,6 +130,6 @@ SYMBOLS = (
     ("K", "drafts in a round; in lattice claims the number of kept tokens X"),
     ("q̄, ℓ", "c-sqs: q on X, normalised; q̂ is q̄ in units of 1/ℓ"),
     ("τ, η, d_n", "c-sqs: threshold of what is kept, its learning rate, mass of q that position n drops"),
-    ("T", "tokens of a text; with an index, seconds"),
+    ("T", "TV(q, p); in c-sqs the positions of a text; with an index, seconds"),
 )
 """Symbol and meaning, in the order of the report."""

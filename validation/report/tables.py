@@ -96,19 +96,22 @@ def counterexample_text(claim: Claim, instance: Instance, *, exact: bool = False
 
 
 def instance_text(instance: Mapping[str, Any], *, exact: bool = False) -> str:
-    """Return an instance as text; with ``exact`` every number has all its digits."""
+    """Return an instance as text; with ``exact`` as Python reads it, each number with all its digits."""
     arrays = {name: to_numpy(value) for name, value in instance.items()}
     texts = (_nested(value, exact) if value.dtype.kind in "fiub" else str(value) for value in arrays.values())
     return ", ".join(f"{name} = {text}" for name, text in zip(arrays, texts, strict=True))
 
 
 def _nested(array: Any, exact: bool) -> str:
-    """Return an array as nested parentheses; four or more equal neighbours are abbreviated with a count."""
+    """Return an array as nested brackets; four or more equal neighbours are abbreviated with a count."""
     if array.ndim == 0:
         return repr(array.item()) if exact else _exact(float(array))
     runs = [(text, len(list(same))) for text, same in groupby(_nested(part, exact) for part in array)]
-    shown = [", ".join([text] * count) if count < 4 else f"{text} × {count}" for text, count in runs]
-    return f"({', '.join(shown)})"
+    if exact and len(runs) == 1 and runs[0][1] > 3:
+        return f"[{runs[0][0]}] * {runs[0][1]}"
+    many = "*[{}] * {}" if exact else "{} × {}"
+    shown = ", ".join(", ".join([text] * count) if count < 4 else many.format(text, count) for text, count in runs)
+    return f"[{shown}]" if exact else f"({shown})"
 
 
 def _exact(value: float) -> str:

@@ -90,6 +90,7 @@ def headed(figure: Canvas, message: str) -> Canvas:
     text = fill(label(message), int(15 * width))
     figure.set_size_inches(width, height + 0.09 + 0.135 * (1 + text.count("\n")))
     figure.suptitle(text, x=0.01, ha="left", fontsize=8)
+    figure.set_label(message)
     return figure
 
 
@@ -158,7 +159,8 @@ DARK_PAGE = (
 def save(figure: Canvas, path: Path) -> None:
     """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
     kind = path.suffix.removeprefix(".")
-    figure.savefig(path, format=kind, metadata=PICTURES[kind], transparent=kind == "svg")
+    title = {"Title": str(figure.get_label())} if kind == "svg" and figure.get_label() else {}
+    figure.savefig(path, format=kind, metadata=PICTURES[kind] | title, transparent=kind == "svg")
     if kind == "svg":
         text = path.read_text(encoding="utf-8")
         path.write_text(re.sub(r"(<svg\b[^>]*>)", rf"\1\n {DARK_PAGE}", text, count=1), encoding="utf-8")

@@ -178,7 +178,7 @@ def figure(
     PAPER is cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours; NUMBERS are some of its figures or tables, for example:
     hlm figure cu-hlm 5a. Without NUMBERS, all are drawn.
 
-    Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
+    Those that need no trace go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
     whole paper, figures without their inputs are listed with the command that makes these inputs (exit code 3).
     """
     from validation.cli.figures import Drawing, caption, read_formats, show_numbers

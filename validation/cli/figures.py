@@ -78,7 +78,8 @@ def caption(sidecar: Path) -> str:
 def show_numbers(console: Console, sidecar: Path) -> None:
     """Print the caption of a figure or table, its paper's numbers, its method, the claims behind it, its tables."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
-    say(console, about["caption"], *filter(None, [printed_words(about)]), f"Method: {about['method']}")
+    printed = "" if any("printed" in each["heads"] for each in about.get("tables", [])) else printed_words(about)
+    say(console, about["caption"], *filter(None, [printed]), f"Method: {about['method']}")
     say(console, *filter(None, [claims_words(about)]))
     for each in about.get("tables", []):
         print_table(console, each["title"], each["heads"], each["rows"], left=each["heads"][:1])

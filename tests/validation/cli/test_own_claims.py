@@ -52,7 +52,7 @@ def test_the_theorem_of_the_page_is_checked_beside_the_others(folder):
     assert said["outcomes"] == dict.fromkeys((*theorems.THEOREMS, NAME), "holds")
     assert (said["tallies"][NAME]["kind"], said["tallies"][NAME]["holds"]) == ("measured", 320)
     assert NAME in Path("run/report.html").read_text(encoding="utf-8")
-    assert "symbols:\n    q  draft\n    k  k\n" in run("claims", "--claims", "mine.py", NAME).output
+    assert "symbols:\n    q  argument draft\n    k  argument k\n" in run("claims", "--claims", "mine.py", NAME).output
     Path("mine.py").write_text(f'"""\n===  ==\na    b\n===  ==\nε    an error\n===  ==\n"""\n{MINE}', encoding="utf-8")
     assert "symbols:\n    ε  an error\n" in run("claims", "--claims", "mine.py", NAME).output
     unserved = MINE.replace("draft, k", "load").partition("falling")[0] + "return le(load, 2 * load)\n"
@@ -107,7 +107,7 @@ def test_a_new_result_is_cited_as_software_and_a_printed_one_as_its_paper():
     assert r"\texttt{draft\_length.linear\_adapts}" in bibtex(all_claims()["draft_length.linear_adapts"])
 
 
-def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_equations():
+def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_theorems():
     shown = run("claims", "--paper", "cu-hlm").output
     assert run("claims", "cu-hlm").output == shown
     assert re.match(r"58 claims\..* \d+ known, restated .* 7 false reading .* cu-hlm: Oh", " ".join(shown.split()))

@@ -114,8 +114,7 @@ def dropped_mass():
 def rejection_rate():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ), ℓ = 100.
 
-    A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂). The last two are bounded
-    by dropped_mass and lattice.distortion.
+    TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂), with dropped_mass and lattice.distortion for the last two.
     """
     return le(sides.rejection_rate, sides.position_bound)  # TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ)
 
@@ -245,9 +244,7 @@ def resampled():
     favours d_T: read literally, it repeats, from the last accepted token's τ_T, the step with which line 8 set
     τ_{T+1}. By the formula the controller has the state that it would have if it had seen the accepted positions
     only. So regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected
-    position's d enters the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from
-    τ_{T+1}, the bound on the mean over accepted positions would fail too: easy positions before a rejection would
-    count twice.) Instead: conformal.kept, conformal.accepted.
+    position's d enters the sum of Theorem 1, but no update uses it. Instead: conformal.kept, conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 

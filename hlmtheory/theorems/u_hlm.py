@@ -9,7 +9,7 @@ from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_disc
 from hlmtheory.theorems import cu_hlm
 from hlmtheory.verification.rule import rejection_probability
 
-QUARTERS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
+DRAWN = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 
 
 @theorem("uncertainty.printed_temperature", Source("oh2024uhlm", "(6) as printed"), MISPRINT, false=cu_hlm.PERTURBED)
@@ -24,9 +24,7 @@ def printed_temperature(logits, token, temperatures):
     return eq(left, not_same(logits, token, xp.ones_like(theta)))
 
 
-@theorem(
-    "verification.unbiased_one_beta", Source("oh2024uhlm", "(9), its second factor mended"), IMPLIED, false=QUARTERS
-)
+@theorem("verification.unbiased_one_beta", Source("oh2024uhlm", "(9), its second factor mended"), IMPLIED, false=DRAWN)
 def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
@@ -42,16 +40,12 @@ def unbiased_one_beta(target, draft, token):
 
 
 @theorem(
-    "verification.unbiased_one_resampling",
-    Source("oh2024uhlm", "(9), its first factor mended"),
-    IMPLIED,
-    false=QUARTERS,
+    "verification.unbiased_one_resampling", Source("oh2024uhlm", "(9), its first factor mended"), IMPLIED, false=DRAWN
 )
 def unbiased_one_resampling(target, draft, token):
     """q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: with p = (2, 4, 2)/8, q = (4, 2, 2)/8 and d the first token, β = (1/2, 0, 0) and r = (0, 1, 0), so the left
-    side is (2, 6, 2)/8. Instead: verification.unbiased.
+    False: with p, q of verification.unbiased_one_beta the left side is (2, 6, 2)/8. Instead: verification.unbiased.
     """
     beta = rejection_probability(target, draft)
     return eq(
@@ -59,12 +53,11 @@ def unbiased_one_resampling(target, draft, token):
     )
 
 
-@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=QUARTERS)
+@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=DRAWN)
 def unbiased_printed(target, draft, token):
     """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: with p = (2, 4, 2)/8, q = (4, 2, 2)/8 and d the first token, β_d = 1/2 and r = (0, 1, 0), so the left side
-    is (2, 5, 1)/8. Instead: verification.unbiased.
+    False: with p, q of verification.unbiased_one_beta the left side is (2, 5, 1)/8. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))

@@ -107,8 +107,6 @@ def _nested(array: Any, exact: bool) -> str:
     if array.ndim == 0:
         return repr(array.item()) if exact else _exact(float(array))
     runs = [(text, len(list(same))) for text, same in groupby(_nested(part, exact) for part in array)]
-    if exact and len(runs) == 1 and runs[0][1] > 3:
-        return f"[{runs[0][0]}] * {runs[0][1]}"
     many = "*[{}] * {}" if exact else "{} × {}"
     shown = ", ".join(", ".join([text] * count) if count < 4 else many.format(text, count) for text, count in runs)
     return f"[{shown}]" if exact else f"({shown})"

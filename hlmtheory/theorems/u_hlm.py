@@ -28,9 +28,8 @@ def printed_temperature(logits, token, temperatures):
 def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: let p = (2, 4, 2)/8, q = (4, 2, 2)/8 and d the first token. Then β = (1/2, 0, 0), Σ q β = 1/4 and r = (0, 1,
-    0), so the left side is (2, 3, 1)/8. (9) prints the drawn token's β, but the law needs β_v of every token v and
-    the mean rejection Σ q β. Correcting one of the two factors is not enough. Instead: verification.unbiased.
+    False: for p = (2, 4, 2)/8, q = (4, 2, 2)/8 and the first token, β = (1/2, 0, 0), r = (0, 1, 0), and the left side
+    is (2, 3, 1)/8. The law needs β_v of every v and the mean rejection Σ q β. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(

@@ -37,9 +37,7 @@ DRAFTS |= {
     "greedy": {"method": "draft_model", "draft_sample_method": "greedy"},
     "ngram": {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 4},
 }
-SERVERS = (
-    "plain-0 draft-0 sampled-1 sampled-2 sampled-3 sampled-4 sampled-5 sampled-6 sampled-3-shipped greedy-3 ngram-3"
-)
+SERVERS = "plain-0 draft-0 sampled-3-shipped " + " ".join(f"{way}-{length}" for way in DRAFTS for length in range(1, 7))
 AUDITS = {
     "sampled-3-shipped": ((1.0, 1.0),),
     "sampled-3": ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9)),
@@ -102,10 +100,9 @@ def cpu_seconds(session: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def settings(server: str) -> list[tuple[float, int]]:
+def settings(temperatures: str) -> list[tuple[float, int]]:
     """Return the temperatures of a server's loads, each with how many requests there are at a time."""
-    temperatures = (0.0, 0.7, 1.0) if server.split("-")[1] in "03" else (0.0, 1.0)
-    return [(t, together) for t in temperatures for together in (1, 8)]
+    return [(float(t), together) for t in temperatures.split() for together in (1, 8)]
 
 
 def answered(prompts: Sequence[Sequence[int]], new: int, temperature: float, together: int, port: int) -> list[bytes]:
@@ -203,12 +200,12 @@ def step_times(folder: Path, temperature: float) -> tuple[float, float]:
 
 
 def rows_of(
-    pair: Callable[[], Pair], prompts: Sequence[list[int]], work: Path, servers: Sequence[str]
+    pair: Callable[[], Pair], prompts: Sequence[list[int]], work: Path, servers: Sequence[str], temperatures: str
 ) -> Iterator[dict[str, Any]]:
     """Yield each load: counters, what the answers say of them, what the rows predict, and the best K for its counts."""
-    texts = {t: work / "plain-0" / f"{t:g}-8.jsonl" for t, _ in settings("plain-0")}
+    texts = {t: work / "plain-0" / f"{t:g}-8.jsonl" for t, _ in settings(temperatures)}
     traces = {t: trace_of(pair, prompts, place, t) for t, place in texts.items()}
-    for name, (t, together) in ((server, setting) for server in servers for setting in settings(server)):
+    for name, (t, together) in ((server, setting) for server in servers for setting in settings(temperatures)):
         place, method = f"{work / name / f'{t:g}'}-{together}", name.split("-")[0]
         row = {"server": name, "T": t, "at_once": together, **read(Path(f"{place}.json"))}
         if method in DRAFTS:
@@ -248,7 +245,18 @@ def copied(prompts: Sequence[list[int]], place: Path, length: int) -> float:
 def main() -> None:
     """Run what WORK does not hold yet, one server after another, and store what all of them gave."""
     sizes: dict[str, Any] = {"prompts": 24, "new": 32, "longest": 256, "repeats": 5}
-    options = given(__doc__, "vllm", "work", "models", "out", servers=SERVERS, sweep="", no_audits=False, **sizes)
+    options = given(
+        __doc__,
+        "vllm",
+        "work",
+        "models",
+        "out",
+        servers=SERVERS,
+        temperatures="0 .7 1",
+        sweep="",
+        no_audits=False,
+        **sizes,
+    )
     pair = cache(partial(load_pair, draft=options.models / "small", target=options.models / "large"))
     prompts = ids_of(
         ModelSource.parse(str(options.models / "large")).load_tokenizer(),
@@ -260,7 +268,7 @@ def main() -> None:
     for name in servers:
         folder, (method, length) = options.work / name, name.split("-")[:2]
         folder.mkdir(parents=True, exist_ok=True)
-        loads = [(t, c) for t, c in settings(name) if not (folder / f"{t:g}-{c}.json").exists()]
+        loads = [(t, c) for t, c in settings(options.temperatures) if not (folder / f"{t:g}-{c}.json").exists()]
         audits = [
             (t, p)
             for t, p in AUDITS.get(name, ())
@@ -286,7 +294,11 @@ def main() -> None:
     sweep = swept(options, prompts) if options.sweep else before.get("sweep", {})
     store(
         options.out,
-        {"audits": audits, "sweep": sweep, "loads": [*rows, *rows_of(pair, prompts, options.work, servers)]},
+        {
+            "audits": audits,
+            "sweep": sweep,
+            "loads": [*rows, *rows_of(pair, prompts, options.work, servers, options.temperatures)],
+        },
     )
 
 

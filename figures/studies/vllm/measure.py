@@ -6,8 +6,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -60,8 +61,8 @@ def asked(path: str, port: int = PORT, **body: Any) -> bytes:
 @contextmanager
 def serving(
     vllm: Path, model: Path, folder: Path, config: Mapping[str, Any], port: int = PORT, **more: str
-) -> Iterator[int]:
-    """Start a server, mended unless the folder says that it is as shipped; give its session; stop it."""
+) -> Iterator[None]:
+    """Start a server, mended unless the folder says that it is as shipped; stop it."""
     plugin = folder.parent / "plugin" / "hlm_mend-1.dist-info"
     plugin.mkdir(parents=True, exist_ok=True)
     (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: hlm-mend\nVersion: 1\n")
@@ -84,25 +85,23 @@ def serving(
                 break
             except OSError:
                 time.sleep(1)
-        yield server.pid
+        yield
     finally:
         server.terminate()
         server.wait(60)
 
 
-def cpu_seconds(session: int) -> float:
-    """Return the processor's time of all processes of a session; other work on the machine does not count."""
-    ticks = 0
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            fields = file.read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12]) if int(fields[3]) == session else 0
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def settings(temperatures: str) -> list[tuple[float, int]]:
     """Return the temperatures of a server's loads, each with how many requests there are at a time."""
     return [(float(t), together) for t in temperatures.split() for together in (1, 8)]
+
+
+def config_of(server: str, models: Path) -> tuple[dict[str, Any], Path]:
+    """Return how a server speculates, and the model that it serves."""
+    method, length = server.split("-")[:2]
+    config = {**DRAFTS[method], "num_speculative_tokens": int(length)} if method in DRAFTS else {}
+    config |= {"model": str(models / "small")} if config.get("method") == "draft_model" else {}
+    return config, models / ("small" if method == "draft" else "large")
 
 
 def answered(prompts: Sequence[Sequence[int]], new: int, temperature: float, together: int, port: int) -> list[bytes]:
@@ -112,46 +111,51 @@ def answered(prompts: Sequence[Sequence[int]], new: int, temperature: float, tog
         return list(pool.map(lambda ids: asked("/v1/completions", port, prompt=list(ids), **fixed), prompts))
 
 
-def load(
-    prompts: Sequence[Any], new: int, place: str, temperature: float, together: int, session: int, port: int
-) -> float:
-    """Answer prompts; keep the answers, the counters before and after, and the server's seconds behind first tokens.
+def load(prompts: Sequence[Any], new: int, place: str, temperature: float, together: int, port: int) -> float:
+    """Answer prompts; keep the answers and the counters before and after; return the seconds of a token.
 
-    Return the seconds of a token.
+    The seconds are of a clock, behind the first tokens: they say something where the machine does nothing else.
     """
-    times = [cpu_seconds(session)]
+    times = [time.perf_counter()]
     answered(prompts, 1, temperature, together, port)
-    times += [cpu_seconds(session)]
+    times += [time.perf_counter()]
     Path(f"{place}.before").write_bytes(asked("/metrics", port))
+    times += [time.perf_counter()]
     lines = answered(prompts, new, temperature, together, port)
-    times += [cpu_seconds(session)]
+    times += [time.perf_counter()]
     Path(f"{place}.after").write_bytes(asked("/metrics", port))
     Path(f"{place}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    seconds = round(times[2] - 2 * times[1] + times[0], 2)
     tokens = sum(json.loads(line)["usage"]["completion_tokens"] for line in lines) - len(lines)
-    Path(f"{place}.json").write_text(json.dumps({"seconds": seconds, "tokens": tokens}))
-    return float(seconds / tokens)
+    return float((times[3] - times[2] - times[1] + times[0]) / tokens)
 
 
 def swept(options: Any, prompts: Sequence[Any]) -> dict[str, Any]:
-    """Return the CPU seconds of a token at temperature 1 with each K, from servers that answer in turn."""
+    """Return the seconds of a token at temperature 1 from servers that answer in turn, and the best K of counts.
+
+    The servers are the draft model alone, the target alone (K = 0) and sampled drafts of each K.
+    """
     folder, found = options.work / "sweep", dict[str, dict[str, list[float]]]()
-    lengths = [int(length) for length in options.sweep.split()]
+    names = ["draft-0", "plain-0", *(f"sampled-{length}" for length in options.sweep.split())]
     with ExitStack() as stack:
-        started = list[tuple[int, int]]()
-        for length in lengths:
-            (place := folder / str(length)).mkdir(parents=True, exist_ok=True)
-            config = DRAFTS["sampled"] | {"model": str(options.models / "small"), "num_speculative_tokens": length}
-            server = serving(options.vllm, options.models / "large", place, config if length else {}, PORT + 1 + length)
-            started.append((stack.enter_context(server), PORT + 1 + length))
-        for turn in range(-1, options.repeats):
-            for length, (session, port) in zip(lengths, started, strict=True):
-                for together in (1, 8):
-                    some = prompts[turn % 3 :: 3 if together > 1 else 12]
-                    each = load(some, options.new, str(folder / str(length) / "load"), 1.0, together, session, port)
-                    if turn >= 0:  # the first is a warm-up
-                        found.setdefault(f"{together} at once", {}).setdefault(str(length), []).append(round(each, 5))
+        for port, name in enumerate(names, PORT + 1):
+            (place := folder / name).mkdir(parents=True, exist_ok=True)
+            config, model = config_of(name, options.models)
+            stack.enter_context(serving(options.vllm, model, place, config, port))
+        for turn, (port, name) in product(range(-1, options.repeats), enumerate(names, PORT + 1)):
+            for together in (1, 8):
+                some = prompts[turn % 3 :: 3 if together > 1 else 12]
+                each = load(some, options.new, f"{folder / name}/1-{together}", 1.0, together, port)
+                if turn >= 0:  # the first is a warm-up
+                    found.setdefault(f"{together} at once", {}).setdefault(name, []).append(round(each, 5))
     return found
+
+
+def best_of(sweep: Mapping[str, Any], work: Path, name: str) -> dict[str, int]:
+    """Return the best K by ``hlm acceptance``, for one and eight requests at once, from counts and plain passes."""
+    (verify, token), (draft, each) = (step_times(sweep, side) for side in ("plain-0", "draft-0"))
+    times = RoundTimes(verify=verify, verify_token=token, draft=draft, draft_token=each)
+    schedule = summary_of(f"{work / name}/1-8.jsonl", temperature=1.0, times=times)[1].schedule
+    return {f"{batch} at once": next(k for first, last, k in schedule if first <= batch <= last) for batch in (1, 8)}
 
 
 def audited(pair: Pair, prompts: Sequence[Any], temperature: float, top_p: float, port: int = PORT) -> dict[str, Any]:
@@ -189,12 +193,9 @@ def summary_of(*files: str, temperature: float, times: RoundTimes | None = None)
     return Side(found, summary), summary
 
 
-def step_times(folder: Path, temperature: float) -> tuple[float, float]:
-    """Return a and b of a step of B tokens, a + b·B seconds, from loads of one and of eight requests at a time."""
-    alone, eight = (
-        together * one["seconds"] / one["tokens"]
-        for together, one in ((together, read(folder / f"{temperature:g}-{together}.json")) for together in (1, 8))
-    )
+def step_times(sweep: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """Return a and b of a step of B tokens, a + b·B seconds, from one and eight requests at a time."""
+    alone, eight = (together * float(np.median(sweep[f"{together} at once"][name])) for together in (1, 8))
     each = max(eight - alone, 0.0) / 7.0
     return alone - each, each
 
@@ -203,21 +204,19 @@ def rows_of(
     pair: Callable[[], Pair], prompts: Sequence[list[int]], work: Path, servers: Sequence[str], temperatures: str
 ) -> Iterator[dict[str, Any]]:
     """Yield each load: counters, what the answers say of them, what the rows predict, and the best K for its counts."""
+    if not servers:
+        return
     texts = {t: work / "plain-0" / f"{t:g}-8.jsonl" for t, _ in settings(temperatures)}
     traces = {t: trace_of(pair, prompts, place, t) for t, place in texts.items()}
     for name, (t, together) in ((server, setting) for server in servers for setting in settings(temperatures)):
         place, method = f"{work / name / f'{t:g}'}-{together}", name.split("-")[0]
-        row = {"server": name, "T": t, "at_once": together, **read(Path(f"{place}.json"))}
+        row = {"server": name, "T": t, "at_once": together}
         if method in DRAFTS:
-            (verify, token), (draft, each) = (step_times(work / f"{who}-0", t) for who in ("plain", "draft"))
-            draft, each = (0.0, 0.0) if method == "ngram" else (draft, each)
-            times = RoundTimes(verify=verify, verify_token=token, draft=draft, draft_token=each)
             raw = summary_of(f"{place}.before", f"{place}.after", temperature=t)[0].records[0]
-            side, told = summary_of(f"{place}.jsonl", temperature=t, times=times)
+            side, told = summary_of(f"{place}.jsonl", temperature=t)
             row |= {"steps": raw.num_spec_steps, "drafted": raw.num_draft_tokens}
             row |= {"accepted": raw.num_accepted_draft_tokens, "by_position": raw.accepted_per_position}
             row["answers_agree"] = (told.steps, told.accepted) == (row["steps"], row["accepted"])
-            row["best"] = next(k for first, last, k in told.schedule if first <= together <= last)
             if method == "ngram":
                 row["predicted"] = copied(prompts, texts[t], int(name.split("-")[1]))
             else:
@@ -264,11 +263,11 @@ def main() -> None:
         chat=False,
     )
     prompts = [ids[: options.longest] for ids in prompts]
-    small, servers = str(options.models / "small"), options.servers.split()
+    servers = options.servers.split()
     for name in servers:
-        folder, (method, length) = options.work / name, name.split("-")[:2]
+        folder, method = options.work / name, name.split("-")[0]
         folder.mkdir(parents=True, exist_ok=True)
-        loads = [(t, c) for t, c in settings(options.temperatures) if not (folder / f"{t:g}-{c}.json").exists()]
+        loads = [(t, c) for t, c in settings(options.temperatures) if not (folder / f"{t:g}-{c}.after").exists()]
         audits = [
             (t, p)
             for t, p in AUDITS.get(name, ())
@@ -276,14 +275,12 @@ def main() -> None:
         ]
         if not loads and not audits:
             continue
-        config = {**DRAFTS.get(method, {}), "num_speculative_tokens": int(length)} if method in DRAFTS else {}
-        config |= {"model": small} if config.get("method") == "draft_model" else {}
-        model = options.models / ("small" if method == "draft" else "large")
-        with serving(options.vllm, model, folder, config) as session:
+        config, model = config_of(name, options.models)
+        with serving(options.vllm, model, folder, config):
             answered(prompts[:8], 8, 1.0, 8, PORT)  # a warm-up
             for t, together in loads:
                 some, place = prompts[:: 1 if together > 1 else 4], f"{folder / f'{t:g}'}-{together}"
-                load(some, options.new, place, t, together, session, PORT)
+                load(some, options.new, place, t, together, PORT)
             some = [ids[:cut] for ids, cut in zip(prompts, CUTS, strict=False)] if method == "ngram" else prompts[:2]
             for t, p in audits:
                 (folder / f"audit-{t:g}-{p:g}.json").write_text(json.dumps(audited(pair(), some, t, p)))
@@ -291,7 +288,11 @@ def main() -> None:
     before = read(options.out) if options.out.exists() else {"audits": {}, "loads": []}
     rows = [row for row in before["loads"] if row["server"] not in servers]
     audits = before["audits"] | {name: some for name, some in found.items() if some}
-    sweep = swept(options, prompts) if options.sweep else before.get("sweep", {})
+    sweep = before.get("sweep", {})
+    if options.sweep:
+        sweep = swept(options, prompts)
+        lengths = options.sweep.split()
+        sweep["best"] = {length: best_of(sweep, options.work, f"sampled-{length}") for length in lengths}
     store(
         options.out,
         {

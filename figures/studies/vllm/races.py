@@ -12,7 +12,7 @@ from validation.decoding.methods.multi_draft import GreedyDrafts
 from validation.link.completions import Completions, EngineDevice
 from validation.models.pair import load_pair
 
-LENGTH, NEW = 4, 48
+LENGTH, NEW = 4, 32
 
 
 def predicted(pair: Any, texts: list[Text]) -> dict[str, float]:

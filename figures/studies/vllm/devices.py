@@ -137,7 +137,7 @@ def predicted(trace: Path, table: Path, users: int) -> dict[str, Any]:
 
 
 def kept(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path, draws: int) -> dict[str, Any]:
-    """Write texts at temperature 0 by devices and by vLLM alone, then audit devices at temperature 1."""
+    """Write texts at temperature 0 by devices and by vLLM alone, then audit devices at temperature 1, if any draws."""
     pair, small = load_pair(draft=models / "small", target=models / "large"), load_single(str(models / "small"))
     with (
         serving(vllm, models / "large", folder, DEVICES | {"model": PLUGIN}, **ENVIRONMENT),
@@ -159,13 +159,16 @@ def kept(vllm: Path, models: Path, prompts: Sequence[list[int]], folder: Path, d
             new = [one.tokens for one in some]
             return [new[i : i + n] for i in range(0, len(new), n)]
 
+        cold = {"texts": len(texts), "equal": same, **counts}
+        if not draws:
+            return {"texts": texts, "cold": cold}
         settings, began = Processors(order="vllm"), time.perf_counter()
         law, draft = (ModelLaw(model, prompts[:2], settings) for model in (pair.target, pair.draft))
         more: dict[str, Any] = {"depth": 4, "level": 0.001, "epsilon": 0.05, "seed": 1, "draft": draft}
         report = audit_sampler(law, sample, draws=draws, **more).as_json()
         minutes = round((time.perf_counter() - began) / 60, 1)
     audit = {"minutes": minutes, **warm, **{name: report[name] for name in SHOWN}}
-    return {"texts": texts, "cold": {"texts": len(texts), "equal": same, **counts}, "audit": audit}
+    return {"texts": texts, "cold": cold, "audit": audit}
 
 
 def capacity(vllm: Path, models: Path, prompts: list[list[int]], texts: list[list[int]], folder: Path) -> Any:
@@ -202,7 +205,8 @@ def main() -> None:
     trace = trace_of(lambda: pair, prompts, answers(parts[0] / "cold.jsonl", law.pop("texts")), 1e-3)
     for users in USERS:
         speeds[str(users)]["plan"] = predicted(trace, table, users)
-    store(options.out, {**law, "passes": table.read_text().splitlines()[1:], "capacity": speeds})
+    audit = {} if options.draws else {"audit": read(options.out)["audit"]}  # of an earlier run
+    store(options.out, {**law, **audit, "passes": table.read_text().splitlines()[1:], "capacity": speeds})
 
 
 def once(place: Path, work: Callable[[], Any]) -> Any:

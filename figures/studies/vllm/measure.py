@@ -292,7 +292,7 @@ def main() -> None:
     if options.sweep:
         sweep = swept(options, prompts)
         lengths = options.sweep.split()
-        sweep["best"] = {length: best_of(sweep, options.work, f"sampled-{length}") for length in lengths}
+        sweep["best"] = {length: best_of(sweep, options.work / "sweep", f"sampled-{length}") for length in lengths}
     store(
         options.out,
         {

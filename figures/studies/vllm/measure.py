@@ -243,26 +243,13 @@ def copied(prompts: Sequence[list[int]], place: Path, length: int) -> float:
 
 def main() -> None:
     """Run what WORK does not hold yet, one server after another, and store what all of them gave."""
-    sizes: dict[str, Any] = {"prompts": 24, "new": 32, "longest": 256, "repeats": 5}
-    options = given(
-        __doc__,
-        "vllm",
-        "work",
-        "models",
-        "out",
-        servers=SERVERS,
-        temperatures="0 .7 1",
-        sweep="",
-        no_audits=False,
-        **sizes,
-    )
+    sizes: dict[str, Any] = {"prompts": 24, "new": 32, "longest": 256, "repeats": 5, "no_audits": False}
+    words = {"servers": SERVERS, "temperatures": "0 .7 1", "sweep": ""}
+    options = given(__doc__, "vllm", "work", "models", "out", **words, **sizes)
     pair = cache(partial(load_pair, draft=options.models / "small", target=options.models / "large"))
-    prompts = ids_of(
-        ModelSource.parse(str(options.models / "large")).load_tokenizer(),
-        builtin_prompts()[:: 320 // options.prompts],
-        chat=False,
-    )
-    prompts = [ids[: options.longest] for ids in prompts]
+    tokenizer = ModelSource.parse(str(options.models / "large")).load_tokenizer()
+    asked_for = ids_of(tokenizer, builtin_prompts()[:: 320 // options.prompts], chat=False)
+    prompts = [ids[: options.longest] for ids in asked_for]
     servers = options.servers.split()
     for name in servers:
         folder, method = options.work / name, name.split("-")[0]
@@ -293,14 +280,8 @@ def main() -> None:
         sweep = swept(options, prompts)
         lengths = options.sweep.split()
         sweep["best"] = {length: best_of(sweep, options.work / "sweep", f"sampled-{length}") for length in lengths}
-    store(
-        options.out,
-        {
-            "audits": audits,
-            "sweep": sweep,
-            "loads": [*rows, *rows_of(pair, prompts, options.work, servers, options.temperatures)],
-        },
-    )
+    rows += rows_of(pair, prompts, options.work, servers, options.temperatures)
+    store(options.out, {"audits": audits, "sweep": sweep, "loads": rows})
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Audit:
             self.draft.next_rows(0, np.zeros((1, self.depth), dtype=np.int64))  # refuse before the first draw
         fine = max(16, self.depth + 1, min(FINE, self.planned) // count)  # D + 1 leaves hold the path of a greedy law
         self._partitions = [Partition(self.law, c, self.depth, fine) for c in range(count)]
-        sure = int((self.epsilon**2 * self.planned) ** 2 / 60)  # two thirds of what these draws bound in the mean
+        sure = int((self.epsilon**2 * self.planned) ** 2 / 120)  # an exact sampler is then bounded below ε in most runs
         sure = max(4, self.depth + 1, max(FEWEST, sure) // count)
         self._coarse = [
             one if len(one.cells(self.depth)) <= sure else Partition(self.law, c, self.depth, sure)

@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -130,23 +130,21 @@ def load(prompts: Sequence[Any], new: int, place: str, temperature: float, toget
 
 
 def swept(options: Any, prompts: Sequence[Any]) -> dict[str, Any]:
-    """Return the seconds of a token at temperature 1 from servers that answer in turn, and the best K of counts.
+    """Return the seconds of a token at temperature 1 from servers that run in turn, one at a time.
 
     The servers are the draft model alone, the target alone (K = 0) and sampled drafts of each K.
     """
     folder, found = options.work / "sweep", dict[str, dict[str, list[float]]]()
     names = ["draft-0", "plain-0", *(f"sampled-{length}" for length in options.sweep.split())]
-    with ExitStack() as stack:
-        for port, name in enumerate(names, PORT + 1):
-            (place := folder / name).mkdir(parents=True, exist_ok=True)
-            config, model = config_of(name, options.models)
-            stack.enter_context(serving(options.vllm, model, place, config, port))
-        for turn, (port, name) in product(range(-1, options.repeats), enumerate(names, PORT + 1)):
+    for turn, name in product(range(options.repeats), names):
+        (place := folder / name).mkdir(parents=True, exist_ok=True)
+        config, model = config_of(name, options.models)
+        with serving(options.vllm, model, place, config):
+            answered(prompts[:8], 8, 1.0, 8, PORT)  # a warm-up
             for together in (1, 8):
                 some = prompts[turn % 3 :: 3 if together > 1 else 12]
-                each = load(some, options.new, f"{folder / name}/1-{together}", 1.0, together, port)
-                if turn >= 0:  # the first is a warm-up
-                    found.setdefault(f"{together} at once", {}).setdefault(name, []).append(round(each, 5))
+                each = load(some, options.new, f"{place}/1-{together}", 1.0, together, PORT)
+                found.setdefault(f"{together} at once", {}).setdefault(name, []).append(round(each, 5))
     return found
 
 

@@ -44,6 +44,7 @@ SAME = ("method", "messages", "shared_seed", "lossless", "streamed", "vocabulary
 ERROR = 0.05  # of the bound on the risk of skips
 SAMPLED = ("temperature", "top_p", "keyed", "audit")
 """Fields in which all runs of a file agree."""
+BEGUN = b'{"kind": "run", "format": "hlm record"'  # the first bytes of a record
 
 
 class Recorder:
@@ -53,7 +54,8 @@ class Recorder:
         self.path = path
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and path.stat().st_size:
+            whole = path.read_bytes() if path.exists() else b""
+            if b"\n" in whole or not _begins(whole):
                 earlier = read_record(path).run
                 other = [name for name in (*SAME, *SAMPLED) if earlier[name] != run[name]]
                 if other:
@@ -61,7 +63,7 @@ class Recorder:
                         f"{path} holds a run with another {other[0]} ({earlier[other[0]]!s:.60}, now "
                         f"{run[other[0]]!s:.60}); give --record another name."
                     )
-                whole = path.read_bytes()
+            if whole:
                 os.truncate(path, whole.rfind(b"\n") + 1)
         self.add("run", format=FORMAT, version=VERSION, date=now(), **run)
 
@@ -101,9 +103,7 @@ def read_record(path: Path) -> RunRecord:
         kind, given = _line(path, number, line)
         if kind == "run":
             if found is not None and any(given[name] != found.run[name] for name in (*SAME, *SAMPLED)):
-                raise UserError(
-                    f"{path}: line {number} begins a run of other models or settings; plan from each alone."
-                )
+                raise UserError(f"{path}: line {number} begins a run of other models or settings; plan each alone.")
             found = found or RunRecord(given)
             found.adapts |= given["adapts"]
             continue
@@ -114,28 +114,34 @@ def read_record(path: Path) -> RunRecord:
         elif kind == "text":
             found.texts.append(RecordedText(given))
         elif not found.texts:
-            raise UserError(f"{path}: line {number} is a {kind} before any text; the file is damaged.")
+            raise UserError(f"{path}: line {number}, {kind}, comes before any text; the file is damaged.")
         elif kind == "end":
             found.texts[-1].end = given
         else:
             (found.texts[-1].rounds if kind == "round" else found.texts[-1].answers).append(given)
     if found is None:
-        raise UserError(f"{path} holds no line of a record; write one with `hlm device --record`.")
+        held = "half a line, because its run was killed" if whole and _begins(whole) else "no line of a record"
+        raise UserError(f"{path} holds {held}; write one with `hlm device --record`.")
     return found
+
+
+def _begins(whole: bytes) -> bool:
+    return whole[: len(BEGUN)] == BEGUN[: len(whole)]
 
 
 def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
     try:
         given = json.loads(line)
         kind = given["kind"]
+        if kind == "run" and (given["format"], given["version"]) != (FORMAT, VERSION):  # whose fields are others
+            raise UserError(
+                f"{path} is a record of version {given['version']!s:.20}, and this is {VERSION}; record it again."
+            )
         known = FIELDS[kind]
         plain = [name for name, wanted in known.items() if wanted is bool or not isinstance(given[name], bool)]
         right = len(plain) == len(known) and all(isinstance(given[name], known[name]) for name in plain)
-        version = (given["format"], given["version"]) if kind == "run" else (FORMAT, VERSION)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: line {number} does not belong to a record; the file is damaged.") from error
-    if version != (FORMAT, VERSION):
-        raise UserError(f"{path} is a record of version {version[1]!s:.20}, and this is {VERSION}; record it again.")
     numbers = [given[name] for name, wanted in known.items() if wanted not in (str, bool)]
     more = kind == "round" and not given["accepted"] <= given["drafted"] <= given["length"]
     more |= kind == "run" and given["audit"] > 1

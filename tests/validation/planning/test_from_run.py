@@ -105,12 +105,13 @@ def test_a_text_that_was_killed_counts(path: Path) -> None:
     ("number", "line", "said"),
     [
         (0, b'{"kind": "text", "prompt": "a", "mark": "m", "new_tokens": 4}\n', "does not begin with a run"),
+        (0, b'{"kind": "run", "format": "hlm record", "version": 1}\n', "is a record of version 1, and this is 2"),
         (5, b"[]\n", "line 6 does not belong to a record"),
         (5, json.dumps({"kind": "round"} | round_of(5)).encode() + b"\n", "line 6 has a value that no run gives"),
         (5, json.dumps({"kind": "round"} | round_of(1, wait_s=-1.0)).encode() + b"\n", "line 6 has a value"),
         (5, json.dumps({"kind": "round"} | round_of(1, draft_s=float("nan"))).encode() + b"\n", "line 6 has a value"),
         (1, b'{"kind": "round"}\n', "line 2 does not belong to a record"),
-        (1, b'{"kind": "end", "tokens": 1, "ended": true, "seconds": 1}\n', "line 2 is a end before any text"),
+        (1, b'{"kind": "end", "tokens": 1, "ended": true, "seconds": 1}\n', "line 2, end, comes before any text"),
     ],
 )
 def test_a_damaged_line_is_named(path: Path, number: int, line: bytes, said: str) -> None:
@@ -122,19 +123,19 @@ def test_a_damaged_line_is_named(path: Path, number: int, line: bytes, said: str
 
 
 def test_other_files_and_other_runs_are_refused(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(UserError, match="holds no line of a record"):
-        read_record(tmp_path / "empty.jsonl")
+    cut = tmp_path / "cut.jsonl"
+    for text, held in {"": "no line of a record", '{"kind": "run", "form': "half a line, because its run"}.items():
+        cut.write_text(text)
+        with pytest.raises(UserError, match=f"holds {held}"):
+            read_record(cut)
+    Recorder(cut, RUN)
+    assert read_record(cut).texts == []
     with pytest.raises(UserError, match="holds a run with another target"):
         Recorder(path, RUN | {"target": "other"})
     begin = json.loads(path.read_text().splitlines()[0])
     with path.open("a") as file:
         file.write(json.dumps(begin | {"draft": "other"}) + "\n")
     with pytest.raises(UserError, match="begins a run of other models or settings"):
-        read_record(path)
-    first = json.dumps(begin | {"version": 9})
-    path.write_text("\n".join([first, *path.read_text().splitlines()[1:]]) + "\n")
-    with pytest.raises(UserError, match="record of version 9"):
         read_record(path)
 
 

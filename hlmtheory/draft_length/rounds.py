@@ -101,7 +101,7 @@ def misfit(size_bytes: Array) -> Array:
 
 
 def size_one(size_bytes: Array) -> Array:
-    """Return what ``draft_length.update_storm_printed, draft_length.update_storm`` takes."""
+    """Return the largest :func:`misfit` at which all printed times fit, 1, in the shape of the sizes."""
     return 0.0 * size_bytes + 1.0
 
 

@@ -25,7 +25,7 @@ BINS = 40
 THRESHOLDS = np.arange(1, 21) / 20
 """Thresholds of the uncertainty for which counts are computed, besides "skip nothing"."""
 WIDEST = 1024
-"""Largest support of a quantised row."""
+"""Tokens of a row that is quantised, the likeliest: the largest support."""
 CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
 """Uncertainty that stands for each bin. Nearly all tokens of the last bin have an uncertainty close to 1."""
 MOST_CHILDREN = 4
@@ -75,9 +75,9 @@ class Positions:
     draft_mass: Array  # (n, C, BINS): Σ q̂_v over the drafts v whose uncertainty is in each bin
     accepted_mass: Array  # (n, C, BINS): Σ min(p_v, q̂_v), or Σ t_v
     moved: Array  # (n, BINS), of the shared seed: P(draft in the bin | token y), less q_y/p_y in the bin of y
-    uncertainty: Array  # (n,): u and β of one draft that is drawn from q
-    rejection: Array  # (n,): u and β of one draft that is drawn from q
-    sure: Array  # (n, MOST_CHILDREN): probability that one of 1, 2,
+    uncertainty: Array  # (n,): u of one draft d that is drawn from q
+    rejection: Array  # (n,): β of the same draft, (1 - p_d/q_d)⁺
+    sure: Array  # (n, MOST_CHILDREN): probability that one of 1, 2, ... drafts is accepted, as ``sure_drafts`` has it
 
     def losses(self, at: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return min(1, S_y/p_y) and the one-step risk at each threshold, (n, C, thresholds).
@@ -124,7 +124,7 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     at, vocabulary = np.arange(len(q)), q.shape[-1]
     y, known = np.maximum(chunk.tokens, 0), chunk.tokens >= 0
     p_y = np.where(known, p[at, y], 0.0)
-    # 1. whole rows: all but the BINS likeliest tokens are in the last bin, so only the others are counted
+    # 1. whole rows: u of the BINS likeliest tokens and of the draft d; all others are in the last bin, by what is left
     d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), vocabulary - 1)
     index, value = _likeliest(q)
     tokens = np.concatenate([index[:, :BINS], d[:, None]], axis=1)

@@ -1,7 +1,9 @@
 """The adapters of examples/audits keep the law or break it as the table of their study says."""
 
+import ast
 import importlib
 import json
+import re
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
@@ -10,7 +12,9 @@ import pytest
 from figures.studies.audit_software import audit_software as study
 
 STORED = json.loads((study.README.parent / "audits.json").read_text(encoding="utf-8"))["audits"]
+ROWS = {(row["package"], row["call"], str(row["settings"])): row for row in STORED}
 ADAPTERS = sorted(path.stem for path in study.ADAPTERS.glob("audit_*.py"))
+VERDICTS = (("kept", "no difference found in the cells"), ("not kept", "raises"), ("not enough draws",))
 
 
 @pytest.fixture
@@ -26,14 +30,13 @@ def adapters(monkeypatch):
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_says_of_its_package_what_the_table_says(name, adapters):
     package = name.removeprefix("audit_").replace("_", "-")
-    rows = {(row["call"], str(row["settings"])): row for row in STORED if row["package"] == package}
     try:
         installed = version(package)
     except PackageNotFoundError:
         pytest.skip(f"package {package} is not installed")
     module = adapters(name)
     for sampler, (call, settings) in module.CALLS.items():
-        row = rows[call, str(settings)]
+        row = ROWS[package, call, str(settings)]
         found = study.audited(module, sampler, settings, draws=row["draws"] if row["verdict"] == "not kept" else 150)
         if row["version"] != installed:
             continue
@@ -61,3 +64,16 @@ def test_enumeration_gives_the_law_of_the_standard_rule_and_of_a_broken_one(adap
 
 def test_the_table_of_the_readme_is_made_of_the_results():
     assert study.table(STORED) in study.README.read_text(encoding="utf-8")
+
+
+def test_the_list_of_adapters_has_their_versions_and_verdicts():
+    listed = (study.ADAPTERS / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\|`(audit_\w+)\.py`[^|]*\|(.*)\|$", listed, re.MULTILINE)
+    assert [name for name, _ in table] == ADAPTERS
+    for name, line in table:
+        release, *columns = line.split("|")
+        source = (study.ADAPTERS / f"{name}.py").read_text(encoding="utf-8")
+        for sampler, call, settings in re.findall(r'"(\w+)": \("([^"]+)", (\{[^}]*\})\)', source):
+            row = ROWS[name.removeprefix("audit_").replace("_", "-"), call, str(ast.literal_eval(settings))]
+            assert row["version"] == release
+            assert [f"`{sampler}`" in column for column in columns] == [row["verdict"] in each for each in VERDICTS]

@@ -117,8 +117,7 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
 
 
 def test_the_template_for_a_theorem_works():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    block = next(block for block in python_blocks(text) if "@theorem(" in block)
+    (block,) = python_blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     namespace = {}
     exec(compile(block, str(ROOT / "hlmtheory/theorems/cu_hlm.py"), "exec"), namespace)
     claim = namespace["one_token"]

@@ -1,6 +1,5 @@
 """Claims that must fail: the right side of one, times a factor."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -14,5 +13,4 @@ def scaled(claim: Claim, factor: float) -> Claim:
         relation, lhs, rhs = claim.sides(**values)
         return Sides(relation, lhs, factor * rhs)
 
-    changed: Callable[..., Sides] = sides
-    return replace(claim, sides=changed)
+    return replace(claim, sides=sides)

@@ -192,9 +192,6 @@ def test_what_is_no_environment_of_a_new_python_is_refused_and_kept(hlm, root, t
     assert sorted(tmp_path.rglob("*")) == before
 
 
-DONE = subprocess.CompletedProcess((), 0)
-
-
 def test_the_installation_imports_two_packages_and_nothing_else_of_the_folder():
     """Otherwise Python would run a sitecustomize.py of the folder at every start, also with -I."""
     with (ROOT / "pyproject.toml").open("rb") as file:
@@ -352,7 +349,7 @@ def test_the_long_tests_and_coverage_are_for_deep(root, monkeypatch, words, runs
     def run(command, *, cwd, env, check):
         made.append((env.get("HYPOTHESIS_PROFILE", "dev"), env.get("DEEP"), command))
         assert cwd == root
-        return DONE
+        return subprocess.CompletedProcess((), 0)
 
     monkeypatch.setattr(tests_run.subprocess, "run", run)
     for name in ("CI", "HYPOTHESIS_PROFILE", "DEEP"):

@@ -122,8 +122,7 @@ def mutated_code(mutant: dict[str, Any]) -> str:
     from cosmic_ray.plugins import get_operator
 
     source = (ROOT / mutant["path"]).read_text(encoding="utf-8")
-    code: str = mutate_code(source, get_operator(mutant["operator"])(), mutant["occurrence"])
-    return code
+    return mutate_code(source, get_operator(mutant["operator"])(), mutant["occurrence"])
 
 
 class Reach:

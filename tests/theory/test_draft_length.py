@@ -25,8 +25,7 @@ LINK = {"acceptance": GAMMA, "fixed": FIXED, "marginal": MARGINAL}
 
 @st.composite
 def profiles(draw):
-    link = draw(batches((1, 12), rows_acceptances=acceptances(), fixed=FIXED, marginal=MARGINAL))
-    return link
+    return draw(batches((1, 12), rows_acceptances=acceptances(), fixed=FIXED, marginal=MARGINAL))
 
 
 def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:

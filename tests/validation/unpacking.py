@@ -1,11 +1,6 @@
 """Read the integers and numbers of a message that :mod:`validation.decoding.wire` packed."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
 
 
 class Unpacker:
@@ -24,12 +19,11 @@ class Unpacker:
     def take(self, width: int) -> int:
         return int(self.several(1, width)[0])
 
-    def several(self, count: int, width: int) -> Array:
+    def several(self, count: int, width: int) -> np.ndarray:
         end = self._place + count * width
         bits = self._bits[self._place : end].reshape(count, width)
         self._place = end
-        found: Array = bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))
-        return found
+        return bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))
 
 
 def float_of(bits: int) -> float:

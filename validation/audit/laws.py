@@ -347,5 +347,4 @@ class Processors:
 
 def _softmax(logits: Array) -> Array:
     rows = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    found: Array = rows / rows.sum(axis=-1, keepdims=True)
-    return found
+    return np.asarray(rows / rows.sum(axis=-1, keepdims=True))

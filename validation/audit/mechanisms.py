@@ -239,8 +239,7 @@ class _Parts:
             after[:, 0] = last
             quiet = np.where(ended[:, t, None], state, 0.0)
             state = np.where(alive[:, t, None], after, quiet)  # 0 for a token behind the end, or for no token before it
-        total: Array = state.sum(axis=1)
-        return total
+        return np.asarray(state.sum(axis=1))
 
     def step(self, t: int, state: Array) -> tuple[Array, Array]:
         """Return the probabilities of the next places (n, K + 1) but 0, and that token t is the last of its round."""
@@ -301,5 +300,4 @@ class _Parts:
         ends = np.cumsum(drawn, axis=-1)
         common = np.maximum(np.minimum(ends, top) - np.maximum(ends - drawn, low), 0.0)
         share = np.divide(rejected, drawn, out=np.zeros_like(drawn), where=drawn > 0)
-        found: Array = (common * share).sum(axis=-1)
-        return found
+        return np.asarray((common * share).sum(axis=-1))

@@ -81,8 +81,7 @@ class RepeatTests:
         same = keys[order[1:]] == keys[order[:-1]]
         before = np.full(count, -1)
         before[order[1:][same]] = order[:-1][same]
-        found: Array = np.where(new > 0, before[new - 1], -1) + 1
-        return found
+        return np.asarray(np.where(new > 0, before[new - 1], -1) + 1)
 
 
 def _names(tokens: Array) -> Array:

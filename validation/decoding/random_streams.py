@@ -57,8 +57,7 @@ class Noise:
 
     def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
         """Return a random number for each sequence (its index) at its position (0 for the first new token), float64."""
-        found: Array = self._table[sequences, positions, purpose]
-        return found
+        return np.asarray(self._table[sequences, positions, purpose])
 
     def uniforms(self, purpose: int, sequences: Array, positions: Array, count: int) -> Array:
         """Return random numbers (n, count) for each sequence at its position; the first is :meth:`uniform`'s."""

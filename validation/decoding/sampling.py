@@ -102,8 +102,7 @@ def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
     import torch
 
     index = torch.from_numpy(tokens).to(distributions.device)
-    found: Array = distributions.gather(-1, index[..., None])[..., 0].double().cpu().numpy()
-    return found
+    return np.asarray(distributions.gather(-1, index[..., None])[..., 0].double().cpu().numpy())
 
 
 def residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.validation.audit.defects import DEFECTS, decode_with
 from tests.validation.tiny_texts import distance, exact_law, node, nodes, table_pair
@@ -28,7 +27,7 @@ from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStream
 from validation.decoding.methods.single_draft import RandHlm
 from validation.decoding.session import Step
 
-Array = NDArray[Any]
+Array = np.ndarray
 Sampler = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
 
 VOCABULARY, DEPTH, END, DRAFTS = 5, 4, 0, 2

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validation.audit.mechanisms import COIN
 from validation.decoding import loop, verification
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from validation.decoding.records import GenerationRecord, Round
     from validation.models.pair import Pair
 
-Array = NDArray[Any]
+Array = np.ndarray
 MIN_P = 0.3
 """Of the control whose server leaves it out."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from numpy.typing import NDArray
+from numpy import ndarray as Array
 
 from validation.decoding import loop, trees
 from validation.decoding.batch_state import TARGET
@@ -13,8 +13,6 @@ from validation.decoding.loop import TreeLoop
 from validation.decoding.methods.trees import TreeMethod
 from validation.decoding.random_streams import Chance
 from validation.decoding.trees import DraftTree
-
-Array = NDArray[Any]
 
 
 def parents_q(tree: DraftTree) -> DraftTree:

@@ -4,11 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import hlmtheory
 from hlmtheory._remember import freeze, remembering
@@ -17,7 +15,7 @@ from tests.scaled import scaled
 from validation.claims.instances import InstanceDraws, measured, row_arrays, windows
 from validation.trace.reader import TraceChunk
 
-Array = NDArray[Any]
+Array = np.ndarray
 TRUE = [claim for claim in measured(hlmtheory.all_claims()).values() if claim.refuted is None]
 CASES = [(4096, "float16", 0.3), (32_768, "float32", 1.0), (262_144, "bfloat16", 1.0)]
 

@@ -137,8 +137,7 @@ class ByHand:
 
     def logits(self, model: Any, ahead: list[int], rows: int) -> torch.Tensor:
         with torch.inference_mode():
-            found: torch.Tensor = model(torch.tensor([self.read + self.tokens + ahead])).logits[0, -rows:]
-        return found
+            return model(torch.tensor([self.read + self.tokens + ahead])).logits[0, -rows:]
 
 
 @pytest.fixture(params=["two models", "one model"])

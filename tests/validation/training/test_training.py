@@ -200,8 +200,7 @@ def parent(run):
 
 
 def record(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "training.json").read_text())
-    return found
+    return json.loads((folder / "training.json").read_text())
 
 
 def test_a_pair_is_made_from_texts(parent, data):

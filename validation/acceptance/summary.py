@@ -247,7 +247,7 @@ def _reason(
     reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[recorded.AcceptanceRecord]
 ) -> str:
     if identified and all(record.knows_lengths for record in records):
-        return "the recorded draft length of every step"
+        return "the draft length of every step, as recorded or by the totals"
     if identified and assumed_length is not None:
         return f"the assumption that every step drafted {assumed_length} tokens"
     if identified:

@@ -60,9 +60,9 @@ of_output = partial(option, group="Output")
     multiple=True,
 )
 @of_counts("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
-@of_times("--verify-time", "Time of one pass of the target model over K + 1 tokens, at your batch, such as 30ms.")
-@of_times("--draft-time", "Time of one pass of the draft model; 0ms for n-grams.")
-@of_times("--verify-token-time", "Time that each token adds to the target's pass, such as 300us.", default="0us")
+@of_times("--verify-time", "A pass of the target: this, and --verify-token-time for each token in it.")
+@of_times("--draft-time", "One pass of the draft model; 0ms for n-grams.")
+@of_times("--verify-token-time", "Time that each token in such a pass adds, over all its texts.", default="0us")
 @of_times("--draft-token-time", "Time that each sequence adds to the draft's pass.", default="0us")
 @of_times("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
 @of_times("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
@@ -83,8 +83,10 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
 
     \b
     From a log, or from two scrapes of /metrics and a table of measured passes:
-      hlm acceptance server.log --verify-time 30ms --draft-time 3ms
-      hlm acceptance before.txt after.txt --passes passes.csv --settings vllm
+      hlm acceptance server.log --drafts sampled --verification standard \\
+          --verify-time 30ms --draft-time 3ms
+      hlm acceptance before.txt after.txt --drafts sampled \\
+          --verification standard --passes passes.csv --settings vllm
 
     FILES are what vLLM, SGLang, TensorRT-LLM, llama.cpp or a benchmark writes: a log, /metrics (a file or its address;
     of two scrapes the earlier first), or answers with counts (docs/engines.md). The format is recognised.
@@ -403,7 +405,7 @@ def _of_yours(summary: Summary) -> list[str]:
     said = [f"{tied} are not told apart by these counts."] * bool(tied)
     if yours not in (0, best) and speeds.get(yours):
         first, last = summary.not_told_apart or (0, -1)
-        noise = ", within the noise" * ({yours, best} <= {*range(first, last + 1)})
+        noise = ", but may not be better" * ({yours, best} <= {*range(first, last + 1)})
         more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more{noise}"
         said.append(f"Your K = {yours}: {three_digits(speeds[yours])} tokens/s; {more}.")
     return said

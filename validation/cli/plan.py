@@ -54,13 +54,13 @@ of_output = partial(option, group="Output")
 @of_link("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
 @of_times("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
 @of_times("--draft-time", "One pass of the draft model on the device.", default="12ms")
-@of_times("--verify-time", "One pass of the target model.", default="30ms")
+@of_times("--verify-time", "A pass of the target: this, and --verify-token-time for each token in it.", default="30ms")
 @of_times(
     "--server-draft-time",
     "The draft model's pass on the server.  [default: --verify-time over the ratio of the models' parameters, at most "
     "--draft-time; where the ratio is not known, --draft-time]",
 )
-@of_times("--verify-token-time", "Time that each token adds to a pass of the target model.", default="0us")
+@of_times("--verify-token-time", "Time that each token in such a pass adds, over all its texts.", default="0us")
 @of_times("--between-time", "Between two passes of a text that the server writes; may be below 0.", default="0ms")
 @of_limits("--risk", "Most that a text (text=.1) or a token (token=.01) loses; 0: lossless.", default="text=0")
 @of_limits("--bias", "Largest bias of a token by CU-HLM's messages.", click.FloatRange(0.0, 1.0), default=0.05)
@@ -141,13 +141,16 @@ def plan(
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
     best = result.asked.best.option
-    alike = ""
-    if given["acceptance"]:
-        said = [*said, *longest_recorded(best, about["evidence"])]
-        alike = not_told_apart(best, about["evidence"]) * (request.users == 1)
+    evidence: dict[str, Any] = about["evidence"] if given["acceptance"] else {}
+    counted = {}
+    if evidence:
+        bits = 32 * request.vocabulary
+        sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / setting.link.down_bps:.3g} ms)"
+        said = [*said, *longest_recorded(best, evidence)]
+        tokens = evidence["tokens"].get(best.draft_length)
+        counted = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
     notes = [note for note in about["notes"] if has_device(result.asked.best) or "liar" not in note]
     result.notes[:0] = [*said, *notes]
-    evidence = about["evidence"] if given["acceptance"] else {}
     assumes = _assumed(request, setting, evidence)
     if evidence and evidence["verification"] is None and best.lossless and best.draft_length:
         promise = "lossless if the engine's rule of acceptance is lossless: say which with --verification."
@@ -164,10 +167,7 @@ def plan(
     else:
         pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
         models = [f"Models: {pair}; {about['evidence']['trace']}{own}"] if pair else []
-        batch = "one text" if request.server_batch == 1 else f"{request.server_batch} texts"
-        at = f"At: {said_setting}; {batch} a pass (--server-batch)"
-        counted = {"tokens": about["evidence"].get("tokens", {}).get(best.draft_length)}
-        counted |= {"alike": alike} if given["acceptance"] else {}
+        at = f"At: {said_setting}; texts of a pass: {request.server_batch} (--server-batch)"
         show(console, result, basis, [at, *models], assumes, **counted)
         result.notes.extend(assumes)
     if plain_users is not None:
@@ -197,8 +197,8 @@ def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
         found.append(f"the server drafts as slowly as the device, {own_draft} (else --server-draft-time)")
     if request.passes is None and not request.verify_token_s:
         found.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
-    if request.server_batch == 1 and request.users == 1:
-        found.append("a full server's pass has one text (else --server-batch)")
+    if request.server_batch == 1 and request.objective == "capacity":
+        found.append("a pass has one text (else --server-batch)")
     return [f"Assumes: {'; '.join(f'({n}) {one}' for n, one in enumerate(found, 1))}"] if found else []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import COLOCATED, OURS, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,7 @@ def show(
 ) -> None:
     """Print the answer in a few lines, and each policy in five columns.
 
-    ``counted`` is what an engine's counts say of the answer: ``tokens`` of a round with their interval, and which
-    draft lengths are ``alike``.
+    ``counted``: of an engine's counts the ``tokens`` of a round, draft lengths that are ``alike``, and a ``rejection``.
     """
     from validation.planning.verdict import answer_of, number_said, symbols_said, three_digits
 
@@ -67,63 +66,62 @@ def show(
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(
         console,
-        f"Use: {use}{'; ours chooses the same' * tied}; it needs {_needs(asked.best)}",
+        f"Use: {use}{'; ours is as good' * tied}; it needs {_needs(asked.best)}",
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
-        _rival(result, " (counts cannot price SQS or shared seeds)" * ("alike" in counted)),
+        _rival(result, counted.get("rejection")),
         *assumed,
         style="bold",
     )
     say(console, *filter(None, [option, *about]))
     together = asked.name not in ("one user", "a full server")
+    others = [aim for aim in result.aims if aim is not asked]
     speeds = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
     heads = ("policy", speeds, "users of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     decides = "decides" if together else "tokens_per_s_mean"
-    lines, listed = [], _listed(result)
-    for name, each in listed:
-        breaks = f" (breaks {', '.join(each.breaks)})" if each.breaks else ""
+    lines, rows, (base, users) = [], ordered(result), _users(result)
+    for each in rows:
+        name, breaks = NAMES.get(each.policy, each.policy), f" (breaks {', '.join(each.breaks)})" * bool(each.breaks)
         risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
         number = three_digits(getattr(each, decides).value or 0.0)
-        lines.append([name + breaks, number, _users(result, each), risk.removesuffix(" p"), bits.removesuffix(" m")])
-    styles = ["dim" if each.breaks else "bold" if each is row else "" for _, each in listed]
+        lines.append([name + breaks, number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
+    own_best = ", each policy with its best setting for them (--objective capacity)" * (asked.name != "a full server")
+    styles = ["dim" if each.breaks else "bold" if each is row else "" for each in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
-        *(_most_users(result, aim) or answer_of(aim) for aim in result.aims if aim is not asked),
-        "m: measured counts × the times above; c: calibrated on prompts; no mark: proved. Users: times as many as with "
-        f"{result.rows[0].policy}. Risk: how far the distribution of a text may be from the target model's. Bits up: "
+        *(answer_of(aim) if aim.name != "a full server" else _most_users(result, aim) for aim in others),
+        "m: measured counts × the times above; c: calibrated on prompts; no mark: proved. Users: times those of "
+        f"{base.family}{own_best}. Risk: how far the distribution of a text may be from the target model's. Bits up: "
         "what a device sends in a round trip; --all has both directions (kB/token).",
         "Ours: our skips, messages and lengths of a round; SQS's rounds, which end by bits, may be faster. Methods by "
-        "name: docs/choose.md. Symbols, every column, setting and bound: --all. A full server's plan: --objective "
-        "capacity.",
+        "name: docs/choose.md. Symbols, every column, setting and bound: --all.",
         *result.notes,
     )
 
 
-def _users(result: Result, row: Row) -> str:
-    """Return how many times as many users a full server has with a row as with the strongest that is not ours."""
-    base, load = (one.server_s_per_token.value or 0.0 for one in (result.rows[0], row))
-    return "no limit" if load <= 0 else f"{base / load:.2f}"
+def _users(result: Result) -> tuple[Listed, dict[str, str]]:
+    """Return the best full server without a device, and how many times its users each policy has at its own best."""
+    full = next(aim for aim in result.aims if aim.name == "a full server")
+    base = full.best_of(lambda one: not one.option.row.device) or full.rival
+    times = {one.family: one.value / base.value for one in full.rows}
+    return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
 
 
 def _most_users(result: Result, aim: Aim) -> str:
-    """Name the row with which a full server has the most users, by the number in its column; "" for another aim."""
-    if aim.name != "a full server":
-        return ""
-    row = result.besides.get(aim.name) or next(row for row in result.rows if row.policy == aim.best.family)
-    said = NAMES.get(row.policy, row.policy) + " (row for a full server)" * (row not in result.rows)
-    users, setting = f"{_users(result, row)} times those of {result.rows[0].policy}", aim.setting
-    free = ", if passes with drafts take no longer" * (setting.passes is None and not setting.verify_token_s)
-    return f"On a full server (more ask than it can serve) {said} carries the most users: {users}{free}."
+    """Name the policies with the most users of a full server, the strongest that is not ours first."""
+    (base, users), setting = _users(result), aim.setting
+    most = users[aim.best.family]
+    best = [one for one in aim.rows if not one.breaks and users[one.family] == most]
+    said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
+    said += f": {most} times those of {_with_length(base)}" * (base not in best)
+    free = ", and that drafts make no pass longer (--times)" * (setting.passes is None and not setting.verify_token_s)
+    return f"{said}. Assumes --server-batch {setting.server_batch}{free}."
 
 
-def _listed(result: Result) -> list[tuple[str, Row]]:
-    """Return the rows with their names, the best first; below a policy its other setting that is best for an aim."""
-    found = []
-    for row in ordered(result):
-        found.append((NAMES.get(row.policy, row.policy), row))
-        found += [(f"  for {aim}", other) for aim, other in result.besides.items() if other.policy == row.policy]
-    return found
+def _with_length(listed: Listed) -> str:
+    length = f"K = {listed.option.draft_length:g}"
+    return NAMES.get(listed.family, listed.family) + f" ({length})" * (length in listed.option.label)
 
 
 def ordered(result: Result) -> list[Row]:
@@ -132,20 +130,22 @@ def ordered(result: Result) -> list[Row]:
     return sorted(result.rows, key=lambda row: (bool(row.breaks), -values[id(row)]))
 
 
-def _rival(result: Result, among: str) -> str:
-    """Name the strongest policy of the other kind than the answer, its number, and what it needs."""
+def _rival(result: Result, rejection: str | None) -> str:
+    """Name the strongest policy of the other kind than the answer, its number, what it needs and a rejection costs."""
     from validation.planning.verdict import number_said
 
     asked, own = result.asked, result.asked.best.option.row.device
     strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
-    title = f"Best {'without' if own else 'with'} a device{among * (not own)}" if strongest else "Strongest rival"
+    title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
+    title += " (counts cannot price SQS or shared seeds)" * (strongest and not own and rejection is not None)
     if rival is None:
-        return f"{title}: none keeps the limits"
+        return f"{title}: none"
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
     said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}"
     said += f"; it needs {_needs(rival)}" * (not strongest or own)
+    said += (rejection or "") * ("p down" in rival.option.label or rival.family == FLEXSPEC)
     said += "" if rival.option.lossless else "; not lossless"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if rival.option.row.device and plain is not None and plain.value > rival.value:
@@ -162,11 +162,12 @@ def _needs(listed: Listed) -> str:
 
 def _plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
     """Name a policy; ours by one of others that is as good, with its draft length, and say whether there is one."""
-    others = [one for one in asked.rows if not one.option.row.ours]
-    same = [one for one in others if (one.value, one.second, one.breaks) == (listed.value, listed.second, ())]
+    least, number = listed.second - 0.005 * abs(listed.second), f"{listed.value:.3g}"
+    others = [one for one in asked.rows if not (one.option.row.ours or one.breaks)]
+    same = [one for one in others if one.second >= least and f"{one.value:.3g}" == number]
     if not listed.option.row.ours or not same:
         return NAMES.get(listed.family, listed.family), False
-    return f"{same[0].family} ({same[0].option.label})", True
+    return _with_length(max(same, key=lambda one: one.second)), True
 
 
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:
@@ -178,9 +179,10 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
         decides = "tok/s 50%"  # a link of one rate
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
+    named = [(NAMES.get(row.policy, row.policy), row) for row in ordered(result)]
     rows = [
         [name, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
-        for name, row in _listed(result)
+        for name, row in named
     ]
     print_table(
         console,
@@ -189,17 +191,17 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
         rows,
         left=("policy", "breaks"),
         ranks=[head for head in RANKS if head != decides],
-        styles=["dim" if row.breaks else "" for _, row in _listed(result)],
+        styles=["dim" if row.breaks else "" for _, row in named],
     )
     say(
         console,
         f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
-        "token. gain: speed over the strongest row that is not ours, with its 95% interval over prompts. bits: uplink "
-        "of an exchange. text risk: bound on the mean total variation of a text. –: none, or nothing is sent. k mean, "
-        "95%: probabilities in a message. Ours, in rounds (--row ours), waits for each answer.",
+        "token. gain: speed over the best row that keeps the limits and is not ours, with its 95% interval over "
+        "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
+        "nothing is sent. k mean, 95%: probabilities of a message. Ours, in rounds (--row ours), awaits each answer.",
     )
-    options = [f"  {name}: {row.option}" for name, row in _listed(result) if row.option]
+    options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
     say(console, verdict_of(result.aims, result.asked, result.binds), style="bold")
     if result.gap is not None and result.gap.value is not None:

@@ -170,12 +170,12 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> l
             "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
         )
         return [f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept."]
-    found = [*remarks(records), f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection."]
-    found.append(
-        "The server trusts the q that a device states: a false one moves the text's law (verification.liar). With"
-        " a shared seed or --verification match it does not: a lie costs the device its own acceptance."
-    )
-    return found
+    return [
+        *remarks(records),
+        f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection. The server trusts the q that a "
+        "device states: a false one moves the text's law (verification.liar). With a shared seed or --verification "
+        "match it does not: a lie costs the device its own acceptance.",
+    ]
 
 
 def _own(table: Counts, deepest: int, pooled: Array) -> Array:

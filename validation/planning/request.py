@@ -53,7 +53,7 @@ class Request:
     shared_seed: bool = True
     block: bool = False
     passes: Passes | None = None
-    draft_passes: Passes | None = None  # of the server's draft model
+    draft_passes: Passes | None = None  # of the draft model on the server
     reads_again: bool = False  # whether that reads the verified tokens again
     recorded: tuple[str, TraceLink] | None = None
 

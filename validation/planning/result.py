@@ -22,7 +22,6 @@ _DUAL = "dual bound in the model of mean rounds"
 @dataclass(frozen=True, slots=True)
 class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
-    besides: dict[str, Row]  # By the name of another aim: its best, where that is another setting than a row's
     aims: list[Aim]
     asked: Aim
     binds: str  # What takes the time of the answer
@@ -88,12 +87,6 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
     gap, message_gain, ours = _bounds(planner)
     return Result(
         [described(planner, asked, one) for one in asked.rows],
-        {
-            aim.name: described(planner, asked, own)
-            for aim in aims
-            for own in asked.listed
-            if own.name == aim.best.name not in {one.name for one in asked.rows}
-        },
         aims,
         asked,
         planner.binding(asked.best.option),

@@ -133,6 +133,7 @@ class Setting:
     leak_bits: float | None = None  # The most bits that the sizes of a round may tell
     server_batch: int = 1  # Texts of a pass of a full server
     passes: Passes | None = None  # Passes of the target model as measured
+    draft_passes: Passes | None = None  # Of the draft model on the server: how its passes grow with the batch
 
     @property
     def own_draft_s(self) -> float:
@@ -160,7 +161,9 @@ class Setting:
     def server_seconds(self, counts: Array, batch: int = 1) -> Array:
         """Return the seconds of the server for a text: its part of passes of both models that ``batch`` texts share."""
         passes, own, exchanges = (counts[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "exchanges"))
-        shared = passes * self.pass_seconds(counts, batch) + own * self.own_draft_s
+        one, drafts = np.ones(()), self.draft_passes
+        grows = 1.0 if drafts is None else drafts.seconds(one, batch) / drafts.seconds(one)
+        shared = passes * self.pass_seconds(counts, batch) + own * self.own_draft_s * grows
         return np.asarray((shared + (passes - exchanges) * self.between_s) / batch)
 
     def joules(self, counts: Array, rate_bps: float) -> Array:

@@ -125,10 +125,9 @@ class Shared:
         kept = np.where(c["drafts"] > 0, c["skipped"], 0.0)
         times = Times(draft, round_trip_s=trip, up_bps=rate * shares, down_bps=setting.link.down_bps)
         away = seconds({**c, "drafts": c["drafts"] - kept}, times) / each
-        alone, full = (setting.pass_seconds(totals, n) for n in (1, batch))
+        alone, full = (n * setting.server_seconds(totals, n) / each for n in (1, batch))
         added = (full - alone) / (batch - 1) if batch > 1 else np.zeros(len(full))  # by each further round
-        own = c["server_drafts"] * setting.own_draft_s + (c["passes"] - c["exchanges"]) * setting.between_s
-        held = (alone - added + own / each)[sends]
+        held = (alone - added)[sends]
         server = SharedServer(max(float(held.mean()), _LEAST), float(np.mean(added[sends])), batch)
         tokens, weights, count = (c["tokens"] / each)[sends], weights[sends], int(sends.sum())
 

@@ -170,7 +170,7 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
         found["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(found.values()) | {"draft_passes": drafts, "reads_again": by_llama}
     used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-time is given"
-    said = f"Of {path}: {used}" + (f", and a pass of the draft model, {1e3 * draft:.3g} ms" if draft else "")
+    said = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
     return replace(request, **changed), [f"{said}."], set(found)
 
 

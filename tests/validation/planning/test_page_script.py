@@ -44,6 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stored(path / "trace", noise=0.5)
     rates = (4, 0, 0.5, 9, 12, 3, 8, 2)
     lines = "".join(f"a,{second},{rate}\n" for second, rate in enumerate(rates))
+    (path / "passes.csv").write_text("batch,width,ms,model\n1,1,9,target\n1,1,2,draft\n2,1,3,draft\n8,1,9,draft\n")
     (path / "tram.csv").write_text(f"trace_id,time_s,throughput_mbps\n{lines}")
     return path
 
@@ -57,7 +58,7 @@ CELLS |= {"kilobytes": "kilobytes_per_token"}
     "more",
     [
         (),
-        ("--objective", "capacity", "--server-batch", "4"),
+        ("--objective", "capacity", "--server-batch", "4", "--times", "passes.csv"),
         ("--verify-token-time", "300us", "--risk", "token=.1", "--down-rate", "60k", "--no-shared-seed"),
         ("--risk", "text=.5", "--fading", "rayleigh", "--objective", "cost", "--time-price", "0.7"),
         ("--latency", "p90=900ms", "--objective", "goodput", "--energy", "2000mJ", "--risk", "text=.7"),

@@ -59,11 +59,12 @@ def test_passes_are_those_that_were_measured() -> None:
     assert passes.seconds(np.array(2.0), 2) == pytest.approx(0.010 + 0.008 / 3)
     assert passes.seconds(np.array(5.0), 7) == pytest.approx(0.048 + 0.032)
     counts = np.zeros((2, len(COUNTS)))
-    for name, values in {"tokens": (3.0, 1.0), "passes": (1.0, 1.0), "verified": (5.0, 1.0)}.items():
+    for name, values in {"tokens": (3, 1), "passes": (1, 1), "verified": (5, 1), "server_drafts": (2, 0)}.items():
         counts[:, COUNTS.index(name)] = values
-    setting = Setting(constant_link(1e6, 0.0), 0.004, 9.0, 9.0, passes=passes, server_batch=4)
-    assert setting.server_seconds(counts) == pytest.approx([0.016, 0.010])
-    assert setting.server_seconds(counts, 4) == pytest.approx([0.012, 0.003])
+    drafts = planning_times.table_of([(1, 1, 0.001), (2, 1, 0.003)])  # 7 ms for four texts
+    setting = Setting(constant_link(1e6, 0.0), 0.001, 9.0, 9.0, passes=passes, draft_passes=drafts)
+    assert setting.server_seconds(counts) == pytest.approx([0.018, 0.010])
+    assert setting.server_seconds(counts, 4) == pytest.approx([0.0155, 0.003])
 
 
 @pytest.mark.parametrize(("engine", "again"), [("", 0.0), ("llama.cpp", 0.0015)])

@@ -70,8 +70,13 @@ function passTime(c, s, batch = 1) {
   const rows = known.table.map((row) => along(width, known.widths, row));
   return along(batch, known.batches, rows) * (s.verify / asked.verify_s);
 }
+/** A draft on the server for each of so many texts: its pass grows with them as measured. */
+function ownDraft(s, batch) {
+  const known = asked.draft_passes, at = (texts) => along(texts, known.batches, known.table.map((row) => along(1, known.widths, row)));
+  return (asked.server_draft_s ?? s.draft) * (known ? at(batch) / at(1) : 1);
+}
 /** The part of the server's time that a text takes of passes that so many texts share, with drafts of the server's own. */
-const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * (asked.server_draft_s ?? s.draft)
+const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * ownDraft(s, batch)
   + (c[PASSES] - c[EXCHANGES]) * asked.between_s) / batch;
 const load = (c, s) => served(c, s, asked.server_batch);
 const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * s.roundTrip + c[DOWN] / s.down;

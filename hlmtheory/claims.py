@@ -316,8 +316,8 @@ def theorem(
         if not proof:
             raise ValueError(f"a theorem must have a proof; got none for {id!r}; add it below the statement")
         code = function.__code__
-        file, root = Path(code.co_filename), Path(__file__).parents[1]
-        file = file.relative_to(root) if file.is_relative_to(root) else file  # a user's own file lies elsewhere
+        file, folders = Path(code.co_filename), (Path(__file__).parents[1], Path.cwd())  # a user's own lies elsewhere
+        file = next((file.relative_to(folder) for folder in folders if file.is_relative_to(folder)), file)
         return Claim(
             id=id,
             source=source,

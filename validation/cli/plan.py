@@ -52,7 +52,7 @@ of_output = partial(option, group="Output")
 @of_link("--link link_name", "Which link of --link-csv.  [default: the first]")
 @of_link("--rtt", "Round trip of an exchange.", default="20ms")
 @of_link("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
-@of_times("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
+@of_times("--times", "For times left out: of `hlm doctor --times`, or passes.csv with batch, width, ms, model.", FILE)
 @of_times("--draft-time", "One pass of the draft model on the device.", default="12ms")
 @of_times("--verify-time", "A pass of the target: this, and --verify-token-time for each token in it.", default="30ms")
 @of_times(
@@ -98,8 +98,8 @@ def plan(
     \b
     From a trace of `hlm validate`, or from an engine's counts:
       hlm plan --rate 10M --rtt 20ms --draft-time 12ms --verify-time 30ms
-      hlm plan --acceptance server.log --drafts sampled --verification standard --server-draft-time 3ms \\
-          --verify-time 30ms
+      hlm plan --acceptance server.log --drafts sampled --verification standard \\
+          --server-draft-time 3ms --verify-time 30ms
 
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)

@@ -85,15 +85,15 @@ def show(
         risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
         number = three_digits(getattr(each, decides).value or 0.0)
         lines.append([name + breaks, number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
-    own_best = ", each policy with its best setting for them (--objective capacity)" * (asked.name != "a full server")
     styles = ["dim" if each.breaks else "bold" if each is row else "" for each in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
         *(answer_of(aim) if aim.name != "a full server" else _most_users(result, aim) for aim in others),
         "m: measured counts × the times above; c: calibrated on prompts; no mark: proved. Users: times those of "
-        f"{base.family}{own_best}. Risk: how far the distribution of a text may be from the target model's. Bits up: "
-        "what a device sends in a round trip; --all has both directions (kB/token).",
+        f"{base.family}, each policy with its best setting for them (--objective capacity). Risk: how far the "
+        "distribution of a text may be from the target model's. Bits up: what a device sends in a round trip; --all: "
+        "both directions (kB/token).",
         "Ours: our skips, messages and lengths of a round; SQS's rounds, which end by bits, may be faster. Methods by "
         "name: docs/choose.md. Symbols, every column, setting and bound: --all.",
         *result.notes,

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 def say(console: Console, *texts: str, style: str | None = None) -> None:
     """Print sentences: on a terminal wrapped between words, elsewhere each on a line."""
-    for line in (line for text in texts for line in text.split("\n")):
+    for line in (line.replace(" = ", "\xa0=\xa0") for text in texts for line in text.split("\n")):
         if console.is_terminal:
             indent = " " * (len(line) - len(line.lstrip()))
             line = fill(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        console.print(line, style=style, highlight=False, soft_wrap=True)
+        console.print(line.replace("\xa0", " "), style=style, highlight=False, soft_wrap=True)
 
 
 def print_table(

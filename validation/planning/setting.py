@@ -125,9 +125,7 @@ class Setting:
     latency_share: float = 0.95
     latency_s: float | None = None  # Of a round, in that share of the time
     energy_j: float | None = None  # Largest energy of the device for a token
-    objective: str = (
-        "throughput"  # "goodput", "fair", "cost" or "capacity": tokens that a second of a full server gives
-    )
+    objective: str = "throughput"  # "goodput", "fair", "cost" or "capacity": tokens of a full server in a second
     server_draft_s: float | None = None  # Seconds of a pass of the draft model on the server
     between_s: float = 0.0  # Between two passes of a text that the server writes; below 0 if they take less than others
     leak_bits: float | None = None  # The most bits that the sizes of a round may tell

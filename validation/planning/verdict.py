@@ -93,7 +93,9 @@ def asked_of(aim: Aim) -> str:
 
 def answer_of(aim: Aim) -> str:
     """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without."""
-    said = f"{asked_of(aim)}{aim.best.name}: {number_said(aim, aim.best)}"
+    rival, number = aim.rival, number_said(aim, aim.best)
+    tied = rival is not aim.best and not rival.breaks and number_said(aim, rival) == number
+    said = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' * tied}: {number}"
     own = has_device(aim.best)
     other = aim.best_of(lambda one: has_device(one) is not own)
     if other is None:

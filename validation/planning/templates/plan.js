@@ -267,7 +267,8 @@ function answerOf(aim) {
   const asks = { goodput: "The most tokens in time for one user: ", cost: "The cheapest for one user: " }[aim.s.objective] ?? "The fastest for one user: ";
   const own = !WITHOUT_DEVICE.includes(aim.best.policy), find = (allowed) => bestKept(aim.every.filter(allowed), aim.s);
   const other = find(({ policy }) => WITHOUT_DEVICE.includes(policy) === own), exact = find(({ lossless }) => lossless);
-  let said = `${aim.name === FULL_SERVER ? "A full server carries most users with " : asks}${named(aim.best)}: ${numberSaid(aim, aim.best)}`;
+  const number = numberSaid(aim, aim.best), tied = aim.rival !== aim.best && !broken(aim.rival, aim.s).length && numberSaid(aim, aim.rival) === number;
+  let said = `${aim.name === FULL_SERVER ? "A full server carries most users with " : asks}${named(aim.best)}${tied ? ` (${named(aim.rival)}, is as good)` : ""}: ${number}`;
   said += other ? `; the best ${own ? "without" : "with"} a device, ${named(other)}: ${numberSaid(aim, other)}` : `; no policy ${own ? "without" : "with"} a device keeps the limits`;
   const share = other ? value(aim.best.test, aim.s) / value(other.test, aim.s) : 0;
   if (aim.name === FULL_SERVER && share > 1.005 && share < 1e6) said += `, so ${share.toFixed(2)} times as many users`;

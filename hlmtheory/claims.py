@@ -44,18 +44,18 @@ class Relation(Enum):
 
 
 class Origin(Enum):
-    """Source of a statement. MISPRINT: printed, with an evident repair; IMPLIED: a reading that suggests itself."""
+    """Who states it. MISPRINT: printed, with an evident repair; IMPLIED: a reading that suggests itself."""
 
-    PUBLISHED = "published"
+    PRINTED = "printed"
     MISPRINT = "misprint"
     IMPLIED = "implied"
     CORRECTED = "corrected"
     NEW = "new"
 
 
-PUBLISHED, MISPRINT, IMPLIED, CORRECTED, NEW = Origin
+PRINTED, MISPRINT, IMPLIED, CORRECTED, NEW = Origin
 
-FALSE = {Origin.PUBLISHED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
+FALSE = {Origin.PRINTED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
 """The name of a false statement, by its origin. No other origin has false statements."""
 
 
@@ -188,7 +188,7 @@ class Claim:
         if self.refuted is None and self.origin is not Origin.MISPRINT:
             return "true"
         if self.refuted is None or self.origin not in FALSE:
-            remedy = "a counterexample" if self.refuted is None else "PUBLISHED, MISPRINT or IMPLIED as its origin"
+            remedy = "a counterexample" if self.refuted is None else "PRINTED, MISPRINT or IMPLIED as its origin"
             raise ValueError(f"origin must fit refuted: {self.id} is {self.origin.name}; it needs {remedy}")
         return FALSE[self.origin]
 
@@ -262,7 +262,7 @@ class Claim:
         return {
             "id": self.id,
             "statement": self.statement,
-            "status": "stands" if self.standing == "true" else self.standing,
+            "status": self.standing,
             "origin": self.origin.value,
             "source": {"key": self.source.key, "place": self.source.place},
             "relation": self.relation.value,

@@ -4,7 +4,7 @@ The lemmas of its appendix follow the theorem that they prove.
 """
 
 from hlmtheory._array import arrays
-from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.sides import conformal_sides, verification_sides
 from hlmtheory.sides import lattice_sides as sides
 
@@ -15,7 +15,10 @@ HALF_UNITS = {"target": [0.505, 0.495], "draft": [0.505, 0.495], "k": 2}
 ONE_PREFIX = {"drafts": [[0.5, 0.5]], "targets": [[0.5, 0.5]], "k": [2], "resolution": [1], "draft_length": 4}
 THREE_TOKENS = {"drafts": [[1 / 3] * 3], "targets": [[1 / 3] * 3], "k": [3], "resolution": [1], "draft_length": 4}
 """An odd number of tokens, at which D is below K/(4ℓ)."""
-POSITIVE_TREE = Assumption("1 ≤ K ≤ number of non-zero probabilities of every row", sides.positive_on_tree)
+POSITIVE_TREE = Assumption(
+    "1 ≤ K ≤ number of non-zero probabilities of every row; the prefix fixes K_n, ℓ_n (C-SQS: with the rounds' ends)",
+    sides.positive_on_tree,
+)
 FIRST = Assumption("τ₁ ≥ −η(1 − ε)", conformal_sides.high_enough)
 TWO_BATCHES = {
     "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
@@ -38,7 +41,7 @@ PEAKED = [[1.0, 0.0]]
 @theorem(
     "lattice.lossless",
     Source(CSQS, "Section 2, quantize-and-sample, at ℓ = 100"),
-    PUBLISHED,
+    PRINTED,
     assuming=(POSITIVE,),
     tight={"target": [0.25, 0.75], "draft": [0.505, 0.495], "k": 2},
 )
@@ -66,9 +69,7 @@ def misdeclared():
     return eq(sides.misdeclared, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
 
-@theorem(
-    "lattice.bits", Source(CSQS, "(1), (2), (5)"), PUBLISHED, tight={"vocabulary": 4096, "k": 64, "resolution": 100}
-)
+@theorem("lattice.bits", Source(CSQS, "(1), (2), (5)"), PRINTED, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
 def bits():
     """log₂C(V, K) + log₂C(ℓ+K−1, K−1) by Stirling's series = the same by whole numbers.
 
@@ -77,7 +78,7 @@ def bits():
     return eq(sides.stirling_bits, sides.exact_bits)  # log₂ by Stirling = log₂ of whole numbers
 
 
-@theorem("lattice.distortion", Source(CSQS, "(20)"), PUBLISHED, assuming=(POSITIVE,), tight=HALVES, ceiling=1.0)
+@theorem("lattice.distortion", Source(CSQS, "(20)"), PRINTED, assuming=(POSITIVE,), tight=HALVES, ceiling=1.0)
 def distortion():
     """TV(q̄, q̂) ≤ K/(4ℓ).
 
@@ -91,7 +92,7 @@ def distortion():
 @theorem(
     "lattice.dropped_mass",
     Source(CSQS, "Lemma 1"),
-    PUBLISHED,
+    PRINTED,
     assuming=(POSITIVE,),
     tight={"draft": [0.5, 0.25, 0.25], "k": 1},
 )
@@ -106,7 +107,7 @@ def dropped_mass():
 @theorem(
     "lattice.rejection_rate",
     Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
-    PUBLISHED,
+    PRINTED,
     assuming=(POSITIVE,),
     tight=HALF_UNITS,
     ceiling=1.0,
@@ -160,18 +161,20 @@ def informative():
 def rejections():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + K_n/(4ℓ_n)], K_n and ℓ_n of the prefix.
 
-    Σ_n is over all positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So
-    a position with a draft adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. There TV(q̂,
-    p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂), where TV(q, q̄) = dropped (dropped_mass) and TV(q̄, q̂) ≤ K/(4ℓ)
-    (lattice.distortion); from K = 4ℓ on this says nothing. Attained without bonus tokens. K_n and ℓ_n are fixed by
-    the prefix; where they also depend on the ends of rounds, as in C-SQS, E is over both, by the same proof.
+    Printed is Σ_n E[TV(q_n, p_n)] + Σ_n (E[dropped_n] + K_n/(4ℓ_n)): the random K_n is outside of E. Σ_n is over all
+    positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So a position
+    with a draft adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. There TV(q̂, p) ≤
+    TV(q, p) + TV(q, q̄) + TV(q̄, q̂), where TV(q, q̄) = dropped (dropped_mass) and TV(q̄, q̂) ≤ K/(4ℓ)
+    (lattice.distortion). Attained without bonus tokens. From K = 4ℓ on it says nothing: with ℓ = 100 and K drawn from
+    1 to V, uniform in log K, a position's bound (lattice.rejection_rate) is vacuous at half of the built-in pair's. In
+    C-SQS the mean is also over the ends of rounds, by the same proof.
     """
     return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 
 
 @theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=THREE_TOKENS)
 def rejections_sharp():
-    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n], K_n and ℓ_n of the prefix.
+    """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n], D = i(K − i)/(Kℓ), i = min(ℓ, ⌊K/2⌋).
 
     As lattice.rejections, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp.
     """
@@ -237,14 +240,14 @@ def resampled():
     """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last
     accepted position.
 
-    The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of
-    the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12, with our
-    letters: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words "a
-    further iteration" and "on the new token" favour the new position's own d_{T+1}, as in update, kept. The formula
-    favours d_T: read literally, it repeats, from the last accepted token's τ_T, the step with which line 8 set
-    τ_{T+1}. By the formula the controller has the state that it would have if it had seen the accepted positions
-    only. So regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected
-    position's d enters the sum of Theorem 1, but no update uses it. Instead: conformal.kept, conformal.accepted.
+    The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of the
+    last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12, with our
+    letters: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words
+    favour the new position's own d_{T+1}, as in update, kept. The formula favours d_T: it repeats, from the last
+    accepted token's τ_T, the step with which line 8 set τ_{T+1}. By the formula the controller has the state as if it
+    had seen the accepted positions only. So regret_sharp holds for the mean over the tokens that the proof of Theorem 2
+    counts. The rejected position's d enters the sum of Theorem 1, but no update uses it. Instead: conformal.kept,
+    conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -287,7 +290,7 @@ def accepted():
 @theorem(
     "conformal.regret",
     Source(CSQS, "Theorem 2, (9), for any η > 0, as printed"),
-    PUBLISHED,
+    PRINTED,
     assuming=(FIRST,),
     false={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
 )
@@ -295,7 +298,8 @@ def regret():
     """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0.
 
     False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops all but its top
-    token, 199/200. The mean is 0.4975, the bound 0.0515. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most;
+    token, 199/200. The mean is 0.4975, the bound 0.0515. With (6) as printed the second row drops that token too, and
+    the mean is .5: false as well. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most;
     one step can take it to -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it says nothing
     for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
     """
@@ -373,7 +377,7 @@ def telescope_printed():
 @theorem(
     "conformal.regret_proof",
     Source(CSQS, "(28), in the proof of Theorem 2"),
-    PUBLISHED,
+    PRINTED,
     assuming=(FIRST,),
     tight=TWO_DROPS,
     ratio=DROPPED / (0.25 + (2 / 257 + 5) / 20),
@@ -390,7 +394,7 @@ def regret_proof():
 @theorem(
     "conformal.iterates",
     Source(CSQS, "Lemma 4, lower half"),
-    PUBLISHED,
+    PRINTED,
     assuming=(FIRST,),
     tight=TWO_DROPS,
     ratio=(4 * (255 / 257 - 0.25) - 2 / 257) / 3,
@@ -407,7 +411,7 @@ def iterates():
 @theorem(
     "conformal.iterates_upper_empty",
     Source(CSQS, "Lemma 4, upper half, with (6) as printed"),
-    PUBLISHED,
+    PRINTED,
     assuming=(FIRST, Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough)),
     tight={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 1.0},
 )
@@ -441,7 +445,7 @@ def iterates_upper():
 @theorem(
     "conformal.rate",
     Source(CSQS, "(30)"),
-    PUBLISHED,
+    PRINTED,
     assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
     tight={
         "drafts": NEARLY_FLAT * 5,

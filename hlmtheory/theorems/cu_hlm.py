@@ -1,7 +1,6 @@
 """Theorems of cu-hlm (oh2025cuhlm): skipping, truncated distributions and the link, in the order of its equations.
 
-Nineteen more claims on it are in ``ours_guarantees`` (a whole round), ``ours_messages`` (other codecs, lists of top
-tokens) and ``ours_plans``; ``hlm claims --paper cu-hlm`` lists all.
+Nineteen more are in ``ours_guarantees``, ``ours_messages`` and ``ours_plans``; ``hlm claims --paper cu-hlm`` lists all.
 
 here    q  p  q̂  r  r̂  T = TV(q, p)  Δ_k = TV(q, q̂)         k, d, β_d, u, a, b, Δ, θ, η, ℓ
 cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
@@ -25,7 +24,7 @@ from hlmtheory.channel.latency import (
     throughput,
     vocabulary_payload_bits,
 )
-from hlmtheory.claims import IMPLIED, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, NEW, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.sides import shared_seed_sides as sides
 from hlmtheory.sides import sizes_sides, softplus_sides, truncation_sides, worst_case_sides
 from hlmtheory.sides.channel_sides import growth, strip
@@ -64,7 +63,7 @@ DIFFER = Assumption("target ≠ draft for every token", sizes_sides.all_differ)
 OFFLINE = Source("oh2025cuhlm", "(21)")
 
 
-@theorem("verification.unbiased", Source("oh2025cuhlm", "(3)"), PUBLISHED, tight=HALVES)
+@theorem("verification.unbiased", Source("oh2025cuhlm", "(3); u-hlm (9), mended"), PRINTED, tight=HALVES)
 def unbiased(target, draft):
     """q_v (1 − β_v) + Σ_i q_i β_i r_v = p_v for every v: the overlap of the law with p is 1.
 
@@ -73,7 +72,7 @@ def unbiased(target, draft):
     return eq(law_overlap(output_distribution(target, draft), target), ones_side(target))
 
 
-@theorem("channel.payload", Source(CUHLM, "(4)"), PUBLISHED, tight={"vocabulary": 32_000, "bits_per_probability": 8})
+@theorem("channel.payload", Source(CUHLM, "(4)"), PRINTED, tight={"vocabulary": 32_000, "bits_per_probability": 8})
 def channel_payload(vocabulary, bits_per_probability):
     """B = V (b_prob + ⌈log₂ V⌉): 736,000 bits at V = 32,000 and 8 bits.
 
@@ -87,8 +86,8 @@ def channel_payload(vocabulary, bits_per_probability):
 
 @theorem(
     "channel.latency",
-    Source(CUHLM, "(5); guo2005mutual (1)"),
-    PUBLISHED,
+    Source(CUHLM, "(5); u-hlm (3); guo2005mutual (1)"),
+    PRINTED,
     tight={"bits": 736_000.0, "bandwidth_hz": 10e6, "snr": 10.0},
 )
 def latency(bits, bandwidth_hz, snr):
@@ -163,7 +162,7 @@ def finite_mean(mean_snr, cut, bound):
 
 @theorem(
     "channel.throughput_means",
-    Source(CUHLM, "(6) and Section V-A, read as one quantity"),
+    Source(CUHLM, "(6) and Section V-A, u-hlm (4) and IV, read as one quantity"),
     IMPLIED,
     false={"times_s": [1.0, 3.0]},
 )
@@ -177,7 +176,7 @@ def throughput_means():
 
 @theorem(
     "uncertainty.sampled",
-    Source("oh2025cuhlm", "(8), (9): the mean of u over the sampled tokens"),
+    Source("oh2025cuhlm", "(8), (9), u-hlm (7): the mean of u over the sampled tokens"),
     IMPLIED,
     tight=PERTURBED,
     condition=coldness,
@@ -194,7 +193,7 @@ def sampled():
 # The target model leaves token 2 at once, and the hybrid system stays there.
 @theorem(
     "skipping.sequence",
-    Source("oh2025cuhlm", "(10)"),
+    Source("oh2025cuhlm", "(10); u-hlm (8)"),
     NEW,
     tight={
         "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
@@ -217,7 +216,7 @@ def sequence():
 # After token 2 the draft model is wrong and skips verification; only verification can emit token 2.
 @theorem(
     "skipping.overlap",
-    Source("oh2025cuhlm", "(10)"),
+    Source("oh2025cuhlm", "(10); u-hlm (8)"),
     NEW,
     tight={
         "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
@@ -258,8 +257,8 @@ def skip_as_verified():
 
 @theorem(
     "skipping.mean_rejection",
-    Source("oh2025cuhlm", "(11), proof of Theorem 1"),
-    PUBLISHED,
+    Source("oh2025cuhlm", "(11), proof of Theorem 1; u-hlm (10), mended"),
+    PRINTED,
     tight={"target": [0.0, 1.0], "draft": [0.5, 0.5]},
     ceiling=1.0,
 )
@@ -274,8 +273,8 @@ def mean_rejection():
 
 @theorem(
     "skipping.threshold",
-    Source("oh2025cuhlm", "(12), (14)"),
-    PUBLISHED,
+    Source("oh2025cuhlm", "(12), (14); u-hlm (11), (14)"),
+    PRINTED,
     tight={"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5},
     condition=lambda intercept: 1.0 + abs(intercept),
 )
@@ -290,8 +289,8 @@ def threshold(slope, intercept, non_acceptance):
 
 @theorem(
     "skipping.holder",
-    Source("oh2025cuhlm", "Theorem 1, (13)"),
-    PUBLISHED,
+    Source("oh2025cuhlm", "Theorem 1, (13); u-hlm Theorem 1, (13)"),
+    PRINTED,
     tight={
         "cell_probabilities": [(2 * cell + 1) / 64**2 for cell in range(64)],
         "slope": 1.0,
@@ -316,7 +315,7 @@ def holder(cell_probabilities, slope, intercept, non_acceptance):
 
 @theorem(
     "skipping.risk_is_tv",
-    Source("oh2025cuhlm", "Theorem 1, the exact form of R"),
+    Source("oh2025cuhlm", "Theorem 1, the exact form of R; u-hlm (12)"),
     NEW,
     tight={"target": [0.25, 0.75], "draft": [0.5, 0.5], "skip": [1.0, 0.0]},
 )
@@ -335,8 +334,8 @@ def risk_is_tv(target, draft, skip):
 
 @theorem(
     "skipping.averse_threshold",
-    Source("oh2025cuhlm", "(14) and below"),
-    PUBLISHED,
+    Source("oh2025cuhlm", "(14) and below; u-hlm (14)"),
+    PRINTED,
     tight={"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5},
 )
 def averse_threshold(slope, intercept, non_acceptance):
@@ -467,7 +466,7 @@ def monotone_distortion(target, draft, k):
 @theorem(
     "truncation.exact",
     EXACT,
-    PUBLISHED,
+    PRINTED,
     tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.5},
     condition=truncation_sides.inverse_distance,
 )
@@ -490,7 +489,7 @@ def exact(target, draft, distortion_tolerance):
 @theorem(
     "truncation.exact_least",
     EXACT,
-    PUBLISHED,
+    PRINTED,
     assuming=(Assumption("k* of (19) > 0", sizes_sides.sends_something),),
     tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.4999},
     ratio=0.9998,
@@ -513,7 +512,7 @@ def exact_least(distortion_tolerance, target, draft):
 @theorem(
     "truncation.tvd_bound",
     PAPER,
-    PUBLISHED,
+    PRINTED,
     tight=TIGHT | {"target": [0.375, 0.375, 0.25]},
     ratio=0.5,
     ceiling=1.0,
@@ -563,7 +562,7 @@ def worst_case(target, draft, k):
 @theorem(
     "truncation.offline",
     OFFLINE,
-    PUBLISHED,
+    PRINTED,
     assuming=(DIFFER,),
     tight={
         "targets": [sizes_sides.TIGHT["target"]],
@@ -586,7 +585,7 @@ def offline(targets, drafts, distortion_tolerance):
 @theorem(
     "truncation.offline_least",
     OFFLINE,
-    PUBLISHED,
+    PRINTED,
     assuming=(DIFFER, Assumption("k* of (21) > 0", sizes_sides.offline_sends)),
     tight={
         "targets": [sizes_sides.TIGHT["target"]],
@@ -610,7 +609,7 @@ def offline_least(distortion_tolerance, targets, drafts):
 @theorem(
     "truncation.softplus",
     Source("oh2025cuhlm", "(22) and below"),
-    PUBLISHED,
+    PRINTED,
     tight={"target": [0.5, 0.5], "draft": [0.5, 0.5], "sharpness": 2.0},
 )
 def softplus(target, draft, sharpness):
@@ -627,7 +626,7 @@ def softplus(target, draft, sharpness):
 @theorem(
     "truncation.softplus_value",
     Source("oh2025cuhlm", "(22) and below"),
-    PUBLISHED,
+    PRINTED,
     tight={"target": [0.25, 0.25, 0.5], "draft": [0.5, 0.25, 0.25], "sharpness": 2.0},
     condition=softplus_sides.flatness,
 )
@@ -648,7 +647,7 @@ def softplus_value(target, draft, sharpness):
 @theorem(
     "truncation.online_bound",
     Source("oh2025cuhlm", "Prop. 2, (23)"),
-    PUBLISHED,
+    PRINTED,
     tight={"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10, "token": 0, "k": 0},
     ratio=0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2,
 )
@@ -770,7 +769,7 @@ def size_certified(target, draft):
 @theorem(
     "truncation.online_direction",
     Source("oh2025cuhlm", "below (24)"),
-    PUBLISHED,
+    PRINTED,
     tight={"target": [0.75, 0.25, 0.0], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1, "sharpness": 5.0},
 )
 def online_direction(target, draft, token, k, sharpness):

@@ -8,7 +8,7 @@ from hlmtheory._array import arrays, to_numpy
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, numbers
 from hlmtheory.batching import search
 from hlmtheory.batching.planner import lower_bound, plan
-from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.ofdma.shares import PER_USER, SIZES, sum_latency
 from hlmtheory.serving.costs import memory_bytes, operations
 from hlmtheory.serving.pipeline import partition_bound, recurrence, stage_pair
@@ -82,7 +82,7 @@ LATE_DRAFTS = {**ONE_STEP, "devices": [[0.5, 8.0], [0.25, 0.0]]}
 @theorem(
     "verification.tokens_iid",
     Source("zhu2025edgesd", "(7)"),
-    PUBLISHED,
+    PRINTED,
     assuming=(Assumption("K ≤ 4,096, where the left side is summed term by term", few_enough),),
     tight={"acceptance": 0.5, "draft_length": 3},
     condition=terms,
@@ -137,7 +137,7 @@ def printed_steps():
 @theorem(
     "serving.memory",
     Source("zhu2025edgesd", "(9), (10), (24b)"),
-    PUBLISHED,
+    PRINTED,
     tight={"model": [1, 2, 3], "input_tokens": 5, "output_tokens": 10, "batch_size": 2},
 )
 def serving_memory(model, input_tokens, output_tokens, batch_size):
@@ -199,7 +199,7 @@ def memory_peak_printed():
 @theorem(
     "serving.cost",
     Source("zhu2025edgesd", "(11)-(14)"),
-    PUBLISHED,
+    PRINTED,
     tight={"model": [1, 2, 3], "new_tokens": 5.0, "cached_tokens": 10.0},
 )
 def cost(model, new_tokens, cached_tokens):
@@ -311,7 +311,7 @@ def free_schedule():
 @theorem(
     "ofdma.minmax",
     Source("zhu2025edgesd", "(26), (27)"),
-    PUBLISHED,
+    PRINTED,
     tight={**CELL, "weights": [0.8, 0.2], "bandwidth_hz": 100.0},
 )
 def minmax():
@@ -378,7 +378,7 @@ def sum_():
 @theorem(
     "ofdma.own_gain",
     Source("zhu2025edgesd", "Remark 1, from (27)"),
-    PUBLISHED,
+    PRINTED,
     tight={"bits": [100.0, 100.0], "snr": [1.0, 3.0], "boost": 1.0},
     ceiling=1.0,
 )
@@ -491,7 +491,7 @@ def dp_printed_packing():
 @theorem(
     "batching.dp_gap",
     Source("zhu2025edgesd", 'Algorithm 1, line 27: "Optimal batching decisions"; (30)'),
-    PUBLISHED,
+    PRINTED,
     assuming=(FITS, RUNS),
     false={**LATE_DRAFTS, "labels": [0, 0, 1]},
 )
@@ -517,7 +517,7 @@ def pareto():
 @theorem(
     "batching.draft_count",
     Source("zhu2025edgesd", "(33), (33a) with l_max = 10 of Table II"),
-    PUBLISHED,
+    PRINTED,
     assuming=(Assumption("l ≤ 10", lambda draft_length: to_numpy(draft_length) <= 10),),
     tight=BATCHING_TWO,
 )

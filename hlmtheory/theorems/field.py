@@ -13,7 +13,7 @@ from hlmtheory.channel.latency import COUNT, efficiency
 from hlmtheory.channel.leak import CLASSES, ROUNDS
 from hlmtheory.channel.links import GilbertElliott
 from hlmtheory.channel.split import by_mean, rows_side, split, whole_rows
-from hlmtheory.claims import CORRECTED, IMPLIED, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import CORRECTED, IMPLIED, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.draft_length.delay import below_critical
 from hlmtheory.draft_length.rates import LENGTH, etgr
 from hlmtheory.serving.goodput import LOAD
@@ -163,7 +163,7 @@ TIMOR = "timor2025heterogeneous"
 @theorem(
     "channel.capacity",
     Source("alouini1999capacity", "capacity with constant power, no diversity"),
-    PUBLISHED,
+    PRINTED,
     tight={"mean_snr": 10.0},
 )
 def capacity(mean_snr):
@@ -178,7 +178,7 @@ def capacity(mean_snr):
 @theorem(
     "channel.capacity_jensen",
     Source("alouini1999capacity", "capacity with constant power"),
-    PUBLISHED,
+    PRINTED,
     tight={"mean_snr": 1e-9, "k_factor": 0.0},
     condition=lambda k_factor: 1.0 + k_factor,
 )
@@ -195,7 +195,7 @@ def capacity_jensen(mean_snr, k_factor):
 @theorem(
     "channel.outage",
     Source("alouini1999capacity", "outage probability"),
-    PUBLISHED,
+    PRINTED,
     tight={"mean_snr": 10.0, "probability": 0.125},
 )
 def outage(mean_snr, probability):
@@ -209,7 +209,7 @@ def outage(mean_snr, probability):
 @theorem(
     "channel.markov",
     Source("gilbert1960capacity", "the burst-noise channel"),
-    PUBLISHED,
+    PRINTED,
     tight={"leave_good": 0.0625, "leave_bad": 0.25},
 )
 def markov(leave_good, leave_bad):
@@ -244,7 +244,7 @@ def downlink_mean():
 @theorem(
     "channel.split_bits",
     SPLIT,
-    PUBLISHED,
+    PRINTED,
     assuming=(SEVERAL,),
     tight={"acceptances": [0.0, 1.0], "vocabulary": 2, "bits_per_probability": 8},
 )
@@ -309,7 +309,7 @@ def censored_confidence():
 @theorem(
     "draft_length.delay_one",
     Source(PAPER, "abstract: the critical delay; its formula by the authors' experiments"),
-    PUBLISHED,
+    PRINTED,
     assuming=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", below_critical),),
     tight={"acceptance": 0.5, "other_length": 2, "fixed": 5.0, "marginal": 1.0},
 )
@@ -350,7 +350,7 @@ def online_estimate():
 @theorem(
     "lattice.nearest",
     Source("reznik2011", "Section 2.2, Algorithm 1"),
-    PUBLISHED,
+    PRINTED,
     assuming=(c_sqs.POSITIVE, Assumption("the competitor has a count, and none off the support", sides.on_support)),
     tight={"draft": [0.5, 0.5], "k": 2, "counts": [1, 0]},
     ceiling=1.0,
@@ -427,7 +427,7 @@ def goodput_light_even():
 @theorem(
     "shared_seed.match",
     Source("moulton2018maximally", "the index J_P, with an exponential race as its sampler"),
-    PUBLISHED,
+    PRINTED,
     tight=TURNED,
 )
 def match():
@@ -441,7 +441,7 @@ def match():
     return eq(match_probability, shared_seed_sides.no_mismatch)
 
 
-@theorem("shared_seed.floor", Source(DALIRI, "abstract, for Gumbel sampling"), PUBLISHED, tight=cu_hlm.THIRDS)
+@theorem("shared_seed.floor", Source(DALIRI, "abstract, for Gumbel sampling"), PRINTED, tight=cu_hlm.THIRDS)
 def floor():
     """P(a = b) ≥ (1 − T)/(1 + T).
 
@@ -451,7 +451,7 @@ def floor():
     return le(shared_seed_sides.floor, match_probability)
 
 
-@theorem("shared_seed.upper", Source(DALIRI, "abstract"), PUBLISHED, tight=cu_hlm.HALVES, ceiling=1.0)
+@theorem("shared_seed.upper", Source(DALIRI, "abstract"), PRINTED, tight=cu_hlm.HALVES, ceiling=1.0)
 def shared_seed_upper():
     """P(a = b) ≤ 1 − T.
 
@@ -474,7 +474,7 @@ def upper_reached():
     return eq(match_probability, shared_seed_sides.overlap)
 
 
-@theorem("shared_seed.law", Source(DALIRI, "the condition that b is drawn from p"), PUBLISHED, tight=TURNED)
+@theorem("shared_seed.law", Source(DALIRI, "the condition that b is drawn from p"), PRINTED, tight=TURNED)
 def law():
     """Σ_u P(a = u, b = v) = p_v for every v: the emitted token has the law p, whatever q is.
 
@@ -485,7 +485,7 @@ def law():
     return eq(shared_seed_sides.law_overlap, shared_seed_sides.ones)
 
 
-@theorem("shared_seed.invariant", Source(DALIRI, "drafter-invariant speculative decoding"), PUBLISHED, tight=CHAIN)
+@theorem("shared_seed.invariant", Source(DALIRI, "drafter-invariant speculative decoding"), PRINTED, tight=CHAIN)
 def invariant():
     """all 8 tokens of a text with drafts are those of the target model alone, for any q, K and seed.
 
@@ -512,7 +512,7 @@ def message_value_any(target, draft):
 @theorem(
     "shared_seed.any_scheme",
     Source(DALIRI, "abstract, the optimal coupling"),
-    PUBLISHED,
+    PRINTED,
     tight={"joint": [[0.5, 0.25], [0.0, 0.25]]},
     ceiling=1.0,
 )
@@ -565,7 +565,7 @@ def audit_predictable(risks, bet_by_past, audit_probability, risk, error):
     return le(ever(xp, probability, crossed & (xp.cumulative_sum(mu - wanted, axis=-1) >= 0)), given_error(error))
 
 
-@theorem("verification.block_exact", EXACT, PUBLISHED, tight=block_sides.HALVES, condition=block_sides.rounding)
+@theorem("verification.block_exact", EXACT, PRINTED, tight=block_sides.HALVES, condition=block_sides.rounding)
 def block_exact(targets, drafts):
     """the texts have the law p if the longest block that passes is kept, and (w_i p − q)⁺ follows it.
 
@@ -584,7 +584,7 @@ def block_exact(targets, drafts):
     )
 
 
-@theorem("verification.block_never_loses", LONGER, PUBLISHED, tight=block_sides.HALVES, condition=block_sides.rounding)
+@theorem("verification.block_never_loses", LONGER, PRINTED, tight=block_sides.HALVES, condition=block_sides.rounding)
 def block_never_loses(targets, drafts):
     """E[tokens] token by token ≤ E[tokens] by block, for all drafts.
 
@@ -643,7 +643,7 @@ def block_token_residual(targets, drafts):
     )
 
 
-@theorem("verification.acceptance", Source("leviathan2023fast", "Theorem 3.5"), PUBLISHED, tight=cu_hlm.HALVES)
+@theorem("verification.acceptance", Source("leviathan2023fast", "Theorem 3.5"), PRINTED, tight=cu_hlm.HALVES)
 def verification_acceptance(target, draft):
     """P(accept) = Σ_v q_v (1 − β_v) = Σ_v min(p_v, q_v).
 
@@ -652,7 +652,7 @@ def verification_acceptance(target, draft):
     return eq(1.0 - mean_rejection(target, draft)[..., 0], acceptance_rate(target, draft))
 
 
-@theorem("verification.overlap", Source("leviathan2023fast", "Lemma 3.3"), PUBLISHED, tight=cu_hlm.HALVES)
+@theorem("verification.overlap", Source("leviathan2023fast", "Lemma 3.3"), PRINTED, tight=cu_hlm.HALVES)
 def overlap(target, draft):
     """Σ_v min(p_v, q_v) = 1 − TV(q, p).
 
@@ -661,7 +661,7 @@ def overlap(target, draft):
     return eq(acceptance_rate(target, draft), 1.0 - total_variation(target, draft))
 
 
-@theorem("verification.multi_draft_optimum", OPTIMUM, PUBLISHED, tight=ROWS)
+@theorem("verification.multi_draft_optimum", OPTIMUM, PRINTED, tight=ROWS)
 def verification_multi_draft_optimum():
     """the best acceptance of n independent drafts, 1 + min_H (p(H) − q(H)ⁿ) over all sets, is attained at a set of the
     tokens with the largest q/p.
@@ -679,7 +679,7 @@ def verification_multi_draft_optimum():
 @theorem(
     "vocabulary.lossless",
     Source(TIMOR, "abstract: the methods preserve the target distribution; for the token-level one"),
-    PUBLISHED,
+    PRINTED,
     assuming=(DRAFTS,),
     tight=HALF,
 )

@@ -5,7 +5,7 @@ from functools import partial
 from hlmtheory._array import arrays, take
 from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PUBLISHED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.draft_length.optimum import kept, least_kept, surrogate_draft_length
 from hlmtheory.draft_length.rates import COST, FACTOR, LENGTH, etgr, etgr_profile
 from hlmtheory.draft_length.rounds import PAPER, misfit, size_one
@@ -132,9 +132,7 @@ def optimal():
     return le(etgr, draft_length_sides.best_rate)
 
 
-@theorem(
-    "draft_length.slower_shortens", Source(DRAFT_LENGTH_PAPER, "below (11), and on Fig. 2"), PUBLISHED, false=HEADER
-)
+@theorem("draft_length.slower_shortens", Source(DRAFT_LENGTH_PAPER, "below (11), and on Fig. 2"), PRINTED, false=HEADER)
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
@@ -166,7 +164,7 @@ def slower_shortens_if():
 @theorem(
     "draft_length.linear_adapts",
     Source(DRAFT_LENGTH_PAPER, "below (11), with E ≈ γK"),
-    PUBLISHED,
+    PRINTED,
     assuming=(Assumption("the best draft gets shorter", draft_length_sides.shrinks),),
     false={**CASE, "rise": 4.0, "max_draft_length": 16},
 )

@@ -1,4 +1,4 @@
-"""Theorems of u-hlm (oh2024uhlm): what its equations (6), (9), (10) and (13) say, as printed and mended."""
+"""Theorems of u-hlm (oh2024uhlm) alone; those that cu-hlm prints too are in ``cu_hlm``."""
 
 from hlmtheory._array import arrays
 from hlmtheory._simplex import law_overlap
@@ -14,10 +14,11 @@ DRAWN = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 
 @theorem("uncertainty.printed_temperature", Source("oh2024uhlm", "(6) as printed"), MISPRINT, false=cu_hlm.PERTURBED)
 def printed_temperature(logits, token, temperatures):
-    """P(d⁽ᵏ⁾ = d) = (exp(z_d)/θ_k) / Σ_v (exp(z_v)/θ_k) is the softmax at temperature θ_k.
+    """(1/M) Σ_m P(d⁽ᵐ⁾ ≠ d) is the same with P(d⁽ᵐ⁾ = v) = exp(z_v/θ⁽ᵐ⁾)/Σ_i exp(z_i/θ⁽ᵐ⁾), as meant (left), and with
+    (exp(z_v)/θ⁽ᵐ⁾)/Σ_i (exp(z_i)/θ⁽ᵐ⁾), as printed (right).
 
-    False: dividing every exp(z_v) by the same θ_k changes no ratio, so the temperature has no effect. Instead:
-    uncertainty.sampled.
+    False: dividing every exp(z_v) by the same θ⁽ᵐ⁾ changes no ratio, so on the right each sample has temperature 1. For
+    z = (1, 0, −1), the second token and θ = .5, 2 the left side is .788, the right .755. Instead: uncertainty.sampled.
     """
     left = differing(logits, token, temperatures)
     xp, theta = arrays(temperatures=temperatures)
@@ -71,7 +72,8 @@ def unbiased_printed(target, draft, token):
 def rejection_ratio(target, draft, token):
     """β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺.
 
-    False: β_v = (1 - p_v/q_v)⁺ by definition. Instead: skipping.mean_rejection.
+    False: at p_d = 1/8, q_d = 1/2 the rule rejects with probability 1 − 1/4 = 3/4, the left side, and (10) says 1/4.
+    Instead: skipping.mean_rejection.
     """
     left = at_token(rejection_probability(target, draft), token)[..., 0]
     xp, p, q = arrays(target=at_token(target, token), draft=at_token(draft, token))
@@ -86,8 +88,9 @@ def rejection_ratio(target, draft, token):
     tight={"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
 )
 def holder_discrete():
-    """for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
+    """for u on {0, 1/M, …, 1}, I = {u : −b/a ≤ u ≤ (Δ − b)/a} and 1/s + 1/s′ = 1: R = Σ_I (a u + b) f ≤
+    (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
 
-    R = Σ_I (a u + b) f. Apply Hölder's inequality for sums to the factors a u + b and f.
+    Apply Hölder's inequality for sums to the factors a u + b and f.
     """
     return le(rejection_risk_discrete, holder_bound_discrete)

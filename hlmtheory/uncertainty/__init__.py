@@ -9,7 +9,7 @@ z          ``logits`` of the draft model                        1         (..., 
 d          ``token``, the draft                                   1         (...)
 θ, θmax    temperature, ``max_temperature``                     1         (), number
 M          ``draws``, perturbed samples                         tokens    (...)
-u          uncertainty, share of the samples that differ from d 1         (...)
+u          uncertainty, share of samples that differ from d     1         (...)
 E[u]       ``expected``, its mean given z and d                 1         (...)
 u_th       ``threshold``: skip where u ≤ u_th                   1         (...)
 β          ``rejection_by_token``, that d is rejected           1         (n,)

@@ -16,7 +16,7 @@ from .kinds import to
 CLAIMS = hlmtheory.all_claims()
 
 FALSE_STANDINGS = {
-    claims.Origin.PUBLISHED: "refuted",
+    claims.Origin.PRINTED: "refuted",
     claims.Origin.MISPRINT: "misprint",
     claims.Origin.IMPLIED: "false reading",
 }

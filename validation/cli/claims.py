@@ -27,8 +27,8 @@ from validation.printable import counted
 from validation.provenance import PAPERS
 from validation.report.citations import bibliography, bibtex, cite, relation_to_source
 from validation.report.publish import commit_of_check, published_pairs
-from validation.report.tables import counterexample_text, instance_text, plain_cells, table_row
-from validation.site.theory import FALSE_WORDS, measured
+from validation.report.tables import KINDS, counterexample_text, instance_text, plain_cells, table_row
+from validation.site.theory import measured
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,8 +41,8 @@ EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
-    key = PAPERS.get(str(wanted).lower(), "")
-    found = [one for name, one in known.items() if wanted in (None, name, name.split(".")[0]) or key == one.source.key]
+    found = [one for name, one in known.items() if wanted in (None, name, name.split(".")[0])]
+    found = found or [one for one in known.values() if _is_on(one, str(wanted).lower())]
     if not found:
         near = nearest(str(wanted), [*PAPERS, *dict.fromkeys(name.split(".")[0] for name in known), *known])
         hint = f"did you mean {', '.join(near)}? " if near else ""
@@ -51,17 +51,16 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
-    name = paper.lower()
-    key = PAPERS.get(name, name)
-    keys = {claim.source.key for claim in all_claims().values()}
-    if key not in keys:
-        near = nearest(name, [*PAPERS, *sorted(keys)])
-        hint = f"did you mean {', '.join(near)}? " if near else ""
-        raise UserError(f"There is no paper {paper!r}; {hint}choose one of {', '.join(PAPERS)}, or a cited key.")
-    chosen = [claim for claim in found if claim.source.key == key]
-    if not chosen:
-        raise UserError(f"None of these {len(found)} claims comes from {paper}; leave out one of the two choices.")
-    return chosen
+    if chosen := [claim for claim in found if _is_on(claim, paper.lower())]:
+        return chosen
+    names = ", ".join(PAPERS)
+    raise UserError(f"None of these {len(found)} claims is on {paper!r}; choose one of {names}, or a cited key.")
+
+
+def _is_on(claim: Claim, paper: str) -> bool:
+    """Return whether the source of a claim is a paper, or its place names the paper, as in "(12); u-hlm (11)"."""
+    named = paper in PAPERS and re.search(rf"(?<![\w-]){paper}\b", claim.source.place)
+    return claim.source.key == PAPERS.get(paper, paper) or bool(named)
 
 
 def _in_order(found: list[Claim]) -> list[Claim]:
@@ -82,38 +81,38 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     kinds |= {name: "yours" for name, one in own.items() if name in kinds and one.claim.origin is Origin.NEW}
     kinds |= {name: "violated" for name, one in own.items() if name in kinds and one.counterexample}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
-    say(
-        console,
-        as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its symbols and proof."),
-    )
+    said = f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its symbols and proof."
+    say(console, as_typed(said))
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved under their assumptions.")
-    for kind, meaning in (ORIGIN | FALSE_WORDS | OWN).items():
+    for kind, meaning in (KINDS | OWN).items():
         if counts[kind]:
-            say(console, f"{counts[kind]:5} {LABELS.get(kind, kind):17}  {meaning}")
+            say(console, f"{counts[kind]:5} {kind:13}  {meaning}")
     for key, group in groupby(listed, key=lambda claim: claim.source.key):
         name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
         full = bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
         for claim in claims:
-            label = LABELS.get(kinds[claim.id], kinds[claim.id])
-            say(console, f"  {claim.id:{wide}}  {label:17}  {claim.source.place}", f"      {claim.statement}")
+            say(console, f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}", f"      {claim.statement}")
+    if 0 < len(known := [one for one in listed if one.id not in own]) < 100:  # all claims have too many symbols
+        say(console, "\nSymbols", *_symbols_of(known))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, "", said)
 
 
-STATUS = {"stands": "proved for all inputs that meet its assumptions"} | FALSE_WORDS
-ORIGIN = {
-    "published": "the source prints it",
-    "implied": "printed nowhere; a reader of the source may infer it",
-    "corrected": "what holds in place of a false statement, or of a false reading of what is right",
-    "new": "printed nowhere: a new result, or a known one in a new place",
-    "misprint": "the source prints it, and means something else",
-}
+def _symbols_of(listed: list[Claim]) -> list[str]:
+    """Return what the symbols of statements mean; one with several meanings names the topics of each."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for claim in listed:
+        for pair in symbols(claim, claim.statement).items():
+            found.setdefault(pair, {})[claim.id.partition(".")[0]] = None
+    meanings = Counter(symbol for symbol, _ in found)
+    said = {pair: f" (in {', '.join(topics)})" * (meanings[pair[0]] > 1) for pair, topics in found.items()}
+    return [f"  {symbol:9}  {meaning}{topics}" for (symbol, meaning), topics in said.items()]
+
+
 OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}
-LABELS = {"refuted": "printed, refuted", "misprint": "printed, misprint", "published": "known, restated"}
-"""What a list calls a kind of claims; the other kinds go by their own name."""
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
 MEASURED = (
     "slack: right side less left side on these, a counterexample apart; left/right: largest seen, and largest known; "
@@ -153,8 +152,8 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     console.print(claim.id, style="bold")
     plain = plain_claim(claim, own)
     counterexample = (own and own.counterexample) or claim.refuted
-    for key, said in (("status", STATUS), ("origin", ORIGIN)):
-        plain[key] += f" ({said[plain[key]]})" if plain[key] in said else ""
+    for key in ("status", "origin"):
+        plain[key] += f" ({KINDS[plain[key]]})" if plain[key] in KINDS else ""
     plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
     plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}".rstrip()

@@ -135,7 +135,7 @@ def validate(
 @click.argument("identifier", required=False)
 @option("--paper", "Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
 @option("--claims own_file", "Also list the theorems of this Python file, checked on drawn instances.", FILE)
-@option("--status", "Only claims that stand, or that are false in this way.", click.Choice(["stands", *FALSE.values()]))
+@option("--status", "Only claims that are true, or false in this way.", click.Choice(["true", *FALSE.values()]))
 @option("--origin", "Only claims of this origin.", click.Choice([origin.value for origin in Origin]))
 @json_option
 def claims(identifier: str | None, paper: str | None, own_file: Path | None, as_json: bool, **kind: str | None) -> None:

@@ -25,7 +25,7 @@ SOFTWARE = """@misc{{hlmtheory,
 def bibtex(claim: Claim, checked: str = "") -> str:
     """Return BibTeX: of the source, and of this software at the commit of a check if it is not as printed."""
     name, commit = claim.id.replace("_", r"\_"), f", checked at commit {checked}" if checked else ""
-    printed = claim.origin is Origin.PUBLISHED and claim.refuted is None
+    printed = claim.origin is Origin.PRINTED and claim.refuted is None
     ours = "" if printed else SOFTWARE.format(version=hlmtheory.__version__, claim=name, commit=commit)
     return ours + bibliography().get(claim.source.key, {}).get("bibtex", "")
 

@@ -8,7 +8,7 @@ from typing import Any
 from hlmtheory.claims import FALSE, Claim, Status
 from validation.claims.check import Results
 from validation.report.citations import cite
-from validation.report.tables import counterexample_text
+from validation.report.tables import KINDS, counterexample_text
 
 NOT_RUN, NOT_CONFIRMED = "not checked", "not confirmed"
 CLAIM_OUTCOMES = ("holds", "violated", "inconclusive", "out of scope", NOT_RUN)
@@ -22,9 +22,7 @@ MEANINGS = {
     "inconclusive": "undecided: the two sides are too close, or their intervals overlap",
     "out of scope": "out of scope: an assumption is met nowhere",
     NOT_RUN: "not checked in this run",
-    "refuted": "printed results that are false",
-    "misprint": "misprints: slips of print, of which what is meant is true",
-    "false reading": "false readings, which no paper prints",
+    **{kind: f"{kind}: {KINDS[kind]}" for kind in FALSE.values()},
     NOT_CONFIRMED: "refutations that the counterexample no longer shows",
 }
 """Meaning of each outcome, in the order of the partition."""

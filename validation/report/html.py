@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
-from hlmtheory.claims import Claim
+from hlmtheory.claims import FALSE, Claim
 from validation.claims.certificate import certificate
 from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
 from validation.provenance import versions
 from validation.report import first_screen
 from validation.report.citations import bibliography
-from validation.report.tables import pieces, table_row
+from validation.report.tables import KINDS, pieces, table_row
 from validation.trace.format import LISTS
 
 if TYPE_CHECKING:
@@ -36,12 +36,6 @@ SHORT_BIAS = 0.05
 """Bias whose message the verdict names."""
 WIDE = 260.0
 """Points from which a picture is wider than a telephone, which scrolls it."""
-FALSE_KINDS = {
-    "refuted": ("Printed results that are false", "printed as a result, and false"),
-    "misprint": ("Misprints", "a slip of print: the formula is false, but what is meant is evident, and true"),
-    "false reading": ("False readings", "printed nowhere and false, though a reader may infer it"),
-}
-"""Title and explanation of each kind of false statement in the report."""
 
 
 def write_report(
@@ -64,7 +58,7 @@ def write_report(
     send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
-        refuted=[(*said, [row for row in rows if row["standing"] == kind]) for kind, said in FALSE_KINDS.items()],
+        refuted=[(kind, KINDS[kind], [row for row in rows if row["standing"] == kind]) for kind in FALSE.values()],
         counts={outcome: sum(kinds.values()) for outcome, kinds in counts.items()},
         vacuous=Counter(tally.kind for tally in true if tally.vacuous),
         partial=Counter(tally.kind for tally in true if tally.out_of_scope),

@@ -15,6 +15,17 @@ from validation.report.citations import cite
 
 STANDINGS = ("true", *FALSE.values())
 """Standings in the order of the tables: true statements, then each kind of false statement."""
+KINDS = {
+    "true": "proved for all inputs that meet its assumptions",
+    "printed": "the source prints it",
+    "implied": "printed nowhere, though a reader of the source may infer it",
+    "corrected": "derived here: what holds in place of a false statement or reading",
+    "new": "derived here: a new result, or a known one in a new place",
+    "refuted": "printed as a result, and false",
+    "misprint": "false as printed, but what is meant is evident, and true",
+    "false reading": "printed nowhere and false, though a reader of the source may infer it",
+}
+"""Meaning of each status and origin."""
 
 SYMBOLS = {
     "holds": "✓",

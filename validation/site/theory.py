@@ -5,18 +5,13 @@ from collections.abc import Mapping
 from importlib import import_module
 
 import hlmtheory
-from hlmtheory.claims import Claim, Origin, Relation, lemmas
+from hlmtheory.claims import FALSE, Claim, Origin, Relation, lemmas
 from validation.claims.results import Results, Tally
 from validation.report.citations import bibliography, cite, relation_to_source
-from validation.report.html import FALSE_KINDS, topic_title
-from validation.report.tables import UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
+from validation.report.html import topic_title
+from validation.report.tables import KINDS, UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
 from validation.site.pages import REPOSITORY, escaped, formula, sentence
 
-GROUPS = (
-    ("Printed, and true", "Results of the literature that hold as they are printed.", {Origin.PUBLISHED}),
-    ("What holds instead", "Corrected forms of printed statements.", {Origin.CORRECTED}),
-    ("New", "In none of the papers: new, or a known result that is applied here.", {Origin.NEW, Origin.IMPLIED}),
-)
 THEORY = """\
 Theory by topic
 ===============
@@ -30,9 +25,6 @@ if no language model is needed; how near the worst instance is to failing (worst
 side seen, and the largest known; and the share of instances where the bound says nothing (vacuous).
 
 """
-FALSE = ("False", "Refuted results, misprints, and readings that suggest themselves, each with its counterexample.")
-FALSE_WORDS = {kind: said for kind, (_, said) in FALSE_KINDS.items()}
-"""Explanation of a false statement, by its standing."""
 
 
 def anchor(name: str, kind: str = "claim") -> str:
@@ -52,14 +44,13 @@ def measured(claim: Claim, tally: Tally | None) -> str:
 
 def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     """Return the entry of a claim: statement, source, assumptions, proof, and its tight case or counterexample."""
-    standing = "stands" if claim.standing == "true" else claim.standing
     mark = "true" if claim.standing == "true" else "false"
     uses = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims()))
     rows = [
         f".. _{anchor(claim.id)}:",
         f"{claim.id}\n{'~' * len(claim.id)}",
         f".. rst-class:: statement {mark}\n\n{formula(claim.statement)}",
-        f":Status: **{standing}**" + ("" if mark == "true" else f" – {FALSE_WORDS[claim.standing]}") + "\n"
+        f":Status: **{claim.standing}**" + ("" if mark == "true" else f" – {KINDS[claim.standing]}") + "\n"
         f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{anchor(claim.source.key, 'source')}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
@@ -93,17 +84,15 @@ def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None
         f".. _theory-{module}:",
         f"{title}\n{'=' * len(title)}",
         escaped(about),
-        f"{len(mine)} claims: {len(true)} stand, {len(false)} are false and stay with their counterexample. q is the "
-        f"draft model's distribution, p the target model's; :doc:`its functions and notation </api/{module}>`.",
+        f"{len(mine)} claims: {len(true)} are true; {len(false)} are false, with their counterexample. q is the draft "
+        f"model's distribution, p the target model's; :doc:`its functions and notation </api/{module}>`.",
     ]
-    groups = [(head, told, [claim for claim in true if claim.origin in origins]) for head, told, origins in GROUPS]
-    for head, told, found in [*groups, (*FALSE, false)]:
+    groups = [(one.value, [claim for claim in true if claim.origin is one]) for one in Origin]
+    groups += [(kind, [claim for claim in false if claim.standing == kind]) for kind in FALSE.values()]
+    for kind, found in groups:
         if found:
-            parts += [
-                f"{head}\n{'-' * len(head)}",
-                told,
-                *(claim_entry(claim, tallies.get(claim.id)) for claim in found),
-            ]
+            entries = (claim_entry(claim, tallies.get(claim.id)) for claim in found)
+            parts += [f"{kind.capitalize()}\n{'-' * len(kind)}", f"{KINDS[kind].capitalize()}.", *entries]
     return "\n\n".join(parts) + "\n"
 
 
@@ -116,7 +105,7 @@ def topics(claims: Mapping[str, Claim]) -> list[str]:
 def index_page(claims: Mapping[str, Claim]) -> str:
     """Return the page that lists the topics, with the number of true and false claims."""
     rows = [".. list-table::\n   :header-rows: 1\n   :widths: 30 50 10 10\n", "   * - topic", "     - what it is about"]
-    rows += ["     - stand", "     - false"]
+    rows += ["     - true", "     - false"]
     for module in topics(claims):
         mine = [claim for name, claim in claims.items() if name.split(".")[0] == module]
         false = sum(claim.standing != "true" for claim in mine)
@@ -125,7 +114,7 @@ def index_page(claims: Mapping[str, Claim]) -> str:
         rows += [f"     - {len(mine) - false}", f"     - {false}"]
     tree = "\n".join(f"   {module}" for module in topics(claims))
     origins = [claim.origin for claim in claims.values()]
-    printed = origins.count(Origin.PUBLISHED) + origins.count(Origin.MISPRINT)
+    printed = origins.count(Origin.PRINTED) + origins.count(Origin.MISPRINT)
     told = THEORY.format(count=len(claims), published=printed, new=origins.count(Origin.NEW))
     return told + "\n".join(rows) + f"\n\n.. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{tree}\n   sources\n"
 

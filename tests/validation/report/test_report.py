@@ -164,7 +164,7 @@ def test_a_claim_that_is_violated_or_was_not_checked_shows(results, tmp_path, ch
     page = write_report(tmp_path, results=changed, manifest={}, figures=[], command="").read_text(encoding="utf-8")
     assert said in page
     assert said[2:] == plain_cells(table_row(CLAIMS[name], changed.tallies.get(name)))[0]
-    assert ("<b>1 claim is violated</b>" in page) == bool(changes)
+    assert ("<b>One claim is violated</b>" in page) == bool(changes)
 
 
 TEXT = "above\n<!-- begin generated: a -->\nold\n<!-- end generated: a -->\nbelow\n"

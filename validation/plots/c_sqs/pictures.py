@@ -7,18 +7,18 @@ from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, BYTES, FIXED, PRINTED
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 _MARKS = ("o", "s", "^")
 _AS_PRINTED = "C-SQS (τ₁ = 0, as printed)"  # as registered, with the default threshold
-_AMBERS, _REDS = ("#e3bd6b", AMBER, "#8a6414"), ("#e39a63", MIDDLE, "#6b2a0b")
+_GREENS, _REDS = ("#8fbf9a", "#3f8f5b", "#1d4d30"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
 def _look(name: str) -> dict[str, Any]:
     bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
     families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
-    for names, colors, line in zip(families, (_AMBERS, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
+    for names, colors, line in zip(families, (_GREENS, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
         if bare in names:
             k = names.index(bare)
             found = {"color": colors[k], "marker": _MARKS[k], "linestyle": line}
@@ -28,17 +28,19 @@ def _look(name: str) -> dict[str, Any]:
     return found | ({"linestyle": _DASHED, "markerfacecolor": "white"} if bare != name else {})
 
 
-def _rows(names: Sequence[str]) -> list[list[str]]:
-    fixed, adaptive, by_size = (
-        [one for one in names if one in family.values()] for family in (FIXED, ADAPTIVE, BY_SIZE)
-    )
+def _rows(names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the methods of each row of panels, with its title."""
+    fixed, adaptive, by_size = ([one for one in names if one in kind.values()] for kind in (FIXED, ADAPTIVE, BY_SIZE))
     if len(names) <= MOST:
-        return [list(names)]
+        return [("", list(names))]
     if fixed and not by_size:
-        return [[one for one in names if one not in fixed], fixed]  # adaptive thresholds, then fixed ones
+        return [("adaptive threshold", [one for one in names if one not in fixed]), ("fixed threshold", fixed)]
     if len(adaptive) == len(by_size) > 1:
-        return [[*by_size[:-1], *adaptive], [by_size[-1], *adaptive]]
-    return [[one for one in names if one not in (*BYTES, *FIXED.values())]]
+        parts = by_size[:-1], by_size[-1:]
+        return [
+            (f"C-SQS beside {', '.join(part)}".replace("), K-SQS (", " and "), [*part, *adaptive]) for part in parts
+        ]
+    return [("", [one for one in names if one not in (*BYTES, *FIXED.values())])]
 
 
 def paint(numbers: Numbers) -> Canvas:
@@ -48,9 +50,10 @@ def paint(numbers: Numbers) -> Canvas:
     count = max(map(len, rows))
     figure, panels = canvas((PAGE[0], 0.8 + 2.5 * count), panels=columns, rows=count)
     for column, names in enumerate(numbers["axes"]):
-        for row, shown in enumerate(rows[column]):
+        for row, (title, shown) in enumerate(rows[column]):
             axes = panels[columns * row + column]
             name_axes(axes, names)
+            axes.set_title(title)
             for number, name in enumerate(shown):
                 (one,) = (one for one in numbers["series"] if (one["name"], one["panel"]) == (name, column))
                 sides = [[m - low for m, low in zip(one["mean"], one["low"], strict=True)]]
@@ -76,11 +79,11 @@ def paint_regret(numbers: Numbers) -> Canvas:
         for k, text in enumerate(one["texts"]):
             axes.plot(text["x"], text["mean"], ".-", color=LIGHT, markeredgecolor=DARK, markersize=3, linewidth=0.8,
                       label="" if k else "a text")  # fmt: skip
-        axes.plot(bounds["x"], bounds["sharp"], color=DARK, label="sharp bound")
-        axes.plot(bounds["x"], bounds["published"], color=MIDDLE, linestyle=_DASHED, label="published bound")
-        axes.axhline(1.0, color="0.45", linewidth=0.8, linestyle=_DOTTED, label="1: no bound at all")
+        axes.plot(bounds["x"], bounds["sharp"], color=DARK, label="sharp bound (conformal.regret_sharp)")
+        axes.plot(bounds["x"], bounds["published"], color=MIDDLE, linestyle=_DASHED, label="bound (9), printed")
+        axes.axhline(1.0, color="0.45", linewidth=0.8, linestyle=_DOTTED, label="1: says nothing")
         name_axes(axes, names)
-        axes.set_title(f"line 12 {one['name']}")
+        axes.set_title(f"Algorithm 1, line 12 {one['name']}")
     panels[1].set_ylabel("")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

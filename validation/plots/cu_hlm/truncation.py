@@ -53,27 +53,27 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
 
 def paint_bounds(numbers: Numbers) -> Canvas:
     figure, panels = canvas((PAGE[0], 3.5), panels=2)
-    true = {"color": "black", "linewidth": 2}
+    true, online = {"color": "black", "linewidth": 2}, f"online (23), η = {samples.SHOWN[0]:g}"
     styles = {
-        "TV(r, r̂)": true,
-        "sharp bound": looks.LOOKS["certified"],
-        "published (20)": {"color": MIDDLE},
-        f"online (23), η = {samples.SHOWN[0]:g}": looks.LOOKS[f"online {samples.SHOWN[0]:g}"],
-        "Δ_k/(q_d β_d)": {"color": "0.6"},
-        "Bias": true,
-        "2 min(T, Δ_k)": {"color": "0.6"},
-        "2Δ_k": looks.LOOKS["certified"],
+        "TV(r, r̂)": (r"TV(r, $\hat{r}$)", true),
+        "sharp bound": (r"sharp: $\Delta_k/\max(T, \hat{T})$", looks.LOOKS["certified"]),
+        "published (20)": (r"(20), published: $2\Delta_k/T$", {"color": MIDDLE}),
+        online: (f"(23), {online.replace(' (23)', '')}", looks.LOOKS[f"online {samples.SHOWN[0]:g}"]),
+        "Δ_k/(q_d β_d)": (r"for a known $\beta_d$: $\min(1, \Delta_k/(q_d \beta_d))$", {"color": "0.6"}),
+        "Bias": ("Bias", true),
+        "2 min(T, Δ_k)": (r"for a known T: $2\min(T, \Delta_k)$", {"color": "0.6"}),
+        "2Δ_k": (r"certificate: $2\Delta_k$", looks.LOOKS["certified"]),
     }  # the online bound with a larger η is above 1 at almost every k: it is in the numbers
     name_panels(panels, numbers["axes"])
     for place, axes in enumerate(panels):
         shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in styles]
         for one in shown:
-            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
-            name = f"min(1, {name.replace('q_d', '$q_d$')})" if "q_d" in name else name
-            curve(axes, one["x"], one["y"], label=name, **styles[one["name"]])
+            name, style = styles[one["name"]]
+            curve(axes, one["x"], one["y"], label=name, **style)
         axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
-        legend_below(axes, columns=3)
-    panels[0].axhline(1.0, color="0.4", linewidth=0.6)
+        if not place:
+            axes.axhline(1.0, color="0.4", linewidth=0.6, label="1: a bound says nothing")
+        legend_below(axes, columns=2)
     return figure
 
 

@@ -21,7 +21,7 @@ def _look(name: str) -> dict[str, Any]:
     for names, colors, line in zip(families, (_GREENS, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
         if bare in names:
             k = names.index(bare)
-            found = {"color": colors[k], "marker": _MARKS[k], "linestyle": line}
+            found = {"color": colors[k], "marker": _MARKS[k - (colors is _GREENS)], "linestyle": line}
             break
     else:
         found = {"linestyle": "-"} | info_of(_AS_PRINTED if bare == PRINTED else bare).style.options()

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
+from hlmtheory.claims import FALSE
 from validation.cli.exits import CLOSED
 from validation.cli.tables import print_table, say
 from validation.estimates import DASH, NONE, Estimate
@@ -71,8 +72,6 @@ def verdict_screen(console: Console, results: Results) -> None:
         console,
         "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it.\n"
         f"{_kinds_in_words(results)}\n"
-        "Refuted: printed results that are false. Misprint: what is meant is evident, and holds. False reading: nobody "
-        "prints it. Each fails on its counterexample; the report says how often here.\n"
         f"Acceptance rate {acceptance_in_words(results.summary)} over {results.positions:,} positions. "
         f"{_sizes_in_words(results)}",
     )
@@ -80,6 +79,7 @@ def verdict_screen(console: Console, results: Results) -> None:
 
 def _kinds_in_words(results: Results) -> str:
     from validation.claims.certificate import certificate
+    from validation.report.tables import KINDS
 
     certified, known = certificate(), hlmtheory.all_claims().keys()
     measured = sum(tally.kind == "measured" for tally in results.tallies.values())
@@ -88,7 +88,9 @@ def _kinds_in_words(results: Results) -> str:
     said += f", {simulated} on simulated instances, which are the same for every pair." if simulated else "."
     said = f"{said} {certified.sentence(len(certified.tallies.keys() - results.tallies.keys()))}".strip()
     newer = len(known - results.tallies.keys() - certified.tallies.keys())
-    return f"{said} {newer} are newer than the release and were not checked; --all-claims does." if newer else said
+    said += f" {newer} are newer than the release and were not checked; --all-claims does." if newer else ""
+    false = " ".join(f"{kind.capitalize()}: {KINDS[kind]}." for kind in FALSE.values())
+    return f"{said}\n{false} Each fails on its counterexample; the report says how often here."
 
 
 def _sizes_in_words(results: Results) -> str:

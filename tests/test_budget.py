@@ -33,6 +33,7 @@ def test_nothing_is_above_its_number(name):
 if __name__ == "__main__":
     rest = {row: limit - used(row) for row, limit in BUDGET.items()}
     for row, limit in BUDGET.items():
-        free = rest[row] if row == "words" else min(rest[row], rest["all"])
-        print(f"{row:10} {limit - rest[row]:7,} of {limit:7,}, may grow by {free:,}")
+        free = rest[row] if row in ("all", "words") else min(rest[row], max(rest["all"], 0))
+        change = "may grow" if free >= 0 else "must shrink"
+        print(f"{row:10} {limit - rest[row]:7,} of {limit:7,}, {change} by {abs(free):,}")
     print("No folder may grow by more than `all`. To add more, delete as much: the last section of CONTRIBUTING.md.")

@@ -85,7 +85,7 @@ def test_no_link_of_a_page_is_dead(file):
 
 def test_the_list_of_commands_is_complete():
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[^|]*`) \|", text.split("## Models")[0], re.MULTILINE)
+    rows = re.findall(r"^\|(`[^|]*`)\|", text.split("## Models")[0], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert named == {*main.commands, *SETUP}
 

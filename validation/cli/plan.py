@@ -152,8 +152,9 @@ def plan(
     notes = [note for note in about["notes"] if has_device(result.asked.best) or "liar" not in note]
     result.notes[:0] = [*said, *notes]
     assumes = _assumed(request, setting, evidence)
-    if evidence and evidence["verification"] is None and best.lossless and best.draft_length:
-        promise = "lossless if the engine's rule of acceptance is lossless: say which with --verification."
+    if evidence and best.lossless and best.draft_length:
+        ask = "hlm audit tests it" if evidence["verification"] else "say which with --verification"
+        promise = f"lossless if the engine keeps a lossless rule of acceptance (proved): {ask}."
         result = replace(result, guarantee=promise)
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:

@@ -258,8 +258,7 @@ ONE = [Task(1, 1)]
 
 
 def test_a_plan_of_nothing_has_no_gap():
-    idle = Service(SMALL, LARGE, Device(0.0, 0.0), Device(0.0, 0.0), 0.5)
-    assert plan(ONE, idle).gap == 0.0
+    assert plan(ONE, Service(SMALL, LARGE, Device(0.0, 0.0), Device(0.0, 0.0), 0.5)).gap == 0.0
     assert BY_ID["batching.dp_gap"].check({**FREE, "labels": [0, 0]}).status.item() is Status.HOLDS
 
 

@@ -161,8 +161,7 @@ def test_a_depth_that_was_never_examined():
     unseen = [[0, 0, 0], [5, 5, 0], [0, 0, 0]]
     assert np.isnan(module.tokens_by_length(unseen).tokens).tolist() == [False, True]
     assert module.tokens_by_length(unseen).high[1] <= 3.0
-    ended = [[0, 0, 0], [0, 0, 0], [9, 0, 0]]
-    assert module.tokens_by_length(ended).tokens.tolist() == [1.0, 1.0]
+    assert module.tokens_by_length([[0, 0, 0], [0, 0, 0], [9, 0, 0]]).tokens.tolist() == [1.0, 1.0]
 
 
 def kept_by_program(rates, mean, d, sign):

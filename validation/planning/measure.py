@@ -98,9 +98,9 @@ def planner_of_acceptance(
     from validation.acceptance.summary import RoundTimes
     from validation.planning.engine_counts import options_of_records
 
-    times = None
-    if setting.passes is None:
-        verify_s = setting.verify_s + setting.between_s
-        times = RoundTimes(verify=verify_s, verify_token=setting.verify_token_s, draft=setting.own_draft_s)
+    table, between_s = setting.passes, setting.between_s
+    verify_s, each_s = (setting.verify_s, setting.verify_token_s) if table is None else (table.table[0][0], 0.0)
+    rest = None if table is None else lambda batch, widths: table.seconds(widths, batch) - verify_s
+    times = RoundTimes(verify=verify_s + between_s, verify_token=each_s, draft=setting.own_draft_s, target_rest=rest)
     found, about = options_of_records(files, vocabulary, draft_length, drafts, verification, times)
     return Planner(sealed(found, seal), setting, split_prompts(np.arange(len(found[0].counts)))), about

@@ -153,7 +153,7 @@ def test_totals_with_times_say_that_they_give_no_best_length(tmp_path):
     assert "--verbosity 4" in run(totals, *TIMES, "--settings", "llama.cpp").output
 
 
-def test_the_answer_comes_before_the_table(answers):
+def test_the_answer_comes_before_the_table(tmp_path):
     """The log of the README; only engines' settings bring those of other planners."""
     words = (LOG, "--verify-time", "30ms", "--draft-time", "3ms")
     found = json.loads(run(*words, "--json").stdout)
@@ -165,7 +165,9 @@ def test_the_answer_comes_before_the_table(answers):
     assert f"K = 3 gives {speeds[2] / speeds[4] - 1.0:.0%} more, but may not be better" in first
     settings = run(*words, "--settings", "vllm").output
     assert all(part in settings for part in ("nextn", "(K = 2 to 5 are not told apart)", "30 ms at every K"))
-    plan = CliRunner().invoke(main, ["plan", "--acceptance", *map(str, words), "--server-draft-time", "3ms"]).output
-    assert "num_speculative_tokens = 3; K = 2 to 5 are not told apart by these counts" in plan
-    assert "Guarantee: lossless if" in plan  # neither says the rule of acceptance
+    (table := tmp_path / "passes.csv").write_text("model,batch,width,ms\ntarget,1,1,30\ntarget,1,8,30\ndraft,1,1,3\n")
+    for times in ([*words[1:], "--server-draft-time", "3ms"], ["--times", table, "--draft-time", "3ms"]):
+        plan = CliRunner().invoke(main, ["plan", "--acceptance", str(LOG), *map(str, times)]).output
+        assert "num_speculative_tokens = 3; K = 2 to 5 are not told apart by these counts" in plan
+        assert "Guarantee: lossless if" in plan  # neither says the rule of acceptance
     assert "--verification" in first

@@ -292,16 +292,29 @@ class _Loop(BatchState):
         self.mark_finished(slots)
 
         # describe the round
-        accepted, resampled = found.accepted.tolist(), found.rejected.astype(int).tolist()
-        replies = [self.method.reply(*told) for told in zip(in_flight, accepted, strict=True)]
-        verified = (drafts[: n + more] for drafts, n, more in zip(in_flight, accepted, resampled, strict=True))
-        lost = [self.method.distortion(some) for some in verified]
-        sizes = ([message.bits for message in messages], [len(message.payload) for message in messages], replies)
-        bonus, drafted = (has_token & ~found.rejected).astype(int).tolist(), [len(drafts) for drafts in in_flight]
-        counts = (drafted, accepted, resampled, bonus, self.skipped[slots].tolist())
-        columns = (self.seconds[DRAFT], self.seconds[TARGET], self.passes[DRAFT], self.passes[TARGET])
-        spent = ([column[slot] for slot in slots.tolist()] for column in columns)
-        return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
+        rounds = []
+        for i, slot in enumerate(slots.tolist()):
+            drafts, accepted, resampled = in_flight[i], int(found.accepted[i]), int(found.rejected[i])
+            dropped, rounding = self.method.distortion(drafts[: accepted + resampled])
+            now = Round(
+                position=int(position[i]),
+                drafted=len(drafts),
+                accepted=accepted,
+                resampled=resampled,
+                bonus=int(has_token[i] and not resampled),
+                skipped=int(self.skipped[slot]),
+                bits=messages[i].bits,
+                bytes=len(messages[i].payload),
+                down_bytes=self.method.reply(drafts, accepted),
+                dropped=dropped,
+                rounding=rounding,
+                draft_s=self.seconds[DRAFT][slot],
+                target_s=self.seconds[TARGET][slot],
+                draft_passes=self.passes[DRAFT][slot],
+                target_passes=self.passes[TARGET][slot],
+            )
+            rounds.append(now)
+        return rounds
 
     def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
         risk_of = raced_skip_risk if self.method.shared_seed else skip_risk

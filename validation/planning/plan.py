@@ -102,7 +102,7 @@ class Planner:
         self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
         self.streamed = streamed
         self._static: tuple[Sequence[Option], Array, Array] | None = None
-        self._pools: dict[int, Pool] = {}
+        self._pools: dict[Setting, Pool] = {}
         self._held: dict[tuple[str, float, int | str], float] = {}
         self._allowed: dict[tuple[int | str, str], tuple[Array, Array]] = {}
 
@@ -116,11 +116,11 @@ class Planner:
 
     def pool(self, setting: Setting) -> Pool:
         self.static()
-        if id(setting) not in self._pools:
-            self._pools[id(setting)] = Pool(self, setting)  # it keeps the setting, so that its id stays its own
-            while len(self._pools) > _KEPT:
+        if setting not in self._pools:
+            self._pools[setting] = Pool(self, setting)
+            if len(self._pools) > _KEPT:
                 del self._pools[next(iter(self._pools))]
-        return self._pools[id(setting)]
+        return self._pools[setting]
 
     def totals(self, options: Sequence[Option]) -> Array:
         """Return the total counts of options on the training texts, (options, counts)."""

@@ -19,7 +19,7 @@ _ROUNDING = 1e-12  # of a sum of times
 _LEAST = 1e-12  # seconds of a server for a token, where nothing needs it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PlanLink:
     """The rates of a link over time, and its round trip."""
 

@@ -1,6 +1,6 @@
 """Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support, in the order of its results.
 
-The lemmas of its appendix follow the theorem that they prove.
+The lemmas of its appendix follow the theorem that they prove. ε and τ are the paper's α and β.
 """
 
 from hlmtheory._array import arrays
@@ -69,11 +69,11 @@ def misdeclared():
     return eq(sides.misdeclared, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
 
-@theorem("lattice.bits", Source(CSQS, "(1), (2), (5)"), PRINTED, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
+@theorem("lattice.bits", Source(CSQS, "(1), (2), (5)"), NEW, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
 def bits():
-    """log₂C(V, K) + log₂C(ℓ+K−1, K−1) by Stirling's series = the same by whole numbers.
+    """the bits of a message, log₂C(V, K) + log₂C(ℓ+K−1, K−1), are the same by Stirling's series and by whole numbers.
 
-    Supports: K of V. Counts: ℓ units and K - 1 bars in a row.
+    Supports: K of V. Counts: ℓ units and K - 1 bars in a row. Four terms of the series give ln n! to 2e-14.
     """
     return eq(sides.stirling_bits, sides.exact_bits)  # log₂ by Stirling = log₂ of whole numbers
 
@@ -144,9 +144,9 @@ def rejection_rate_sharp():
     false={"target": [1 / 512] * 512, "draft": [1 / 512] * 512, "k": 512},
 )
 def informative():
-    """TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1, so that Theorem 1 says something (it does not from K = 4ℓ).
+    """TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1: Theorem 1 always says something.
 
-    False: from K = 4ℓ on the last term alone is 1. Instead: lattice.rejection_rate_sharp.
+    False: from K = 4ℓ on the last term alone is at least 1. Instead: lattice.rejection_rate_sharp.
     """
     return le(sides.position_bound, verification_sides.ones_side)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
 
@@ -182,11 +182,7 @@ def rejections_sharp():
 
 
 @theorem(
-    "lattice.quantize",
-    Source(CSQS, "Alg. 2 with the renormalisation of (17)"),
-    CORRECTED,
-    assuming=(POSITIVE,),
-    tight=HALVES,
+    "lattice.quantize", Source(CSQS, "Alg. 2, renormalised as in (17)"), CORRECTED, assuming=(POSITIVE,), tight=HALVES
 )
 def quantize(draft, k, resolution):
     """|Σ_i ⌊ℓ q̄_i + ½⌋ − ℓ| ≤ ⌊K/2⌋: one correction of an entry by 1 is enough.
@@ -223,8 +219,8 @@ def quantize_printed(draft, k, resolution):
 def update():
     """drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone.
 
-    The controller rolls back to the state after the accepted drafts and the update of the rejected draft. This is
-    its state if it had seen these positions only, so regret_sharp holds for them.
+    The controller rolls back to the state after the accepted drafts and the update of the rejected draft. This is its
+    state if it had seen these positions only.
     """
     return eq(conformal_sides.rolled_back, conformal_sides.kept_threshold)  # τ = τ by (8) over kept positions
 
@@ -240,14 +236,13 @@ def resampled():
     """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last
     accepted position.
 
-    The text says: "Once feedback is received from the cloud, the value of the threshold is returned to the value of the
-    last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line 12, with our
-    letters: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words
-    favour the new position's own d_{T+1}, as in update, kept. The formula favours d_T: it repeats, from the last
-    accepted token's τ_T, the step with which line 8 set τ_{T+1}. By the formula the controller has the state as if it
-    had seen the accepted positions only. So regret_sharp holds for the mean over the tokens that the proof of Theorem 2
-    counts. The rejected position's d enters the sum of Theorem 1, but no update uses it. Instead: conformal.kept,
-    conformal.accepted.
+    False: where each batch accepts a draft of a peaked q (d = 0) and rejects one of a flat q, τ only rises, and the
+    mean is .491, the bound .010. The text says: "Once feedback is received from the cloud, the value of the threshold
+    is returned to the value of the last accepted token, and a further iteration is done for the new, (T^t + 1)-th
+    token", and line 12, with our letters: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T
+    accepted drafts. Its words favour the new position's own d_{T+1} (kept), its formula d_T: it repeats, from the last
+    accepted token's τ_T, the step with which line 8 set τ_{T+1}. So the rejected position's d enters the sum of Theorem
+    1, but no update uses it. Instead: conformal.kept, conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -265,7 +260,7 @@ def kept():
     """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the
     rejected position.
 
-    Proved with conformal.update.
+    By conformal.update the state is as if the controller had seen these positions only. So regret_sharp holds for them.
     """
     return le(conformal_sides.kept_mean, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -282,7 +277,8 @@ def kept():
 def accepted():
     """mean d over accepted positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last accepted position.
 
-    Proved with conformal.resampled.
+    By line 12's formula (conformal.resampled) the state is as if the controller had seen the accepted positions only,
+    the tokens that the proof of Theorem 2 counts. So regret_sharp holds for them.
     """
     return le(conformal_sides.accepted_mean_printed, conformal_sides.accepted_bound)  # the same, T accepted
 
@@ -299,7 +295,7 @@ def regret():
 
     False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops all but its top
     token, 199/200. The mean is 0.4975, the bound 0.0515. With (6) as printed the second row drops that token too, and
-    the mean is .5: false as well. For τ_1 = 0 the bound allows τ to fall to -(1 + ηε) at most;
+    the mean is .5: false as well. For τ₁ = 0 the bound allows τ to fall to -(1 + ηε) at most;
     one step can take it to -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it says nothing
     for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
     """
@@ -318,8 +314,8 @@ def regret():
 def regret_small_step():
     """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1.
 
-    By (8) Σ (d_n - ε) = (τ_1 - τ_{T+1})/η (telescope), and -τ_{T+1} ≤ η(1 - ε) (iterates). So Σ d_n ≤ εT + (τ_1 +
-    η(1 - ε))/η. Where η(1 - 2ε) ≤ 1, η(1 - ε) ≤ 1 + ηε, and this is at most εT + (|τ_1| + 1 + ηε)/η.
+    By (8) Σ (d_n - ε) = (τ₁ - τ_{T+1})/η (telescope), and -τ_{T+1} ≤ η(1 - ε) (iterates). So Σ d_n ≤ εT + (τ₁ +
+    η(1 - ε))/η. Where η(1 - 2ε) ≤ 1, η(1 - ε) ≤ 1 + ηε, and this is at most εT + (|τ₁| + 1 + ηε)/η.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
@@ -336,7 +332,7 @@ def regret_small_step():
 def regret_sharp():
     """mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
 
-    Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. No smaller bound holds for all V.
+    Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ₁ + η(1 - ε))/η. No smaller bound holds for all V.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.sharp)  # Σ d_n/T ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -352,7 +348,7 @@ def regret_sharp():
 def telescope():
     """Σ (d_n − ε) = (τ₁ − τ_{T+1})/η.
 
-    Sum the updates: Σ (d_n - ε) = (τ_1 - τ_{T+1})/η.
+    Sum the updates (8).
     """
     return eq(conformal_sides.excess, conformal_sides.movement)  # Σ (d_n - ε) = (τ₁ - τ_{T+1})/η
 
@@ -386,7 +382,7 @@ def telescope_printed():
 def regret_proof():
     """mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η.
 
-    (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
+    (|τ₁| + 1 + η) - (τ₁ + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)  # (28)
 

@@ -33,10 +33,8 @@ def unbiased_one_beta(target, draft, token):
     is (2, 3, 1)/8. The law needs β_v of every v and the mean rejection Σ q β. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
-    return eq(
-        law_overlap(assembled(target, draft, beta=beta, resampled=mean_rejection(target, draft)), target),
-        ones_side(target),
-    )
+    law = assembled(target, draft, beta=beta, resampled=mean_rejection(target, draft))
+    return eq(law_overlap(law, target), ones_side(target))
 
 
 @theorem(
@@ -48,14 +46,13 @@ def unbiased_one_resampling(target, draft, token):
     False: with p, q of verification.unbiased_one_beta the left side is (2, 6, 2)/8. Instead: verification.unbiased.
     """
     beta = rejection_probability(target, draft)
-    return eq(
-        law_overlap(assembled(target, draft, beta=beta, resampled=at_token(beta, token)), target), ones_side(target)
-    )
+    law = assembled(target, draft, beta=beta, resampled=at_token(beta, token))
+    return eq(law_overlap(law, target), ones_side(target))
 
 
 @theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=DRAWN)
 def unbiased_printed(target, draft, token):
-    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
+    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d; r_v is the paper's P_v.
 
     False: with p, q of verification.unbiased_one_beta the left side is (2, 5, 1)/8. Instead: verification.unbiased.
     """
@@ -73,7 +70,7 @@ def rejection_ratio(target, draft, token):
     """β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺.
 
     False: at p_d = 1/8, q_d = 1/2 the rule rejects with probability 1 − 1/4 = 3/4, the left side, and (10) says 1/4.
-    Instead: skipping.mean_rejection.
+    What is meant: E[β_d] = P(p_d < q_d) E[1 − p_d/q_d | p_d < q_d]. Instead: skipping.mean_rejection.
     """
     left = at_token(rejection_probability(target, draft), token)[..., 0]
     xp, p, q = arrays(target=at_token(target, token), draft=at_token(draft, token))

@@ -16,7 +16,7 @@ import click
 from hlmtheory import all_claims
 from hlmtheory._notation import symbols, table
 from hlmtheory.arguments import ARGUMENTS
-from hlmtheory.claims import Origin, lemmas
+from hlmtheory.claims import MISPRINT, PRINTED, Origin, lemmas
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import tally_of
@@ -64,13 +64,13 @@ def _is_on(claim: Claim, paper: str) -> bool:
 
 
 def _in_order(found: list[Claim]) -> list[Claim]:
-    """Return claims by paper, the five papers first, each in the order of its file of theorems, then of other files."""
+    """Return claims by paper, the five papers first; what a paper prints, then ours, by file of theorems and line."""
     names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
 
-    def place(claim: Claim) -> tuple[int, str, str, bool, str, int]:
-        key, file = claim.source.key, Path(claim.proof.file)
-        rank = [*names, key].index(key)
-        return rank, cite(claim.source).partition(",")[0], key, file.stem != names.get(key), file.stem, claim.proof.line
+    def place(claim: Claim) -> tuple[int, str, str, bool, bool, str, int]:
+        key, file, ours = claim.source.key, Path(claim.proof.file), claim.origin not in (PRINTED, MISPRINT)
+        where = file.stem != names.get(key), file.stem, claim.proof.line
+        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, ours, *where
 
     return sorted(found, key=place)
 
@@ -102,14 +102,23 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
 
 
 def _symbols_of(listed: list[Claim]) -> list[str]:
-    """Return what the symbols of statements mean; one with several meanings names the topics of each."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    """Return what the symbols of statements mean, a row each; one with several meanings names the topics of each."""
+    rows: dict[str, dict[str, dict[str, None]]] = {}
     for claim in listed:
-        for pair in symbols(claim, claim.statement).items():
-            found.setdefault(pair, {})[claim.id.partition(".")[0]] = None
-    meanings = Counter(symbol for symbol, _ in found)
-    said = {pair: f" (in {', '.join(topics)})" * (meanings[pair[0]] > 1) for pair, topics in found.items()}
-    return [f"  {symbol:9}  {meaning}{topics}" for (symbol, meaning), topics in said.items()]
+        for head, meaning in symbols(claim, claim.statement).items():
+            row, bare = rows.setdefault(head, {}), _bare(meaning)
+            same = next((one for one in row if bare in _bare(one) or _bare(one) in bare), meaning)
+            row.setdefault(same, {})[claim.id.partition(".")[0]] = None
+    said = {head: [m + f" ({', '.join(t)})" * (len(row) > 1) for m, t in row.items()] for head, row in rows.items()}
+    return [
+        f"  {head:9}  {'; '.join(said[head])}" for head in sorted(said, key=lambda head: not head.startswith("in "))
+    ]
+
+
+def _bare(meaning: str) -> str:
+    """Return a meaning without the name of its argument, its article and its marks, to find the same one again."""
+    name, _, rest = meaning.partition(", ")
+    return re.sub(r"^the |\W", "", rest if rest and name in ARGUMENTS else meaning)
 
 
 OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}

@@ -48,13 +48,9 @@ class Compared:
     prompt: NDArray[np.int64]
 
 
+@lru_cache(maxsize=2)
 def compared(trace: Trace, seed: int) -> Compared:
     """Return bits and bias of each rule, measured once for the figure and the table."""
-    return _compared(trace, seed)
-
-
-@lru_cache(maxsize=2)
-def _compared(trace: Trace, seed: int) -> Compared:
     sample = sample_of(trace, seed)
     logits = np.concatenate([draft for draft, _ in sampled(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)])
     rng = np.random.default_rng([seed, 7])

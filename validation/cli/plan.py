@@ -37,7 +37,7 @@ of_output = partial(option, group="Output")
 
 @click.command("plan", cls=GroupedCommand)
 @of_evidence("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
-@of_evidence("--acceptance", "Instead of a trace, an engine's counts; more files may follow.", FILE, multiple=True)
+@of_evidence("--acceptance", "Or an engine's counts (no --risk, --users); more files may follow.", FILE, multiple=True)
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
@@ -52,7 +52,7 @@ of_output = partial(option, group="Output")
 @of_link("--link link_name", "Which link of --link-csv.  [default: the first]")
 @of_link("--rtt", "Round trip of an exchange.", default="20ms")
 @of_link("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
-@of_times("--times", "For times left out: of `hlm doctor --times`, or passes.csv with batch, width, ms, model.", FILE)
+@of_times("--times --passes", "For times left out: `hlm doctor --times`, or passes.csv: batch, width, ms, model.", FILE)
 @of_times("--draft-time", "One pass of the draft model on the device.", default="12ms")
 @of_times("--verify-time", "A pass of the target: this, and --verify-token-time for each token in it.", default="30ms")
 @of_times(
@@ -277,6 +277,8 @@ def _planner(console: Console, request: Any, run: Path | None, given: dict[str, 
         counts = {name: given[name] for name in ("draft_length", "drafts", "verification", "seal")}
         return planner_of_acceptance((*given["acceptance"], *given["more"]), request.vocabulary, setting, **counts)
     path = trace_of(given["trace"] if given["trace"] is not None else Path("runs/builtin/trace"))
+    if given["trace"] is None and not path.is_dir():
+        raise UserError(f"There is no trace at {path}: run `hlm validate`, or give --trace, --acceptance or --run.")
     kept = {name: given[name] for name in ("seal", "shared_seed", "block")}
     with progress_bar(console) as report:
         return planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report, **kept)

@@ -157,9 +157,10 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 
 
 def _server_draft(planner: Planner, request: Request) -> str:
-    said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-time)"
+    said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms"
     if request.server_draft_s is None or request.server_draft_basis != "given":
-        said += f", assumed: {'that of the device' if request.server_draft_s is None else request.server_draft_basis}"
+        basis = "that of the device" if request.server_draft_s is None else request.server_draft_basis
+        said += f", assumed: {basis} (else --server-draft-time)"
     return f"{said}."
 
 

@@ -178,7 +178,6 @@ def llama_statistics(path: str, text: str) -> list[Read]:
 
 
 def llama_log(path: str, text: str) -> list[Read]:
-    """Return a record of each request of llama.cpp's log."""
     records, lines = list[Read](), text.splitlines()
     for number, line in enumerate(lines):
         if (totals := LLAMA_LOG.search(line)) is None:

@@ -11,7 +11,6 @@ from validation.errors import UserError
 
 
 def sglang_meta(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the counts of an answer of SGLang."""
     choices, extension = content.get("choices"), content.get("sglext")
     if isinstance(extension, Mapping) and isinstance(extension.get("spec_tokens_details"), Mapping):
         usage = content.get("usage")

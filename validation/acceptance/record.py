@@ -279,7 +279,6 @@ class AcceptanceRecord:
 
 
 def of_totals(engine: str, source: str, totals: Sequence[int | None], **more: Any) -> AcceptanceRecord:
-    """Return the record of a number of steps, drafts and accepted drafts."""
     more |= zip(("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"), totals, strict=True)
     return AcceptanceRecord(engine=engine, source=source, **more)
 

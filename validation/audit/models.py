@@ -43,7 +43,6 @@ class ModelLaw:
         self._caches: dict[int, tuple[Any, Array]] = {}
 
     def next_rows(self, prompt: int, tokens: Array) -> Array:
-        """Return the rows (m, D, V) of the tokens (m, D), each given those before it."""
         return self.uncertain_rows(prompt, tokens)[0]
 
     def uncertain_rows(self, prompt: int, tokens: Array) -> tuple[Array, Array]:
@@ -57,7 +56,6 @@ class ModelLaw:
         return bool(self.processors.without())
 
     def rows_without(self, prompt: int, tokens: Array, names: Sequence[str]) -> dict[str, Array]:
-        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
         without = self.processors.without(names)
         found = self._rows(prompt, tokens, list(without.values())) if without else []
         return {name: rows for name, (rows, _) in zip(without, found, strict=True)}

@@ -168,7 +168,6 @@ def block_rows(vocabulary: int) -> int:
 
 
 def workers_in_memory(vocabulary: int) -> int:
-    """Return the number of workers, limited by cores and memory."""
     block = block_rows(vocabulary) * vocabulary * 2 * 2  # float16, two models
     each = block + ARRAYS_ALIVE * 8 * max(CACHED_VALUES, vocabulary)
     return max(1, min(cores(), MEMORY // each - 1))
@@ -246,14 +245,12 @@ class Work:
             )
         index = number - self.scenes
         rng = np.random.default_rng([self.seed, index])
+        rows = self.trace.rows(index * self.rows, self.rows)
         if self.rounded is None:
-            chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
-            return partial(_check_block, chunk, self.measured, rng)
+            return partial(_check_block, TraceChunk(**rows), self.measured, rng)
         if interval_claims.holds_lists(self.trace):
-            lists = ListChunk(**self.trace.rows(index * self.rows, self.rows))
-            return partial(_check_lists, lists, self.trace.vocabulary, self.measured, rng, self.rounded)
-        chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
-        return partial(_check_rounded, chunk, self.measured, rng, self.rounded)
+            return partial(_check_lists, ListChunk(**rows), self.trace.vocabulary, self.measured, rng, self.rounded)
+        return partial(_check_rounded, TraceChunk(**rows), self.measured, rng, self.rounded)
 
 
 def _rows(trace: Trace) -> int:

@@ -129,5 +129,4 @@ def measured(claims: Mapping[str, Claim]) -> dict[str, Claim]:
 
 
 def scenario_rng(seed: int, claim: str, batch: int) -> np.random.Generator:
-    """Return the random generator of one batch, determined by the three arguments."""
     return np.random.default_rng([seed, zlib.crc32(claim.encode()), batch])

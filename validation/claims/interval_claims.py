@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ class Known:
     @property
     def total(self) -> int:
         return int(self.count[0].sum())
+
+    def deviation(self, k: Array) -> Interval:
+        return box_deviation(self.low_q, self.high_q, k, self.count)
 
 
 Sides = tuple[Interval, Interval, Array]
@@ -136,32 +140,24 @@ def _verdict(claim: Claim, lhs: Interval, rhs: Interval, inside: Array, known: K
     return Verdict(claim.id, status, left, right, slack, vacuous, broken)
 
 
+@dataclass(frozen=True)
 class Shared:
     """Intervals of the quantities in the sides, each computed once."""
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
-        self._found: dict[Any, Interval] = {}
+    known: Known
 
-    def _once(self, key: Any, compute: Callable[[], Interval]) -> Interval:
-        if key not in self._found:
-            self._found[key] = compute()
-        return self._found[key]
-
-    @property
+    @cached_property
     def apart(self) -> Interval:
-        one = self.known
-        return self._once("apart", lambda: box_distance(*one.p_and_q, one.count))
+        return box_distance(*self.known.p_and_q, self.known.count)
 
-    def deviation(self, name: str, k: Array) -> Interval:
-        one = self.known
-        return self._once(("deviation", name), lambda: box_deviation(one.low_q, one.high_q, k, one.count))
+    @cached_property
+    def deviation(self) -> Interval:
+        return self.known.deviation(self.known.k)
 
-    @property
+    @cached_property
     def bias(self) -> Interval:
         """Bias at k, without Bias ≤ 2 Δ_k."""
-        one = self.known
-        return self._once("bias", lambda: box_bias(*one.p_and_q, one.k, one.count))
+        return box_bias(*self.known.p_and_q, self.known.k, self.known.count)
 
     @property
     def distortion(self) -> Interval:
@@ -189,23 +185,22 @@ def _twice(one: Interval) -> Interval:
 
 
 def _certificate(found: Shared) -> Sides:
-    return found.bias, _twice(found.deviation("k", found.known.k)), found.always
+    return found.bias, _twice(found.deviation), found.always
 
 
 def _bias_worst(found: Shared) -> Sides:
-    apart, deviation = found.apart, found.deviation("k", found.known.k)
+    apart, deviation = found.apart, found.deviation
     least, most = np.minimum(apart.lower, deviation.lower), np.minimum(apart.upper, deviation.upper)
     return found.bias, _twice(Interval(least, most)), found.always
 
 
 def _tvd_bound(found: Shared) -> Sides:
-    deviation = found.deviation("k", found.known.k)
-    return found.distortion, _over(_twice(deviation), found.apart.lower, found.apart.upper), found.always
+    return found.distortion, _over(_twice(found.deviation), found.apart.lower, found.apart.upper), found.always
 
 
 def _tvd_sharp(found: Shared) -> Sides:
     """max(TV(q, p), TV(q̂, p)) is at most TV(q, p) + Δ_k, by the triangle inequality."""
-    deviation, apart = found.deviation("k", found.known.k), found.apart
+    deviation, apart = found.deviation, found.apart
     return found.distortion, _over(deviation, apart.lower, np.minimum(apart.upper + deviation.upper, 1.0)), found.always
 
 
@@ -213,8 +208,7 @@ def _monotone(found: Shared) -> Sides:
     one = found.known
     most = one.total if one.lists is None else one.lists.draft_tokens.shape[1]
     inside = (one.k < most) & (one.k < one.total)
-    after = found.deviation("after", np.minimum(one.k + 1, one.total))
-    return after, found.deviation("k", one.k), inside
+    return one.deviation(np.minimum(one.k + 1, one.total)), found.deviation, inside
 
 
 def _mean_rejection(found: Shared) -> Sides:

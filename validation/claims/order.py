@@ -72,7 +72,6 @@ def _made(order: Order) -> Work:
 
 
 def opened(address: str) -> Trace:
-    """Return the trace at a path or an address, of any kind."""
     if address.startswith(SYNTHETIC):
         return cast("Trace", SyntheticTrace.at(address))
     return open_trace(address, kinds=(LOGITS, LISTS))

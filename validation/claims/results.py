@@ -48,7 +48,6 @@ class Tally:
 
     @property
     def outcome(self) -> str:
-        """Outcome for the report, in one or two words."""
         claim = theorems.THEOREMS.get(self.claim)
         if claim is None:
             return "withdrawn"
@@ -89,8 +88,6 @@ class Tally:
 
 @dataclass(slots=True)
 class Results:
-    """The tallies of one run and the statistics of its trace."""
-
     tallies: dict[str, Tally]
     positions: int
     seed: int

@@ -288,15 +288,11 @@ def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
         asked = chosen_prompts(options["prompts"], options["prompt_count"])
         ids = ids_of(tokenizer, asked, chat=options["chat"])
     law = ModelLaw(model, ids, processors, end_tokens=options["ends"] or None)
-    helper = options["assistant"] or options["draft"]
-    small, other = load_model(helper, device) if helper else (None, None)
-    if helper:
+    small = draft = None
+    if helper := options["assistant"] or options["draft"]:
+        small, other = load_model(helper, device)
         same_vocabulary(other, tokenizer, names=(helper, options["target"]))
-    draft = (
-        None
-        if small is None
-        else ModelLaw(small, ids, processors, end_tokens=law.end_tokens, vocabulary=law.vocabulary)
-    )
+        draft = ModelLaw(small, ids, processors, end_tokens=law.end_tokens, vocabulary=law.vocabulary)
     if not options["generate"]:
         return law, draft, None
     _refuse(options, "transformers has", "presence_penalty", "frequency_penalty")

@@ -264,8 +264,7 @@ def publish_run(
 
 @main.command()
 @option("--out", "Folder to fill.", FILE, default=Path("site"))
-@option("--verbose", "Show what Sphinx does.", is_flag=True)
-def docs(out: Path, verbose: bool) -> None:
+def docs(out: Path) -> None:
     """Build the documentation as a site, offline; a warning is an error.
 
     Guides, the theory by topic from the claim records, the examples, the results and the API. The first page is
@@ -273,7 +272,7 @@ def docs(out: Path, verbose: bool) -> None:
     """
     from validation.site.build import build
 
-    click.echo(str(build(out, quiet=not verbose)))
+    click.echo(str(build(out)))
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

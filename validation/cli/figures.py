@@ -41,8 +41,6 @@ def read_formats(given: Sequence[str]) -> tuple[str, ...]:
 
 
 class Drawing:
-    """Draws figures from the trace and the decoded texts of one run, next to those of other runs."""
-
     def __init__(
         self, trace: Path, beside: Sequence[Path], seed: int, command: str, formats: Sequence[str], pair: str | None
     ) -> None:

@@ -79,8 +79,6 @@ def option(names: str, said: str | None = None, kind: Any = None, **more: Any) -
 
 
 def together(*options: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decorator that adds options in the help's order."""
-
     def added(command: Callable[..., Any]) -> Callable[..., Any]:
         return reduce(lambda command, option: option(command), reversed(options), command)
 

@@ -31,14 +31,13 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @option("--data", "Folder of the texts with reference answers.", _folder, envvar="HLM_DATA")
 @option("--models", "Folder of the pairs that are trained.", _folder, envvar="HLM_MODELS")
 @option("--out", "Folder of the runs.  [default: runs/reproduce, or runs/quick]", _folder)
-@option("--task only", "Only this task and those that it needs; may be repeated.", multiple=True)
 @option("--study studies", "Decode only this study; may be repeated.", multiple=True)
 @option(
     "--prompts",
     "Prompts of each study, the first ones; of smollm2 and instructed, of the sets in turn.  [default: 100]",
     click.IntRange(min=2),
 )
-def reproduce(paper: str, quick: bool, dry_run: bool, out: Path | None, only: tuple[str, ...], **options: Any) -> None:
+def reproduce(paper: str, quick: bool, dry_run: bool, out: Path | None, **options: Any) -> None:
     """Make the published figures and tables again: load, collect, fit, check, decode, draw, publish.
 
     PAPER is all (the default), cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours. Tasks that are up to date are skipped,
@@ -49,7 +48,7 @@ def reproduce(paper: str, quick: bool, dry_run: bool, out: Path | None, only: tu
     from validation.decoding.studies import STUDIES
     from validation.provenance import commit_of_code
     from validation.reproduce.engine import NOT_RUN, in_a_process, line_of, run_tasks, states, total_of
-    from validation.reproduce.tasks import Setting, chosen, tasks_of
+    from validation.reproduce.tasks import Setting, tasks_of
 
     if not (ROOT / ".git").exists() and not quick:
         raise UserError("What is published names its commit, and this is no checkout of git; give --quick.")
@@ -66,7 +65,7 @@ def reproduce(paper: str, quick: bool, dry_run: bool, out: Path | None, only: tu
         studies=options["studies"] or tuple(STUDIES),
         texts=options["prompts"],
     )
-    tasks = chosen(tasks_of(setting), only)
+    tasks = tasks_of(setting)
     file = ROOT / RECORD
     seconds = json.loads(file.read_text(encoding="utf-8"))["seconds"] if file.exists() and not quick else {}
     waiting = states(tasks, place, seconds)

@@ -54,7 +54,6 @@ def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]
 
 
 def marks_of_model(pair: Pair) -> tuple[str, str]:
-    """Return the marks of the tokenizer and of the target's weights."""
     return tokenizer_mark(pair.tokenizer), weights_mark(pair.target)
 
 

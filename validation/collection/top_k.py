@@ -33,7 +33,6 @@ class Rounding:
     floored: bool = False
 
     def of(self, log_probability: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the largest error of each value."""
         finite = np.where(np.isfinite(log_probability), np.abs(log_probability), 0.0)
         return np.asarray(self.absolute + self.relative * finite)
 
@@ -111,16 +110,10 @@ class Lists:
     def exact(self) -> bool:
         return self.draft_rounding.exact and self.target_rounding.exact
 
-    def as_arguments(self, k: int | None = None) -> tuple[Any, Any, Any, Any, int]:
-        """Return the arguments of the functions ``partial_*``, with the first k of each list."""
-        first = np.s_[:, :k]
-        return (
-            self.target_tokens[first],
-            self.target_log_probabilities[first],
-            self.draft_tokens[first],
-            self.draft_log_probabilities[first],
-            self.vocabulary,
-        )
+    def as_arguments(self) -> tuple[Any, Any, Any, Any, int]:
+        """Return the arguments of the functions ``partial_*``."""
+        target = self.target_tokens, self.target_log_probabilities
+        return *target, self.draft_tokens, self.draft_log_probabilities, self.vocabulary
 
     def boxes(self) -> PartialBoxes:
         error = self.target_rounding.of(self.target_log_probabilities)

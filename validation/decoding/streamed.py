@@ -65,8 +65,6 @@ def replay(matches: Sequence[bool], sizes: Sizes, sequence: int = 0, channel: Ch
 
 
 class _Replay:
-    """Device, uplink, server and downlink on one clock."""
-
     def __init__(self, matches: list[bool], sizes: Sizes, sequence: int, channel: Channel | None) -> None:
         self.matches, self.sizes, self.sequence, self.channel = matches, sizes, sequence, channel
         self.draft, self.verify = _ticks(sizes.draft_s), _ticks(sizes.target_s)

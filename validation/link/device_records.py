@@ -15,7 +15,6 @@ class LinkRecord(GenerationRecord):
     writers: list[tuple[int, str]] = field(default_factory=list)
 
     def note(self, place: int, writer: str) -> None:
-        """Say who writes from a place on."""
         if not self.writers or self.writers[-1][1] != writer:
             self.writers.append((place if self.writers else 0, writer))
 

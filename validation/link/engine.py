@@ -62,7 +62,6 @@ class ServedText:
 
     @property
     def complete(self) -> bool:
-        """Whether no token is to come."""
         ends = self.session.pair.end_tokens
         return self.left <= 0 or (self.kept > self.first and int(self.tokens[self.kept - 1]) in ends)
 
@@ -216,8 +215,6 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of the target, with the fingerprint of its weights."""
-
     name: str
     engine: Engine
     mark: str

@@ -95,7 +95,6 @@ class Terms:
 
     @classmethod
     def each_from_plain(cls, given: list[Any], vocabulary: int) -> tuple[Self, ...]:
-        """Return the terms of an opening, or raise a LinkError or a DomainError."""
         if not 1 <= len(given) <= MOST_TERMS:
             raise LinkError(f"an opening has 1 to {MOST_TERMS} terms; got {len(given)}; name fewer messages")
         found = tuple(cls.from_plain(one, vocabulary) for one in given)

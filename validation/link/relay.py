@@ -131,7 +131,6 @@ class Relay:
             await asyncio.gather(*cutting, *self._tasks, return_exceptions=True)
 
     async def ready(self) -> tuple[str, int]:
-        """Wait until the relay listens; return its address."""
         await self._ready.wait()
         return self.address
 

@@ -103,7 +103,6 @@ class Server(Shared):
             self.passes.thread.shutdown(wait=True)
 
     async def ready(self) -> tuple[str, int]:
-        """Wait until the server listens; return its address."""
         await self._ready.wait()
         return self.address
 

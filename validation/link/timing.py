@@ -59,10 +59,8 @@ def measure_times(
     widths: Sequence[int] = WIDTHS,
     before: int = BEFORE,
     repeats: int = REPEATS,
-    report: Callable[[str], None] | None = None,
 ) -> Times:
     """Time drafts, passes, serialisation, a socket, whole rounds and written tokens on this machine."""
-    say = report or (lambda what: None)
     before = min(before, pair.context - max(widths) - repeats - WARM_UP - 2)
     if before < 1 or repeats < 3 or 1 not in batches:
         raise UserError(
@@ -70,13 +68,9 @@ def measure_times(
             f"{pair.context}; time 3 or more, with batch 1, in a longer context."
         )
     endless = replace(pair, end_tokens=())
-    say("drafts")
     draft = Timing.of(_drafts(endless, before, repeats))
-    say("passes")
     passes = _passes(endless, [(batch, width) for batch in batches for width in widths], before, repeats)
-    say("messages")
     written = tuple(_serialised(endless, make(DRAFTS), before, repeats) for make in METHODS)
-    say("the socket and rounds")
     socket, rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")

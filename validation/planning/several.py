@@ -37,7 +37,6 @@ def list_options(profile: Profile) -> Iterator[Option]:
 
 
 def own_tree_options(profile: Profile) -> Iterator[Option]:
-    """Yield the option of every tree of the server's own draft model."""
     sure = profile.sure.transpose(2, 1, 0)
     for widths in WIDTHS:
         counts = _counts([sure[n - 1] for n in widths], widths, profile)

@@ -115,21 +115,6 @@ def tasks_of(setting: Setting) -> list[Task]:
     return [task for pair in setting.pairs for task in _pair_tasks(setting, pair)]
 
 
-def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
-    """Return the tasks with these names and those that make their inputs; all tasks without names."""
-    if not only:
-        return tasks
-    names = {task.name for task in tasks}
-    if unknown := [name for name in only if name not in names]:
-        raise UserError(f"There is no task {unknown[0]!r}; choose one of: {', '.join(sorted(names))}.")
-    wanted, files = set(only), set[Path]()
-    for task in reversed(tasks):
-        if task.name in wanted or files & set(task.outputs):
-            wanted.add(task.name)
-            files.update(task.inputs)
-    return [task for task in tasks if task.name in wanted]
-
-
 def models_of(setting: Setting, pair: str) -> tuple[Path, Path] | None:
     """Return the folders of a pair's draft and target model; None for a pair that is found by name."""
     if pair in NAMED:

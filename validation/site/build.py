@@ -112,9 +112,9 @@ def accessible(text: str) -> str:
     return re.sub(link, r'\1 aria-label="\3"\2', text)
 
 
-def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
+def build(out: Path) -> Path:
     """Build the site in a folder, which is replaced; return its first page."""
-    if not (root / "docs" / "conf.py").is_file():
+    if not (ROOT / "docs" / "conf.py").is_file():
         raise UserError("The documentation is built from a clone of the repository; this is an installed package.")
     try:
         from sphinx.cmd.build import build_main
@@ -124,17 +124,15 @@ def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
         raise UserError(f"{out} holds other files; choose an empty or new folder with --out.")
     for part in ("source", "gallery", "html", "doctrees"):
         shutil.rmtree(out / part, ignore_errors=True)
-    write_sources(out / "source", root)
-    write_examples(out / "gallery", root)
-    command = ["-W", "--keep-going", "-b", "html", "-j", "auto", "-d", str(out / "doctrees"), "-c", str(root / "docs")]
-    if quiet:
-        command.append("-q")
-    if build_main([*command, str(out / "source"), str(out / "html")]):
+    write_sources(out / "source", ROOT)
+    write_examples(out / "gallery", ROOT)
+    command = ["-q", "-W", "--keep-going", "-b", "html", "-j", "auto", "-c", str(ROOT / "docs")]
+    if build_main([*command, "-d", str(out / "doctrees"), str(out / "source"), str(out / "html")]):
         raise UserError("The documentation has warnings; they are above.")
     plan = out / "html" / "plan-smollm2.html"
     for page in (out / "html").rglob("*.html"):
         here = os.path.relpath(plan, page.parent)
         text = page.read_text(encoding="utf-8").replace(f"{REPOSITORY}/blob/main/{PLAN}", here)
         page.write_text(accessible(text), encoding="utf-8")
-    write_page(plan, json.loads(gzip.decompress((root / PLAN).read_bytes())))
+    write_page(plan, json.loads(gzip.decompress((ROOT / PLAN).read_bytes())))
     return out / "html" / "index.html"

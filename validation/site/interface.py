@@ -59,7 +59,6 @@ def api_targets() -> dict[str, str]:
 
 
 def module_page(module: str) -> str:
-    """Return the page of a module."""
     library = import_module(f"hlmtheory.{module}")
     public = list(library.__all__)
     classes = [name for name in public if inspect.isclass(getattr(library, name))]

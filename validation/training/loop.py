@@ -137,7 +137,6 @@ def course_record(model: Any, course: Course, taught: Documents, seconds: float)
 
 
 def write_record(folder: Path, record: dict[str, Any], name: str = "training.json") -> None:
-    """Write a training record beside the weights."""
     (folder / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

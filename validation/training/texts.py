@@ -52,7 +52,6 @@ def _excerpts(records: list[dict[str, Any]], size: int, total: int, seed: int) -
 
 
 def question(record: dict[str, Any]) -> str:
-    """Return a record's prompt in the training format."""
     return f"Question: {record['prompt']}\nAnswer:"
 
 
@@ -247,6 +246,5 @@ LIBRARIES = {
 
 
 def write_prompts(rows: list[dict[str, str]], file: Path) -> None:
-    """Write held-out prompts, each with its source and licence."""
     with file.open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

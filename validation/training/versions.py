@@ -43,7 +43,6 @@ class Update:
 
     @property
     def name(self) -> str:
-        """Return the name of the version's folder."""
         return f"{self.domain}-{self.method}-s{self.seed}"
 
     @property

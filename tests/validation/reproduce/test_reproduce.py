@@ -15,7 +15,7 @@ from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
 from validation.reproduce import inputs
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, run_tasks, states
-from validation.reproduce.tasks import PAIRS, STAMPS, Setting, Task, chosen, tasks_of
+from validation.reproduce.tasks import PAIRS, STAMPS, Setting, Task, tasks_of
 
 
 def chain(folder: Path, *, code: str = "1") -> list[Task]:
@@ -97,8 +97,6 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
     assert {f"builtin:decode:{name}" for name in ("hlm", "design")} <= tasks.keys()
     found = {one.task.name: one for one in states(list(tasks.values()), tmp_path / "out")}
     assert (found["wide:draw"].word, found["builtin:draw"].word) == (NOT_RUN, TO_RUN)
-    names = [task.name for task in chosen(list(tasks.values()), ["builtin:decode:hlm"])]
-    assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
     with pytest.raises(UserError, match="no paper 'x'"):
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
 

@@ -212,7 +212,7 @@ def simulate_regret(seed: int) -> Numbers:
     panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
     steps = np.arange(1, max(one["x"][-1] for panel in panels for one in panel if one["x"]) + 1)
     setting = (quantized.EPSILON, quantized.LEARNING_RATE, MIDDLE_THRESHOLD, steps)
-    axes = {"x": axis("drafts accepted or resampled, T", scale="log"), "y": axis("mean dropped mass", scale="log")}
+    axes = {"x": axis("drafts accepted or rejected, T", scale="log"), "y": axis("mean dropped mass", scale="log")}
     tokens, top = found.about["scale"]["long_tokens"], found.temperatures[-1]
     sharp = plain(regret_bound_sharp(*setting))
     above = [

@@ -82,10 +82,11 @@ def paint_lengths(numbers: Numbers) -> Canvas:
     parts, (exact, picks) = numbers["series"][:2], numbers["series"][2:]
     top = 1.12 * max(a + b for one in parts for a, b in zip(one["communication"], one["computation"], strict=True))
     for axes, one in zip(panels, parts, strict=False):
-        axes.bar(one["x"], one["computation"], 0.7, color=DARK, label="computation")
-        axes.bar(one["x"], one["communication"], 0.7, bottom=one["computation"], color=LIGHT, label="communication")
+        below, above = one["computation"], one["communication"]
+        axes.bar(one["x"], below, 0.7, color=DARK, label="computation: drafts, server's pass")
+        axes.bar(one["x"], above, 0.7, bottom=below, color=LIGHT, label="communication: delay, indices")
         at = one["x"].index(one["best"])
-        height = one["communication"][at] + one["computation"][at]
+        height = below[at] + above[at]
         axes.plot(one["best"], height + 0.04 * top, label=f"K* = {one['best']}, printed; times fitted to it", **PRINTED)
         axes.set(title=f"{one['name']}, b/R = {one['wait_ms']:.0f} ms", ylim=(0, top), xticks=one["x"])
         axes.grid(axis="x", visible=False)
@@ -110,7 +111,7 @@ def simulate_storm(seed: int) -> Numbers:
     heads = ("network", "rate", "printed", f"{DRAFT_BYTES / 1e9:g} GB take", "sizes that take the printed")
     return {
         "statistics": {"all_gb": plain([max(low for low, _ in ends.values()), min(high for _, high in ends.values())])},
-        "tables": [table("Synchronisation of one draft model", heads, tuple(rows))],
+        "tables": [table("Time to send one draft model to one user", heads, tuple(rows))],
         "basis": "8 × size / rate",
     }
 

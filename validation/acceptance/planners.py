@@ -38,13 +38,13 @@ def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, con
     mean = summary.mean_acceptance_length
     histograms = [record.histogram for record in records]
     if summary.counts is None and len(records) < FEWEST_CLUSTERS and None not in histograms:
-        units = np.array([one for table in histograms for one in (table or {}).items()]).T
+        units = np.array([entry for table in histograms for entry in (table or {}).items()]).T
         return mean_over(units[0], np.ones(units.shape[1]), confidence, units[1]) + 1.0
     if summary.counts is None:
         steps = [record.num_spec_steps for record in records]
         accepted = [record.num_accepted_draft_tokens for record in records]
         return mean_over(accepted, steps, confidence) + 1.0
-    ends = {0: (1.0, 1.0)} | {one.draft_length: (one.low, one.high) for one in summary.lengths}
+    ends = {0: (1.0, 1.0)} | {entry.draft_length: (entry.low, entry.high) for entry in summary.lengths}
     last = max(ends)
     rows = [(sum(row), ends[min(length, last)]) for length, row in summary.counts.items()]
     low, high = (sum(count * end[side] for count, end in rows) / summary.steps for side in (0, 1))
@@ -59,6 +59,6 @@ def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
         (recorded, *others) = [k for k in summary.counts if k]
         return () if others else (NextN(nextn=recorded, nextn_accepted=length + -1.0),)
     return tuple(
-        NextN(nextn=one.draft_length, nextn_accepted=Estimate(one.tokens, one.low, one.high) + -1.0)
-        for one in summary.lengths
+        NextN(nextn=entry.draft_length, nextn_accepted=Estimate(entry.tokens, entry.low, entry.high) + -1.0)
+        for entry in summary.lengths
     )

@@ -179,15 +179,15 @@ class AcceptanceRecord:
 
     def counts(self, assumed_length: int | None = None) -> Counts:
         """Return the steps by draft length and accepted drafts."""
-        found = None
+        table = None
         if self.by_draft_length is not None:
-            found = dict(self.by_draft_length)
+            table = dict(self.by_draft_length)
         elif self.per_step_accepted is not None and self.per_step_drafted is not None:
-            found = tally(zip(self.per_step_drafted, self.per_step_accepted, strict=True))
+            table = tally(zip(self.per_step_drafted, self.per_step_accepted, strict=True))
         if assumed_length is not None:
-            self._refuse_length(assumed_length, found)
-        if found is not None:
-            return found
+            self._refuse_length(assumed_length, table)
+        if table is not None:
+            return table
         histogram = self.histogram
         if histogram is None:
             raise LengthsUnknownError(
@@ -206,19 +206,19 @@ class AcceptanceRecord:
         return {length: tuple(histogram.get(i, 0) for i in range(length + 1))}
 
     def _refuse_length(self, length: int, table: Counts | None) -> None:
-        steps, drafted, said = self.num_spec_steps, self.num_draft_tokens, ""
+        steps, drafted, why = self.num_spec_steps, self.num_draft_tokens, ""
         recorded = max((k for k, row in (table or {}).items() if any(row)), default=length)
         if recorded != length:
-            said = f"its longest draft has {recorded} tokens"
+            why = f"its longest draft has {recorded} tokens"
         elif self.num_spec_tokens is not None and length > self.num_spec_tokens:
-            said = f"its num_spec_tokens is {self.num_spec_tokens}"
+            why = f"its num_spec_tokens is {self.num_spec_tokens}"
         elif table is None and drafted is not None and steps and math.ceil(drafted / steps) != length:
-            said = f"it has {drafted:,} drafts in {steps:,} steps, {drafted / steps:.2f} each"
+            why = f"it has {drafted:,} drafts in {steps:,} steps, {drafted / steps:.2f} each"
         elif self.histogram is None and self.num_accepted_draft_tokens > length * steps:
-            said = f"it has {self.num_accepted_draft_tokens:,} accepted drafts in {steps:,} steps"
-        if said:
+            why = f"it has {self.num_accepted_draft_tokens:,} accepted drafts in {steps:,} steps"
+        if why:
             raise UserError(
-                f"{self.source} contradicts --draft-length {length}: {said}; leave the option out, or correct it."
+                f"{self.source} contradicts --draft-length {length}: {why}; leave the option out, or correct it."
             )
 
     def examined(self, assumed_length: int | None = None) -> tuple[Counts, Counts]:
@@ -337,13 +337,13 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
         ("verification", "rules of acceptance"),
         ("num_spec_tokens", "largest draft lengths, whose rounds begin at other tokens"),
     ):
-        found = {str(getattr(record, name) or "not stated"): record.source for record in records}
+        known = {str(getattr(record, name) or "not stated"): record.source for record in records}
         if name == "num_spec_tokens":
-            found.pop("not stated", None)  # most formats lack it
-        if len(found) > 1:
-            said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
+            known.pop("not stated", None)  # most formats lack it
+        if len(known) > 1:
+            shown = ", ".join(f"{value} in {source}" for value, source in sorted(known.items()))
             raise UserError(
-                f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately, or "
+                f"The records have {len(known)} {what} ({shown}); their mean has no meaning: read them separately, or "
                 "rank them with --sweep."
             )
 
@@ -374,11 +374,11 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     elif lossless is False:
         kind = "lossy. The text does not keep the target's distribution; no number below holds for lossless decoding"
     verified = "not stated. State it with --verification." if rule is None else f"{rule}, {kind}."
-    found = [f"Drafts: {drafts.get(key, f'{key}.')}", f"Verification: {verified}"]
+    sentences = [f"Drafts: {drafts.get(key, f'{key}.')}", f"Verification: {verified}"]
     short = sum(max(0, r.num_spec_steps - r.num_draft_tokens) for r in records if r.num_draft_tokens is not None)
     if short:
-        found.append(
+        sentences.append(
             f"At least {short:,} steps drafted nothing: there are fewer drafts than steps. A count of drafting steps "
             "alone, as at /metrics, has more tokens a step."
         )
-    return tuple(found)
+    return tuple(sentences)

@@ -101,11 +101,11 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
         raise UserError("A sweep needs two labels at least: name two files, or give LABEL=FILE for repeats.")
     repeats = [np.array([run.seconds for run in group]) for group in groups.values()]
     if untimed := [label for label, seconds in zip(groups, repeats, strict=True) if None in seconds]:
-        said = (
+        summary = (
             f"No time of a token is known of {', '.join(untimed)}, so nothing is ranked: more tokens a step may take "
             "longer. Give --step-time or --speed for each file, or --passes."
         )
-        return [_together(group) for group in groups.values()], None, [said, *not_compared(runs)]
+        return [_together(group) for group in groups.values()], None, [summary, *not_compared(runs)]
     freedom = len(runs) - len(groups)
     spread = np.sqrt(sum(float(np.sum((x / x.mean() - 1.0) ** 2)) for x in repeats) / freedom) if freedom else None
     points = sorted((_together(group) for group in groups.values()), key=lambda point: point.seconds or 0.0)
@@ -120,9 +120,9 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
     points = [replace(point, fastest=float(share)) for point, share in zip(points, shares, strict=True)]
     first, second = (f"{point.label} ({1e3 * (point.seconds or 0.0):.1f} ms a token)" for point in points[:2])
     best = points[0].label if shares[0] >= confidence else None
-    said = f"{first} is the fastest with probability {min(shares[0], 0.999):.3g}; the next is {second}."
+    summary = f"{first} is the fastest with probability {min(shares[0], 0.999):.3g}; the next is {second}."
     if best is None:
-        said = f"No winner: noise decides. {said} Give longer runs, or repeats (LABEL=FILE, a label twice)."
+        summary = f"No winner: noise decides. {summary} Give longer runs, or repeats (LABEL=FILE, a label twice)."
     basis = (
         "The noise is that of the repeats, as one relative spread for all labels; of a single run it is that of its "
         "accepted drafts at least."
@@ -130,7 +130,7 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
         else "The noise is that of the accepted drafts alone (of totals, the most that they allow): without repeats "
         "the machine's own is not known."
     )
-    return points, best, [said, basis, *not_compared(points)]
+    return points, best, [summary, basis, *not_compared(points)]
 
 
 def _together(group: Sequence[Point]) -> Point:
@@ -143,18 +143,18 @@ def _together(group: Sequence[Point]) -> Point:
 def not_compared(points: Sequence[Point]) -> list[str]:
     """Return why rates do not rank these labels, and which pair of them is impossible for one pair of models."""
     known = sorted((p.drafts, p.rate, p.tokens, p.label) for p in points if p.drafts and p.rate is not None)
-    said = []
+    remarks = []
     if known and known[-1][0] > 1.2 * known[0][0]:
         (few, rate, tokens, label), (many, other_rate, other_tokens, other) = known[0], known[-1]
-        said.append(
+        remarks.append(
             f"Acceptance rates are not compared ({rate:.2f} and {other_rate:.2f}): a step drafts {few:.1f} tokens with "
             f"{label} and {many:.1f} with {other}. A rate falls with the draft length, and drafts that stop where they "
             f"are unsure have a high one: tokens a step are {tokens:.2f} and {other_tokens:.2f}."
         )
     none = [point.label for point in points if point.steps and point.tokens == 1.0]
     if none and (every := [label for _, rate, _, label in known if rate > 0.99]):
-        said.append(
+        remarks.append(
             f"Impossible for one pair of models: {every[0]} accepts all drafts and {none[0]} none. A draft that agrees "
             "at one temperature is accepted at another; the drafts of the second are not those that are verified."
         )
-    return said
+    return remarks

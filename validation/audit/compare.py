@@ -32,9 +32,9 @@ class Parting:
 def read_pairs(first: Path, second: Path) -> tuple[list[Text], list[tuple[int, Text, Text]]]:
     """Return the prompts that both files hold, and the pairs of their texts in order, with the prompt's number."""
     texts: list[dict[Any, list[Text]]] = [{}, {}]
-    for path, found in zip((first, second), texts, strict=True):
+    for path, of_file in zip((first, second), texts, strict=True):
         for prompt, continuations in lines_of_draws(path):
-            found.setdefault(prompt, []).extend(continuations)
+            of_file.setdefault(prompt, []).extend(continuations)
     if not (common := [prompt for prompt in texts[0] if prompt in texts[1]]):
         raise UserError(f"{first} and {second} have no prompt in common; continue the same prompts in both.")
     pairs = [(c, *pair) for c, one in enumerate(common) for pair in zip(texts[0][one], texts[1][one], strict=False)]
@@ -43,7 +43,7 @@ def read_pairs(first: Path, second: Path) -> tuple[list[Text], list[tuple[int, T
 
 def partings(law: ModelLaw, pairs: Iterable[tuple[int, Sequence[int], Sequence[int]]]) -> list[Parting]:
     """Return the first difference of each pair of texts that has one; a text that is longer is not another one."""
-    found = []
+    parted = []
     for prompt, *texts in pairs:
         place = next((i for i, tokens in enumerate(zip(*texts, strict=False)) if len(set(tokens)) > 1), None)
         if place is None:
@@ -55,5 +55,5 @@ def partings(law: ModelLaw, pairs: Iterable[tuple[int, Sequence[int], Sequence[i
         second, largest = np.partition(logits, -2)[-2:].tolist()
         tokens = int(texts[0][place]), int(texts[1][place])
         below = float(largest - logits[tokens[0]]), float(largest - logits[tokens[1]])
-        found.append(Parting(prompt, place, tokens, largest - second, below, max(below) / (1.0 + abs(largest))))
-    return found
+        parted.append(Parting(prompt, place, tokens, largest - second, below, max(below) / (1.0 + abs(largest))))
+    return parted

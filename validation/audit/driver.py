@@ -90,12 +90,12 @@ def batches(
         while done < draws:
             each = max(1, min(size, draws - done) // count)
             try:
-                found = sample([list(one) for one in law.prompts], each, int(seeds.integers(2**31)), **extra)
+                returned = sample([list(one) for one in law.prompts], each, int(seeds.integers(2**31)), **extra)
             except BaseException as error:
                 if isinstance(error, (Exception, KeyboardInterrupt)):
                     raise
                 raise UserError(raised(name, error)) from error  # SystemExit would end the audit as if all were well
-            for prompt, texts in enumerate(_returned(found, count, each, name)):
+            for prompt, texts in enumerate(_returned(returned, count, each, name)):
                 yield prompt, padded(law, texts, depth, pad, name)
             done += each * count
             size = min(2 * size, max(LARGEST_CALL, count))
@@ -118,7 +118,7 @@ def padded(
     law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None = None, name: str = "The sampler"
 ) -> Array:
     """Return continuations (n, D), with V ("nothing") behind the end of a text."""
-    found = np.full((len(texts), depth), law.vocabulary, dtype=np.int64)
+    continuations = np.full((len(texts), depth), law.vocabulary, dtype=np.int64)
     ends = frozenset(law.end_tokens)
     fill = ends if pad is None else ends | {pad}
     for i, text in enumerate(texts):
@@ -133,8 +133,8 @@ def padded(
                 f"{name}: a continuation has {len(tokens)} tokens and no end-of-text token; {depth} are needed: draw "
                 "longer ones, or ask for a smaller --depth."
             )
-        found[i, : min(depth, len(tokens))] = tokens[:depth]
-    return found
+        continuations[i, : min(depth, len(tokens))] = tokens[:depth]
+    return continuations
 
 
 def _ids(text: Any, vocabulary: int, name: str) -> list[int]:
@@ -145,9 +145,9 @@ def _ids(text: Any, vocabulary: int, name: str) -> list[int]:
         raise UserError(wrong) from error
     if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iuO"):
         raise UserError(wrong)
-    found: list[Any] = tokens.tolist()
-    if any(type(token) is not int for token in found):
+    ids: list[Any] = tokens.tolist()
+    if any(type(token) is not int for token in ids):
         raise UserError(wrong)
-    if any(token > vocabulary for token in found):
+    if any(token > vocabulary for token in ids):
         raise UserError(f"{name} returned a token outside 0..{vocabulary - 1}; use the target's tokenizer.")
-    return found
+    return ids

@@ -158,8 +158,8 @@ def vllm_settings(made: Processors, new_tokens: int) -> dict[str, Any]:
     if made.order != ORDERS["vllm"] or made.count_prompt:
         raise UserError('vLLM has an order of its own; describe the law with order="vllm" (--order vllm).')
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-    found = {name: getattr(made, name) for name in names} | {"min_tokens": min(made.min_tokens, new_tokens)}
-    return found | {"max_tokens": new_tokens, "logit_bias": dict(made.logit_bias) or None}
+    fields = {name: getattr(made, name) for name in names} | {"min_tokens": min(made.min_tokens, new_tokens)}
+    return fields | {"max_tokens": new_tokens, "logit_bias": dict(made.logit_bias) or None}
 
 
 def llama_settings(made: Processors, new_tokens: int) -> dict[str, Any]:

@@ -56,17 +56,17 @@ def extended_rows(law: Law, prompt: int, tokens: Array) -> tuple[Array, Array]:
     """Return rows (m, D, V + 1) and how far rounding may move each of them, (m, D)."""
     known = np.where(tokens < law.vocabulary, tokens, 0)
     uncertain = getattr(law, "uncertain_rows", None)
-    found, slack = np.zeros((*tokens.shape, law.vocabulary + 1)), np.zeros(tokens.shape)
+    extended, slack = np.zeros((*tokens.shape, law.vocabulary + 1)), np.zeros(tokens.shape)
     if uncertain is None:
-        found[..., :-1] = law.next_rows(prompt, known)
+        extended[..., :-1] = law.next_rows(prompt, known)
     else:
-        found[..., :-1], slack = uncertain(prompt, known)
+        extended[..., :-1], slack = uncertain(prompt, known)
     ended = np.isin(tokens, law.end_tokens) | (tokens == law.vocabulary)
     after = np.zeros(tokens.shape, dtype=bool)
     after[:, 1:] = np.logical_or.accumulate(ended, axis=1)[:, :-1]
-    found[after] = 0.0
-    found[after, -1] = 1.0
-    return found, np.where(after, 0.0, slack)
+    extended[after] = 0.0
+    extended[after, -1] = 1.0
+    return extended, np.where(after, 0.0, slack)
 
 
 @dataclass
@@ -176,12 +176,12 @@ def read_tables(path: Path) -> dict[str, Any]:
     """Return ``target``, and if given ``draft``, ``prompts`` and ``end_tokens``, of a .npz or .json file."""
     try:
         if path.suffix == ".json":
-            found = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         else:
             with path.open("rb") as file, np.load(file) as stored:
-                found = {name: stored[name] for name in stored.files}
-        tables = {name: np.asarray(found[name], dtype=np.float64) for name in ("target", "draft") if name in found}
-        rest = {name: np.asarray(found[name]).tolist() for name in ("prompts", "end_tokens") if name in found}
+                content = {name: stored[name] for name in stored.files}
+        tables = {name: np.asarray(content[name], dtype=np.float64) for name in ("target", "draft") if name in content}
+        rest = {name: np.asarray(content[name]).tolist() for name in ("prompts", "end_tokens") if name in content}
     except (ValueError, TypeError, KeyError, AttributeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is no table: it must hold `target`, an array of rows; {error}.") from error
     if "target" not in tables:
@@ -237,14 +237,14 @@ class Processors:
     def without(self, names: Sequence[str] = tuple(DROPPED)) -> dict[str, Processors]:
         """Return the settings that an engine may confuse with these, by the name of the mechanism."""
         off = Processors()
-        found = {
-            name: replace(self, **{one: getattr(off, one) for one in left_out})
+        changed = {
+            name: replace(self, **{setting: getattr(off, setting) for setting in left_out})
             for name, left_out in DROPPED.items()
             if name in names
         }
         if self.temperature == 0:
-            found.pop("draft_temperature", None)
-        return {name: other for name, other in found.items() if other != self}
+            changed.pop("draft_temperature", None)
+        return {name: other for name, other in changed.items() if other != self}
 
     def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
         """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""

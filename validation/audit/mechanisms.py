@@ -75,9 +75,9 @@ NONE = ("", "")
 
 def certain(rows: Array) -> Array:
     """Return distributions that have all mass at the likeliest token."""
-    found = np.zeros_like(rows)
-    np.put_along_axis(found, rows.argmax(axis=-1)[..., None], 1.0, axis=-1)
-    return found
+    one_hot = np.zeros_like(rows)
+    np.put_along_axis(one_hot, rows.argmax(axis=-1)[..., None], 1.0, axis=-1)
+    return one_hot
 
 
 def local_likelihoods(

@@ -47,8 +47,8 @@ class ModelLaw:
 
     def uncertain_rows(self, prompt: int, tokens: Array) -> tuple[Array, Array]:
         """Return the rows (m, D, V), and the total variation (m, D) by which rounding may move them."""
-        (found,) = self._rows(prompt, tokens, [self.processors])
-        return found
+        (rows,) = self._rows(prompt, tokens, [self.processors])
+        return rows
 
     @property
     def own_mechanisms(self) -> bool:
@@ -57,8 +57,8 @@ class ModelLaw:
 
     def rows_without(self, prompt: int, tokens: Array, names: Sequence[str]) -> dict[str, Array]:
         without = self.processors.without(names)
-        found = self._rows(prompt, tokens, list(without.values())) if without else []
-        return {name: rows for name, (rows, _) in zip(without, found, strict=True)}
+        each = self._rows(prompt, tokens, list(without.values())) if without else []
+        return {name: rows for name, (rows, _) in zip(without, each, strict=True)}
 
     def rows_seeing(self, prompt: int, tokens: Array, seen: Sequence[int]) -> Array:
         """Return the rows (m, D, V) if penalties see, of the tokens before, only those at the places ``seen``."""
@@ -90,9 +90,9 @@ class ModelLaw:
 
     def logits(self, prompt: int, tokens: Sequence[int]) -> Array:
         """Return the logits (V,) behind the prompt and the tokens, after the biases and penalties alone."""
-        found = self._logits(prompt, np.array([tokens], dtype=np.int64))[:, -1]
+        behind = self._logits(prompt, np.array([tokens], dtype=np.int64))[:, -1]
         given = [[*self.prompts[prompt], *tokens]], len(tokens), self._banned(len(tokens), self.processors)
-        return np.asarray(self.processors.penalised(found, *given)[0])
+        return np.asarray(self.processors.penalised(behind, *given)[0])
 
     def _logits(self, prompt: int, tokens: Array) -> Array:
         import copy
@@ -119,10 +119,10 @@ class ModelLaw:
             return np.concatenate([rows, self._host(later.logits)], axis=1)
 
     def _host(self, logits: Any) -> Array:
-        found: Array = logits[..., : self.vocabulary].float().cpu().numpy()
-        if not np.isfinite(found).all():
+        host_logits: Array = logits[..., : self.vocabulary].float().cpu().numpy()
+        if not np.isfinite(host_logits).all():
             raise UserError("The target model gives logits that are not finite; look for an overflow in its type.")
-        return found
+        return host_logits
 
 
 def load_model(name: str, device: str) -> tuple[Any, Any]:

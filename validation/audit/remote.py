@@ -44,7 +44,7 @@ class RemoteSampler:
         self._answer({})
 
     def __call__(self, prompts: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> Any:
-        return self._answer({"prompts": [list(one) for one in prompts], "n": n, "seed": seed, "depth": depth})
+        return self._answer({"prompts": [list(prompt) for prompt in prompts], "n": n, "seed": seed, "depth": depth})
 
     def close(self) -> None:
         try:
@@ -67,14 +67,14 @@ class RemoteSampler:
         if not line:
             raise UserError(f"{self.__name__} {self._end(0.0 if line is None else LAST_SECONDS)}")
         try:
-            found = json.loads(line)
+            answer = json.loads(line)
         except ValueError:  # two processes wrote at once
-            found = {"error": f"{self.__name__} {TWICE}."}
-        if "error" in found:
+            answer = {"error": f"{self.__name__} {TWICE}."}
+        if "error" in answer:
             self._end()
-            raise UserError(found["error"])
+            raise UserError(answer["error"])
         self._waits = False
-        return found.get("returned")
+        return answer.get("returned")
 
     def _read(self, output: IO[bytes]) -> None:
         with output:

@@ -75,21 +75,21 @@ def method_sampler(
 
 def file_prompts(path: Path) -> list[Any]:
     """Return the different prompts of a file of draws, in the order in which they first occur."""
-    found: dict[Any, None] = {}
+    prompts: dict[Any, None] = {}
     for key, _ in lines_of_draws(path):
-        found.setdefault(key)
-        if len(found) > MOST_PROMPTS:
+        prompts.setdefault(key)
+        if len(prompts) > MOST_PROMPTS:
             raise UserError(f"{path} holds more than {MOST_PROMPTS:,} prompts; an audit needs many draws of each.")
-    if not found:
+    if not prompts:
         raise UserError(f"{path} holds no draws; give one JSON object a line.")
-    return [list(key) for key in found]
+    return [list(key) for key in prompts]
 
 
 def file_batches(
     path: Path, law: Law, prompts: Sequence[Any], depth: int, pad: int | None
 ) -> Generator[Batch, None, None]:
     """Yield the draws of a file; memory holds at most ``HELD`` of each prompt."""
-    places = {tuple(one): i for i, one in enumerate(prompts)}
+    places = {tuple(prompt): i for i, prompt in enumerate(prompts)}
     held: list[list[list[int]]] = [[] for _ in places]
     for key, texts in lines_of_draws(path):
         place = places[key]
@@ -126,9 +126,9 @@ def lines_of_draws(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
 def _ids(value: Any) -> list[int]:
     if not isinstance(value, list):
         raise TypeError(f"{brief(value)} where a list of ids is needed")
-    for one in value:
-        if type(one) is not int or abs(one) >= 2**63:
-            raise TypeError(f"{brief(one)} where a whole number is needed")
+    for token in value:
+        if type(token) is not int or abs(token) >= 2**63:
+            raise TypeError(f"{brief(token)} where a whole number is needed")
     return value
 
 
@@ -139,11 +139,11 @@ def method_named(name: str, draft_length: int = 4, *, of_link: bool = False) -> 
 
     unfitted = Setup(Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30), draft_length)
     defaults = [info.default(unfitted) for info in METHODS.values() if info.default is not None]
-    made = {method.name: method for method in defaults}
-    found: Method | None = made.get(name)
-    found = found or next((made[one] for one in made if info_of(one).name == name), None)
+    by_name = {method.name: method for method in defaults}
+    found: Method | None = by_name.get(name)
+    found = found or next((by_name[candidate] for candidate in by_name if info_of(candidate).name == name), None)
     if found is None:
-        names = [one for one in made if not (of_link and isinstance(made[one].format, Absent))]
+        names = [candidate for candidate in by_name if not (of_link and isinstance(by_name[candidate].format, Absent))]
         nearest = "\n  ".join(get_close_matches(name, names, len(names), 0.0))
         raise UserError(f"There is no method {name!r}; the methods are, the nearest first:\n  {nearest}")
     return found

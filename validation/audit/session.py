@@ -137,7 +137,7 @@ class Audit:
         self._naming.count(prompt, tokens)
         self._held.append((prompt, tokens))
         if not self.found:
-            while sum(len(one) for _, one in self._held) > HELD:
+            while sum(len(kept) for _, kept in self._held) > HELD:
                 self._held.pop(0)
             return
         while self._held:
@@ -200,8 +200,8 @@ class Audit:
         halves, masses = np.zeros((2, len(self._cells), width), dtype=np.int64), np.zeros((len(self._cells), width))
         for c, own in enumerate(self._cells):
             halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
-        found = distance_ceiling(halves[0], halves[1], masses, error) + self._moved()
-        self._seen.append((found, self._given.copy()))
+        ceiling = distance_ceiling(halves[0], halves[1], masses, error) + self._moved()
+        self._seen.append((ceiling, self._given.copy()))
 
     def _draws_to_keep(self) -> int:
         """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""

@@ -43,10 +43,10 @@ def function_named(name: str) -> Callable[..., Any]:
             if error.name is None or not place.startswith(error.name):
                 raise
             raise UserError(f"There is no module {place!r} here; {FORMS}.") from error
-    found: Callable[..., Any] | None = getattr(module, function, None)
-    if found is None or not callable(found):
+    sampler: Callable[..., Any] | None = getattr(module, function, None)
+    if sampler is None or not callable(sampler):
         raise UserError(f"{place!r} has no function {function!r}; {FORMS}.")
-    return found
+    return sampler
 
 
 def answer(function: Callable[..., Any], name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,10 +54,10 @@ def answer(function: Callable[..., Any], name: str, asked: Mapping[str, Any]) ->
     depth = {"depth": asked["depth"]} if "depth" in inspect.signature(function).parameters else {}
     try:
         returned = function(asked["prompts"], asked["n"], asked["seed"], **depth)
-        said = json.dumps({"returned": returned}, default=_plain)
-        if len(said) > LARGEST_REPLY:
+        reply = json.dumps({"returned": returned}, default=_plain)
+        if len(reply) > LARGEST_REPLY:
             return {"error": f"{name} returned lists that are too long; return the new tokens of n texts alone."}
-        plain: dict[str, Any] = json.loads(said)
+        plain: dict[str, Any] = json.loads(reply)
         return plain
     except _NoListError as error:
         return {"error": f"{name} returned {error}; for each prompt, return a list of n lists of token ids."}

@@ -134,15 +134,15 @@ def audit(**options: Any) -> None:
     from validation.audit import KEPT, NOT_KEPT, ON_CELLS, Audit
     from validation.audit.driver import feed
 
-    one = Audit(law, options["depth"], options["level"], options["epsilon"], planned=options["draws"], draft=draft)
-    one.notes += _foreign_rows(options)
+    running = Audit(law, options["depth"], options["level"], options["epsilon"], planned=options["draws"], draft=draft)
+    running.notes += _foreign_rows(options)
     stopped = False
     try:
         with waiting(console, "drawing") as say:
-            feed(one, source, not options["all_draws"], _progress(say, console.is_terminal or options["quiet"]))
+            feed(running, source, not options["all_draws"], _progress(say, console.is_terminal or options["quiet"]))
     except KeyboardInterrupt:
         stopped = True
-    report = one.report()
+    report = running.report()
     show(console, report, stopped)
     if options["as_json"]:
         print_json(report.as_json() | {"interrupted": stopped})
@@ -159,14 +159,14 @@ def _foreign_rows(options: dict[str, Any]) -> list[str]:
     name = str(options["target"] or "")
     if not name.endswith(".gguf") or options["generate"] or options["method"]:
         return []
-    said = (
+    remark = (
         f"The law is that of {name} in transformers. An engine that reads this file rounds its numbers anew, so its "
         'rows differ, and "not kept" may be said of a sampler that is right. For a verdict about the sampler, give the '
         "engine's own rows with --table; docs/audit.md says how."
     )
     if not options["quiet"]:
-        click.echo(said, err=True)
-    return [said]
+        click.echo(remark, err=True)
+    return [remark]
 
 
 def _compare(options: dict[str, Any], console: Console) -> None:
@@ -181,24 +181,25 @@ def _compare(options: dict[str, Any], console: Console) -> None:
     with waiting(console, "comparing"):
         model, _ = load_model(options["target"], options["device"])
         processors = Processors(**_settings(options))  # the biases and penalties count
-        found = partings(ModelLaw(model, prompts, processors), pairs)
-    explained, needed = sum(one.needed <= rounding for one in found), max((one.needed for one in found), default=0.0)
-    console.print(f"{len(pairs):,} pairs of texts, of {len(prompts):,} prompts in both files: {len(found):,} part.")
-    if found:
+        parted = partings(ModelLaw(model, prompts, processors), pairs)
+    explained = sum(parting.needed <= rounding for parting in parted)
+    needed = max((parting.needed for parting in parted), default=0.0)
+    console.print(f"{len(pairs):,} pairs of texts, of {len(prompts):,} prompts in both files: {len(parted):,} part.")
+    if parted:
         console.print(
             f"A relative rounding of {rounding:g} explains {explained:,} of them; {needed:.2g} would explain all. "
             f"A pass in float32 has {FLOAT32:g}, one in bfloat16 0.01 (--rounding)."
         )
     rows: list[list[Any]] = []
-    for one in found:
-        cells = "{}, {}".format(*one.tokens), f"{one.gap:.4f}", "{:.4f}, {:.4f}".format(*one.below)
-        rows.append([one.prompt, one.place, *cells, f"{one.needed:.2g}"])
+    for parting in parted:
+        cells = "{}, {}".format(*parting.tokens), f"{parting.gap:.4f}", "{:.4f}, {:.4f}".format(*parting.below)
+        rows.append([parting.prompt, parting.place, *cells, f"{parting.needed:.2g}"])
     heads = ["prompt", "tokens before", "tokens", "gap of the two largest logits", "below the largest", "needs"]
     print_table(console, "Where they part", heads, rows)
     if options["as_json"]:
-        parts = [asdict(one) for one in found]
+        parts = [asdict(parting) for parting in parted]
         print_json({"pairs": len(pairs), "rounding": rounding, "partings": parts, "notes": notes})
-    if explained < len(found):
+    if explained < len(parted):
         raise Verdict
 
 
@@ -261,12 +262,12 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
     from validation.audit.laws import TableLaw, read_tables
 
-    found = read_tables(options["table"])
-    several = found["target"].ndim == 3
-    prompts = drawn or found.get("prompts") or [[c] for c in range(len(found["target"]) if several else 1)]
-    ends = options["ends"] or tuple(found.get("end_tokens", ()))
-    target = TableLaw(found["target"], prompts, ends, processors)
-    return target, TableLaw(found["draft"], prompts, ends, processors) if "draft" in found else None
+    tables = read_tables(options["table"])
+    several = tables["target"].ndim == 3
+    prompts = drawn or tables.get("prompts") or [[c] for c in range(len(tables["target"]) if several else 1)]
+    ends = options["ends"] or tuple(tables.get("end_tokens", ()))
+    target = TableLaw(tables["target"], prompts, ends, processors)
+    return target, TableLaw(tables["draft"], prompts, ends, processors) if "draft" in tables else None
 
 
 def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None, Any]:

@@ -148,17 +148,17 @@ def _check_models(name: str, host: dict[str, Any]) -> tuple[int, float]:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, UserError | _Differs):
-        said = str(error)
+        reason = str(error)
     else:
         lines = str(error).strip().splitlines()
-        said = out_of_memory(error) or f"{type(error).__name__}: {lines[0] if lines else 'nothing more is known'}"
-    return said[:300].rstrip(". ") + "."
+        reason = out_of_memory(error) or f"{type(error).__name__}: {lines[0] if lines else 'nothing more is known'}"
+    return reason[:300].rstrip(". ") + "."
 
 
 def conclusion(healths: list[Health], unused: str = "") -> str:
     """Return in one line whether the GPU path works; ``unused`` is why torch finds no GPU beside a driver."""
-    failed = [one for one in healths if one.reason]
-    gpus = [one for one in healths if one.device.name != "cpu"]
+    failed = [health for health in healths if health.reason]
+    gpus = [health for health in healths if health.device.name != "cpu"]
     if failed:
         path = "CPU" if failed[0].device.name == "cpu" else "GPU"
         return f"The {path} path fails on {failed[0].device.name}: {failed[0].reason}"
@@ -166,7 +166,7 @@ def conclusion(healths: list[Health], unused: str = "") -> str:
         return f"The GPU path fails: {unused}"
     if not gpus:
         return "No GPU found: the CPU path works."
-    return f"The GPU path works on {', '.join(one.device.name for one in gpus)}, and so does the CPU path."
+    return f"The GPU path works on {', '.join(health.device.name for health in gpus)}, and so does the CPU path."
 
 
 @click.command()
@@ -199,13 +199,13 @@ def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
             healths.append(examine(device, host))
         _print(console, healths[-1])
     unused = unused_driver()
-    said = conclusion(healths, unused)
-    say(console, said)
+    verdict = conclusion(healths, unused)
+    say(console, verdict)
     works = not unused and not any(one.reason for one in healths)
     measured = {} if times is None or not works else {"times": _measure(console, name or "builtin", times)}
     if as_json:
         print_json(
-            {**about, "devices": [asdict(one) for one in healths], "works": works, "conclusion": said, **measured}
+            {**about, "devices": [asdict(one) for one in healths], "works": works, "conclusion": verdict, **measured}
         )
     if not works:
         raise Verdict
@@ -227,17 +227,17 @@ def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
     from validation.planning.times import pass_line, write_times
 
     with waiting(console, "timing the pair"):
-        found = measure_times(load_pair(name, device="auto"))
-    write_times(found, path)
-    base, slope = pass_line(found.table)
-    one = next(timed.time for timed in found.passes if (timed.batch, timed.width) == (1, 1))
-    alike = found.token.low_s <= one.high_s and one.low_s <= found.token.high_s
-    between = "a time not told apart from 0" if alike else f"{1e3 * found.between_s():.3g} ms"
+        times = measure_times(load_pair(name, device="auto"))
+    write_times(times, path)
+    base, slope = pass_line(times.table)
+    single = next(timed.time for timed in times.passes if (timed.batch, timed.width) == (1, 1))
+    alike = times.token.low_s <= single.high_s and single.low_s <= times.token.high_s
+    between = "a time not told apart from 0" if alike else f"{1e3 * times.between_s():.3g} ms"
     say(
         console,
-        f"A draft takes {1e3 * found.draft.median_s:.3g} ms; a pass of one text {1e3 * base:.3g} ms + "
+        f"A draft takes {1e3 * times.draft.median_s:.3g} ms; a pass of one text {1e3 * base:.3g} ms + "
         f"{1e6 * slope:.3g} µs for each token. Between passes device and server take "
-        f"{1e3 * found.exchange_s():.3g} ms of a round, and the server {between} for each token that it writes "
-        f"(medians of {found.repeats}, at a load of {found.machine['load']:g}): {path}",
+        f"{1e3 * times.exchange_s():.3g} ms of a round, and the server {between} for each token that it writes "
+        f"(medians of {times.repeats}, at a load of {times.machine['load']:g}): {path}",
     )
-    return found.plain()
+    return times.plain()

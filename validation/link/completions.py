@@ -94,8 +94,8 @@ class Completions:
             choices = {choice["index"]: choice for choice in whole["choices"]}
             return [_read(choices[i], asked, vocabulary) for i in range(count)]
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            said = f"{self.address} does not answer {count} prompts by token ids with log-probabilities"
-            raise UserError(f"{said} ({type(error).__name__} {brief(str(error))}); use vLLM.") from error
+            refusal = f"{self.address} does not answer {count} prompts by token ids with log-probabilities"
+            raise UserError(f"{refusal} ({type(error).__name__} {brief(str(error))}); use vLLM.") from error
 
 
 class _EngineLoop(OneText):
@@ -137,15 +137,15 @@ class _EngineLoop(OneText):
         engine, session, ends = self.engine, self.session, self.session.pair.end_tokens
         if self.top_k or not self.temperature:
             settings = _settings(1.0 if self.top_k else 0.0, 1.0, listed=self.top_k)
-            found = engine.answers(settings | {"prompt": prompts}, session.vocabulary)
+            answers = engine.answers(settings | {"prompt": prompts}, session.vocabulary)
         else:
             each = [{"prompt": [ids], "seed": self._seed(place + i)} for i, ids in enumerate(prompts)]
             settings = _settings(self.temperature, session.top_p)
             with ThreadPoolExecutor(len(each)) as pool:
                 texts = pool.map(lambda asked: engine.answers(settings | asked, session.vocabulary), each)
-                found = [text[0] for text in texts]
-        logits = torch.full((len(found), session.vocabulary), -math.inf, dtype=torch.float64)
-        for row, ((token,), stop, law) in zip(logits, found, strict=True):
+                answers = [text[0] for text in texts]
+        logits = torch.full((len(answers), session.vocabulary), -math.inf, dtype=torch.float64)
+        for row, ((token,), stop, law) in zip(logits, answers, strict=True):
             if stop != (token in ends):
                 said = f"The server {'ends' if stop else 'does not end'} a text with token {token}"
                 raise UserError(f"{said}, unlike the draft model; give its generation_config the server's end.")

@@ -55,12 +55,12 @@ class Terms:
         if isinstance(method.format, Absent):
             why = f"{method.name} does not run over a link, because {method.format}"
             raise UserError(f"{why}; choose another method, or a policy.json.")
-        found = TOKENS if method.format == PROBABILITIES and method.by_argmax else str(method.format)
-        most = LONGEST_ROUND if found == LATTICE else min(method.max_draft_length, LONGEST_ROUND)
+        kind = TOKENS if method.format == PROBABILITIES and method.by_argmax else str(method.format)
+        most = LONGEST_ROUND if kind == LATTICE else min(method.max_draft_length, LONGEST_ROUND)
         policy = method.text if isinstance(method, Planned) else ""
         flags = (method.bonus, method.by_argmax, method.shared_seed, method.streamed, method.samples_target)
         limit = method.limit if isinstance(method, DssdCertified) else 0.0
-        return cls(found, most, *flags, method.by_block, policy, limit)
+        return cls(kind, most, *flags, method.by_block, policy, limit)
 
     @classmethod
     def from_plain(cls, given: Any, vocabulary: int) -> Self:
@@ -97,10 +97,10 @@ class Terms:
     def each_from_plain(cls, given: list[Any], vocabulary: int) -> tuple[Self, ...]:
         if not 1 <= len(given) <= MOST_TERMS:
             raise LinkError(f"an opening has 1 to {MOST_TERMS} terms; got {len(given)}; name fewer messages")
-        found = tuple(cls.from_plain(one, vocabulary) for one in given)
-        if len(found) > 1 and any(terms.streamed or terms.format == SERVER for terms in found):
+        each = tuple(cls.from_plain(plain, vocabulary) for plain in given)
+        if len(each) > 1 and any(terms.streamed or terms.format == SERVER for terms in each):
             raise LinkError("a text without rounds has one message; got several; name one")
-        return found
+        return each
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -150,7 +150,7 @@ class Terms:
     def received(self, payload: bytes, vocabulary: int, temperature: float) -> list[Draft]:
         """Return the drafts of a message; lengths are compared before anything is decoded."""
         if self.format == POLICY:
-            return [_planned(one, vocabulary) for one in self.known.received(payload)]
+            return [_planned(coded, vocabulary) for coded in self.known.received(payload)]
         if payload == _REQUEST:
             return []
         if self.format in (LATTICE, TRUNCATED):
@@ -172,7 +172,7 @@ class Terms:
             rows = torch.from_numpy(decoded_rows(message))
             return [Draft(d.token, float(row[d.token]), None, row) for d, row in zip(message.drafts, rows, strict=True)]
         limits = Limits(LATTICE_ROWS, vocabulary, self.most, len(payload), lambda *row: None)
-        return [_lattice(one, vocabulary) for one in decoded(payload, limits).drafts]
+        return [_lattice(draft, vocabulary) for draft in decoded(payload, limits).drafts]
 
 
 def _plain(payload: bytes, vocabulary: int, most: int, extra: str | None) -> list[Draft]:

@@ -28,8 +28,8 @@ def session_of(
 
 def require_room(pair: Pair, prompt: list[int], name: str, new_tokens: int) -> None:
     if not 0 < len(prompt) <= pair.context - new_tokens:
-        said = f"The prompt {name!r} has {len(prompt)} tokens, and {pair.context - new_tokens} fit before {new_tokens}"
-        raise UserError(f"{said} new ones; shorten it, or ask for fewer.")
+        why = f"The prompt {name!r} has {len(prompt)} tokens, and {pair.context - new_tokens} fit before {new_tokens}"
+        raise UserError(f"{why} new ones; shorten it, or ask for fewer.")
 
 
 class Pace:

@@ -103,10 +103,10 @@ class MessageChoice:
         self.fixed_s.append(max(wait_s - bytes_s, 0.0))
 
     def choose(self) -> Chosen:
-        for name, one in self.messages.items():
-            if one.rounds < TRIED:
-                return Chosen(name, sorted(one.lengths)[len(one.lengths) // 2])
-        speeds = [(name, *self._speeds(one)) for name, one in self.messages.items()]
+        for name, message in self.messages.items():
+            if message.rounds < TRIED:
+                return Chosen(name, sorted(message.lengths)[len(message.lengths) // 2])
+        speeds = [(name, *self._speeds(message)) for name, message in self.messages.items()]
         least = max(float(low.max()) for _, _, low, _, _ in speeds)
         wanted = [
             (float(value), name, int(length))
@@ -197,11 +197,11 @@ class AdaptiveSeed(SharedSeed):
 
 def round_tokens(counts: Array, confidence: float) -> tuple[Array, Array, Array]:
     """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ... from n[k][i], at all times."""
-    found = tokens_by_length(counts, error=1.0 - confidence, method="anytime")
-    tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
+    by_length = tokens_by_length(counts, error=1.0 - confidence, method="anytime")
+    tokens = np.concatenate([[1.0], np.asarray(by_length.tokens)])
     for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined counts as always accepted
         tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)
-    return np.asarray(found.low), tokens[1:], np.asarray(found.high)
+    return np.asarray(by_length.low), tokens[1:], np.asarray(by_length.high)
 
 
 def rate_of(remote: Remote) -> float:

@@ -25,10 +25,10 @@ OFTEN = 16
 
 def promise_of(policy: DevicePolicy) -> tuple[str, float]:
     """Return what a policy promises of its skips: "token" or "text", and the limit."""
-    for one in policy.guarantees:
+    for guarantee in policy.guarantees:
         for kind, words in (("token", "mean one-step risk of a token"), ("text", "mean total variation of a text")):
-            if one.quantity.startswith(words) and 0 < one.value < 1:
-                return kind, one.value
+            if guarantee.quantity.startswith(words) and 0 < guarantee.value < 1:
+                return kind, guarantee.value
     raise UserError("The policy promises no risk between 0 and 1, so nothing may be skipped; plan with --risk.")
 
 

@@ -158,7 +158,7 @@ def time_rounds(
     new_tokens = min(ROUND_TOKENS, pair.context - len(prompt) - 1)
     if new_tokens < drafts + 2:
         raise UserError(f"No round of {drafts} drafts fits behind {len(prompt)} tokens; use a longer context.")
-    found = list[tuple[float, float, float]]()
+    timed = list[tuple[float, float, float]]()
     with _listening(pair) as (engine, address), Remote(address) as remote:
         device = Device(pair, remote, tokenizer=MARK, draft=MARK)
         sent = [time.perf_counter()]
@@ -168,7 +168,7 @@ def time_rounds(
 
         def note(one: Round, spent: Exchange) -> None:
             if one.drafted == drafts and not spent.opened:
-                found.append((spent.draft_s, spent.wait_s, engine.pass_s))
+                timed.append((spent.draft_s, spent.wait_s, engine.pass_s))
 
         settings: dict[str, Any] = {"name": MARK, "new_tokens": new_tokens}
         most, gaps, came = warm_up + MOST_TEXTS * repeats, list[float](), list[float]()
@@ -177,14 +177,14 @@ def time_rounds(
             came.clear()
             device.generate(None, prompt, seed=seed, on_tokens=lambda _: came.append(time.perf_counter()), **settings)
             gaps += [later - earlier for earlier, later in pairwise(came[1:])]
-            if len(found) >= warm_up + repeats and len(gaps) >= repeats:
+            if len(timed) >= warm_up + repeats and len(gaps) >= repeats:
                 break
-    if len(found) < warm_up + repeats or len(gaps) < repeats:
+    if len(timed) < warm_up + repeats or len(gaps) < repeats:
         raise UserError(
-            f"{most} texts of {new_tokens} tokens had {len(found)} rounds of {drafts} drafts; use a longer context."
+            f"{most} texts of {new_tokens} tokens had {len(timed)} rounds of {drafts} drafts; use a longer context."
         )
     frames = Timing.of([later - earlier for earlier, later in pairwise(sent[warm_up:])])
-    columns = zip(*found[warm_up : warm_up + repeats], strict=True)
+    columns = zip(*timed[warm_up : warm_up + repeats], strict=True)
     return frames, RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
 
 

@@ -50,7 +50,7 @@ class Pool:
                 np.concatenate([whole, drawn.counts[part].sum(axis=0)[None]])
                 for whole, part in ((self.train, planner.split.train), (self.test, planner.split.test))
             )
-        families = np.array([one.family for one in self.options])
+        families = np.array([option.family for option in self.options])
         self.places = {family: np.flatnonzero(families == family) for family in ROWS}
         own = [place for place in self.places[COLOCATED] if self.options[place].drawn_from_q]
         self.places[COLOCATED] = np.array(own, dtype=np.int64)  # an engine draws its drafts from q itself
@@ -61,7 +61,7 @@ class Pool:
                     [place for place in self.places[family] if self.options[place].threshold == level], dtype=np.int64
                 )
             self.places[CERTIFIED] = self.places[CERTIFIED][:0]
-        self.lossless = np.array([one.lossless for one in self.options])
+        self.lossless = np.array([option.lossless for option in self.options])
         self.value = setting.value(self.train)
         capacity = setting.objective == "capacity"
         self.second = np.mean(setting.speeds(self.train), axis=-1) if capacity else -load(setting, self.train)
@@ -110,7 +110,7 @@ class Planner:
         """Return the options whose counts no setting changes, and their totals on the training and the test texts."""
         if self._static is None or self._static[0] is not self.options:
             parts = (self.split.train, self.split.test)
-            train, test = (np.stack([one.counts[part].sum(axis=0) for one in self.options]) for part in parts)
+            train, test = (np.stack([option.counts[part].sum(axis=0) for option in self.options]) for part in parts)
             self._static, self._pools = (self.options, train, test), {}
         return self._static
 
@@ -124,7 +124,7 @@ class Planner:
 
     def totals(self, options: Sequence[Option]) -> Array:
         """Return the total counts of options on the training texts, (options, counts)."""
-        return np.stack([one.counts[self.split.train].sum(axis=0) for one in options])
+        return np.stack([option.counts[self.split.train].sum(axis=0) for option in options])
 
     def threshold(self, setting: Setting, group: int | str = 0) -> float:
         """Return the largest threshold whose loss the calibration prompts allow; -inf: nothing may be skipped."""
@@ -134,19 +134,19 @@ class Planner:
         if (*key, group) not in self._held:
             levels, losses = self._levels(group, kind)
             some = len(levels) and limit > 0 and (len(losses) + 1) * limit >= 1
-            found = calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold if some else -np.inf
-            self._held[*key, group] = float(found)
+            largest = calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold if some else -np.inf
+            self._held[*key, group] = float(largest)
         return self._held[*key, group]
 
     def _levels(self, group: int | str, kind: str) -> tuple[Array, Array]:
         """Return the thresholds of a group, and the calibration prompts' losses up to each, (prompts, levels)."""
         own = {
-            one.threshold: one
-            for one in self.options
-            if one.family in (OURS, U_HLM, CU_HLM)
-            and one.draft_length == 1
-            and one.threshold > -np.inf
-            and group_of(one) == group
+            option.threshold: option
+            for option in self.options
+            if option.family in (OURS, U_HLM, CU_HLM)
+            and option.draft_length == 1
+            and option.threshold > -np.inf
+            and group_of(option) == group
         }
         levels = np.array(sorted(own))
         if not len(levels):
@@ -161,18 +161,18 @@ class Planner:
     def limits(self, pool: Pool) -> dict[str, Array]:
         setting = pool.setting
         if setting.risk_limit <= 0:
-            found = {"risk": ~pool.lossless}
+            broken = {"risk": ~pool.lossless}
         else:
-            found = {"risk": np.array([not self.safe(one, setting) for one in pool.options])}
+            broken = {"risk": np.array([not self.safe(option, setting) for option in pool.options])}
         if setting.latency_s is not None:
             rate = np.array([setting.link.quantile(setting.latency_share)])
-            found["latency"] = setting.round_seconds(pool.train, rate)[..., 0] > setting.latency_s
+            broken["latency"] = setting.round_seconds(pool.train, rate)[..., 0] > setting.latency_s
         if setting.energy_j is not None:
             joules = setting.joules(pool.train, setting.link.quantile(0.5))
-            found["energy"] = joules / pool.train[:, 0] > setting.energy_j
+            broken["energy"] = joules / pool.train[:, 0] > setting.energy_j
         if setting.leak_bits is not None:
-            found["leak"] = np.array([one.leak_bits > setting.leak_bits + _TOLD for one in pool.options])
-        return found
+            broken["leak"] = np.array([option.leak_bits > setting.leak_bits + _TOLD for option in pool.options])
+        return broken
 
     def safe(self, option: Option, setting: Setting) -> bool:
         if option.lossless or setting.risk_limit <= 0:
@@ -255,30 +255,32 @@ class Planner:
 
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
-        usual = {id(one) for family in ROWS for one in self.candidates(family, self.setting, lossless=True)}
-        found = []
+        usual = {id(option) for family in ROWS for option in self.candidates(family, self.setting, lossless=True)}
+        entries = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
-        for one in self.options:
-            if one.leak_bits > allowed + _TOLD or (one.family == COLOCATED and not (one.lossless and one.drawn_from_q)):
+        for option in self.options:
+            if option.leak_bits > allowed + _TOLD or (
+                option.family == COLOCATED and not (option.lossless and option.drawn_from_q)
+            ):
                 continue  # a server that repeats the rounds of a device that skips follows from that device's
-            train, test = (one.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
-            losses = (("text", one.loss), ("token", one.token_loss))
-            found.append(
+            train, test = (option.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
+            losses = (("text", option.loss), ("token", option.token_loss))
+            entries.append(
                 {
-                    "policy": one.family,
-                    "option": one.label,
-                    "draft_length": float(one.draft_length),
-                    "threshold": float(one.threshold) if np.isfinite(one.threshold) else None,
-                    "codec": one.codec,
-                    "top_k": list(one.top_k),
+                    "policy": option.family,
+                    "option": option.label,
+                    "draft_length": float(option.draft_length),
+                    "threshold": float(option.threshold) if np.isfinite(option.threshold) else None,
+                    "codec": option.codec,
+                    "top_k": list(option.top_k),
                     "counts": {"train": (train / train[0]).tolist(), "test": (test / test[0]).tolist()},
                     "loss": {kind: float(self.split.means(loss, self.split.test).mean()) for kind, loss in losses},
-                    "lossless": one.lossless,
-                    "allowed": {kind: self.least_limit(one, kind) for kind in ("text", "token")},
-                    "paper_threshold": id(one) in usual,
+                    "lossless": option.lossless,
+                    "allowed": {kind: self.least_limit(option, kind) for kind in ("text", "token")},
+                    "paper_threshold": id(option) in usual,
                 }
             )
-        return found
+        return entries
 
     def streamed_menu(self) -> dict[str, Any] | None:
         """Return what makes the option of a device that drafts on, for a page; None without a shared seed."""
@@ -306,9 +308,9 @@ class Planner:
             return "the uplink is down at its median"
         name = max(parts, key=lambda one: parts[one])
         whole = sum(parts.values())
-        said = f"{parts[name] / whole:.0%} of its time goes to {name}" if whole else "nothing takes time"
+        sentence = f"{parts[name] / whole:.0%} of its time goes to {name}" if whole else "nothing takes time"
         limits = self.active_limits(option)
-        return f"{said}; a looser {' or '.join(limits)} would allow a better plan" if limits else said
+        return f"{sentence}; a looser {' or '.join(limits)} would allow a better plan" if limits else sentence
 
     def active_limits(self, option: Option) -> list[str]:
         """Return the limits without which a better option is allowed."""
@@ -321,4 +323,4 @@ class Planner:
         if setting.energy_j is not None:
             free["--energy"] = {"energy_j": None}
         others = {name: replace(setting, **change) for name, change in free.items()}
-        return [name for name, one in others.items() if self.value_of(self.chosen(one), one) > now * (1 + TIE)]
+        return [name for name, looser in others.items() if self.value_of(self.chosen(looser), looser) > now * (1 + TIE)]

@@ -18,10 +18,10 @@ SPEEDS = {"/s": 1.0, "tokens/s": 1.0}
 
 
 def _parts(option: str, text: str, example: str) -> tuple[float, str]:
-    found = _NUMBER.fullmatch(text)
-    if found is None or not math.isfinite(float(found[1])):
+    match = _NUMBER.fullmatch(text)
+    if match is None or not math.isfinite(float(match[1])):
         raise UserError(f"{option} is {text!r}; write a number with its unit, such as {example}.")
-    return float(found[1]), found[2]
+    return float(match[1]), match[2]
 
 
 def _quantity(option: str, text: str, units: dict[str, float], example: str, least: float = 0.0) -> float:
@@ -69,10 +69,10 @@ def read_snr(option: str, text: str) -> float:
 
 def read_latency(text: str) -> tuple[float, float]:
     """Return the share and the seconds of a limit such as ``p95=80ms``."""
-    found = re.fullmatch(r"p(\d+(?:\.\d+)?)=(.+)", text)
-    if found is None or not 0 < float(found[1]) < 100:
+    match = re.fullmatch(r"p(\d+(?:\.\d+)?)=(.+)", text)
+    if match is None or not 0 < float(match[1]) < 100:
         raise UserError(f"--latency is {text!r}; write a percentile and a time, such as p95=80ms.")
-    return float(found[1]) / 100.0, read_time("--latency", found[2])
+    return float(match[1]) / 100.0, read_time("--latency", match[2])
 
 
 def read_leak(text: str) -> float:

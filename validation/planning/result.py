@@ -125,11 +125,11 @@ def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
 def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     """Return the largest relative gains in speed over our best policy that two bounds allow, and its name."""
     setting, model = planner.setting, planner.model
-    found = planner.ours(setting)
+    ours = planner.ours(setting)
     median = setting.link.quantile(0.5)
-    if found is None or found[0].block:  # the bounds are those of drafts that are verified one by one
+    if ours is None or ours[0].block:  # the bounds are those of drafts that are verified one by one
         return None, None, ""
-    option = found[0]
+    option = ours[0]
     measured = setting.passes is not None or setting.objective != "throughput" or median <= 0
     if model is None or measured or option.family not in (OURS, STREAMED):
         return None, None, ""
@@ -157,11 +157,11 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 
 
 def _server_draft(planner: Planner, request: Request) -> str:
-    said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms"
+    sentence = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms"
     if request.server_draft_s is None or request.server_draft_basis != "given":
         basis = "that of the device" if request.server_draft_s is None else request.server_draft_basis
-        said += f", assumed: {basis} (else --server-draft-time)"
-    return f"{said}."
+        sentence += f", assumed: {basis} (else --server-draft-time)"
+    return f"{sentence}."
 
 
 def _without_loss(planner: Planner, asked: Aim) -> list[str]:
@@ -172,8 +172,8 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
     gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
-    said = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster{', within the noise' * (low <= 0.0)}"
-    return [f"{said}; lossless, {exact.name}: {number_said(asked, exact)}."]
+    gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster{', within the noise' * (low <= 0.0)}"
+    return [f"{gained}; lossless, {exact.name}: {number_said(asked, exact)}."]
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:
@@ -208,7 +208,7 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
         own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
         shown = own[0] if own else option
         notes.append(said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
-    return [one for one in notes if one]
+    return [note for note in notes if note]
 
 
 def _guarantee(planner: Planner, option: Option) -> str:

@@ -59,7 +59,7 @@ class Streamed:
             passes = accepted + 1.0
             waited = passes - accepted * (verify / draft)
         cycles, every = self.streaks.sum(axis=1), self.streaks @ passes
-        found = count_table(
+        counts = count_table(
             tokens=self.lengths,
             drafts=self.streaks @ waited,
             passes=every,
@@ -68,4 +68,4 @@ class Streamed:
             down_bits=every * self.reply_bits,
         )
         each = float(every.sum() / self.lengths.sum())
-        return exact(STREAMED, f"drafts on, {each:.2f} passes a token", found, 1)
+        return exact(STREAMED, f"drafts on, {each:.2f} passes a token", counts, 1)

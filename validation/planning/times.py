@@ -101,24 +101,26 @@ class Times:
         return self.token.median_s - self.pass_s(1)
 
     def _serialised(self, message: str) -> float:
-        found = [one.time.median_s for one in self.serialisation if one.format == message]
-        if not found:
+        medians = [one.time.median_s for one in self.serialisation if one.format == message]
+        if not medians:
             known = ", ".join(sorted({one.format for one in self.serialisation}))
             raise UserError(f"No message of format {message!r} was timed; these were: {known}.")
-        return found[0]
+        return medians[0]
 
     def plain(self) -> dict[str, Any]:
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
-        found = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
-        rounds = found.rounds
-        seconds = [found.draft, found.socket, found.token, rounds.drafting, rounds.waiting, rounds.passing]
-        seconds += [one.time for one in found.passes] + [one.time for one in found.serialisation]
-        if not all(0 < one.median_s < math.inf for one in seconds) or not any(one.batch == 1 for one in found.passes):
+        times = loaded(cls, {name: value for name, value in plain.items() if name not in ("format", "version")})
+        rounds = times.rounds
+        seconds = [times.draft, times.socket, times.token, rounds.drafting, rounds.waiting, rounds.passing]
+        seconds += [timing.time for timing in times.passes] + [timing.time for timing in times.serialisation]
+        if not all(0 < timing.median_s < math.inf for timing in seconds) or not any(
+            timing.batch == 1 for timing in times.passes
+        ):
             raise ValueError("a time is not above 0, or no pass is of one text")
-        return found
+        return times
 
 
 def table_of(rows: Sequence[tuple[int, int, float]]) -> Passes:
@@ -164,14 +166,14 @@ def read_passes(path: Path) -> tuple[Passes, Passes | None, bool]:
 def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
     """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
     passes, drafts, by_llama = read_passes(path)
-    found = _passes_of(passes, left_out)
+    measured = _passes_of(passes, left_out)
     draft = drafts and float(drafts.seconds(np.ones(())))
     if draft is not None and "--server-draft-time" in left_out:
-        found["--server-draft-time"] = ("server_draft_s", draft)
-    changed: dict[str, Any] = dict(found.values()) | {"draft_passes": drafts, "reads_again": by_llama}
+        measured["--server-draft-time"] = ("server_draft_s", draft)
+    changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}
     used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-time is given"
     said = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
-    return replace(request, **changed), [f"{said}."], set(found)
+    return replace(request, **changed), [f"{said}."], set(measured)
 
 
 def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:
@@ -185,17 +187,17 @@ def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]
 def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
     """Return a request with measured times, sentences on them, and the options that are measured."""
     exchange = times.exchange_s()
-    found = {
+    measured = {
         "--draft-time": ("draft_s", times.draft.median_s),
         "--server-draft-time": ("server_draft_s", times.draft.median_s),
         "--between-time": ("between_s", times.between_s()),
     }
-    found = {option: one for option, one in found.items() if option in left_out}
-    options = ", ".join(f"{option} {1e3 * value:.3g}ms" for option, (_, value) in found.items())
-    found |= _passes_of(times.table, left_out)
-    if "passes" in found:
+    measured = {option: one for option, one in measured.items() if option in left_out}
+    options = ", ".join(f"{option} {1e3 * value:.3g}ms" for option, (_, value) in measured.items())
+    measured |= _passes_of(times.table, left_out)
+    if "passes" in measured:
         options += f", passes as measured ({1e3 * times.pass_s(1):.3g} ms for one token)"
-    changed: dict[str, Any] = dict(found.values())
+    changed: dict[str, Any] = dict(measured.values())
     changed |= {"round_trip_s": request.round_trip_s + exchange}
     models = " and ".join(times.models.get(name, "a model") for name in ("small_name", "large_name"))
     said = (
@@ -207,7 +209,7 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
     notes = [said]
     if changed.get("verify_token_s", 0.0) > 0:
         notes.append("A pass takes longer for more tokens, so a device that drafts on is not planned.")
-    return replace(request, **changed), notes, set(found)
+    return replace(request, **changed), notes, set(measured)
 
 
 def write_times(times: Times, path: Path) -> None:

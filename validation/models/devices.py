@@ -48,6 +48,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def free_memory(where: torch.device) -> int | None:
+    """Return the free memory of a device in bytes, or None if it is unknown."""
     if where.type == "cuda":
         import torch
 
@@ -170,6 +171,7 @@ def memory_errors() -> Iterator[None]:
 
 
 def out_of_memory(error: BaseException) -> str | None:
+    """Return the message for an out-of-memory error, or None for any other error."""
     text = str(error)
     if type(error).__name__ in ("OutOfMemoryError", "CUDAOutOfMemoryError") or "CUDA out of memory" in text:
         place = "The GPU"

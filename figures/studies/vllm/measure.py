@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from itertools import product
+from operator import eq
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -166,11 +167,16 @@ def audited(pair: Pair, prompts: Sequence[Any], temperature: float, top_p: float
     return found | {key: report[key] for key in SHOWN}
 
 
+def tokens_of(place: Path) -> list[list[int]]:
+    """Return the new tokens of each answer of a load."""
+    return [json.loads(line)["choices"][0]["token_ids"] for line in place.read_text().splitlines()]
+
+
 def trace_of(pair: Callable[[], Pair], prompts: Sequence[list[int]], place: Path, temperature: float) -> Path:
     """Store both models' rows at the temperature along the texts that the server wrote without drafts."""
     if place.with_suffix(".trace").exists():
         return place.with_suffix(".trace")
-    answers = [json.loads(line)["choices"][0]["token_ids"] for line in place.read_text().splitlines()]
+    answers = tokens_of(place)
     texts = [Text(i, "", [*ids, *new], len(ids)) for i, (ids, new) in enumerate(zip(prompts, answers, strict=True))]
     draft, target, tokens, lines = (place.with_suffix(f".{x}.npy") for x in ("draft", "target", "tokens", "texts"))
     for side, file in (("draft", draft), ("target", target)):
@@ -209,6 +215,9 @@ def rows_of(
     for name, (t, together) in ((server, setting) for server in servers for setting in settings(temperatures)):
         place, method = f"{work / name / f'{t:g}'}-{together}", name.split("-")[0]
         row = {"server": name, "T": t, "at_once": together}
+        if method in DRAFTS and t == 0.0:
+            plain = tokens_of(texts[t])[:: 1 if together > 1 else 4]
+            row["texts_as_without_drafts"] = f"{sum(map(eq, tokens_of(Path(f'{place}.jsonl')), plain))} of {len(plain)}"
         if method in DRAFTS:
             raw = summary_of(f"{place}.before", f"{place}.after", temperature=t)[0].records[0]
             side, told = summary_of(f"{place}.jsonl", temperature=t)
@@ -227,8 +236,7 @@ def rows_of(
 def copied(prompts: Sequence[list[int]], place: Path, length: int) -> float:
     """Return the share of drafts that texts written without drafts accept, if a text drafts from what it repeats."""
     drafted, accepted = 0, 0
-    for ids, line in zip(prompts, place.read_text().splitlines(), strict=True):
-        new = json.loads(line)["choices"][0]["token_ids"]
+    for ids, new in zip(prompts, tokens_of(place), strict=True):
         done = 1
         while done < len(new):
             text = [*ids, *new[:done]]

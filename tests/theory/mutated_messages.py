@@ -264,5 +264,4 @@ def _solved(
             cost, A_ub=np.array(rows) if rows else None, b_ub=right or None, A_eq=total, b_eq=[1.0], bounds=bounds
         )
         if done.status == 0:
-            q = np.maximum(done.x[:vocabulary], 0.0)
-            yield q, float(done.x[margin])
+            yield np.maximum(done.x[:vocabulary], 0.0), float(done.x[margin])

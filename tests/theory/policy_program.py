@@ -29,8 +29,7 @@ class Case:
     bonus: bool
 
     def over(self, share: float):
-        slow = self.costs.seconds_per_bit / share
-        return replace(self, costs=replace(self.costs, seconds_per_bit=slow))
+        return replace(self, costs=replace(self.costs, seconds_per_bit=self.costs.seconds_per_bit / share))
 
     def arguments(self):
         names = ("costs", "acceptances", "rejection", "weight", "risk_limit", "skipping", "bonus")

@@ -132,8 +132,7 @@ def test_tails_of_every_length(library, size):
 
 def test_a_line_beside_float32_keeps_its_coefficients():
     """Intercept and slope as Python numbers give the same result with float32 rows as with float64 rows."""
-    wide = np.array([0.1, 0.35, 0.55])
-    narrow = wide.astype(np.float32)
+    narrow = np.array([0.1, 0.35, 0.55]).astype(np.float32)
     for tokens in (narrow, narrow.astype(np.float64)):
         _, u, *_, a, b, delta = tokens_and_line(tokens, tokens, 0.7, -0.1, 0.3)
         assert [float(value[0]) for value in (a, b, delta)] == [0.7, -0.1, 0.3]

@@ -95,8 +95,7 @@ def test_no_adversary_makes_a_false_certificate_likelier_than_the_error(audit_pr
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_online_audit_gives_the_same_numbers(library, dtype):
     rng = np.random.default_rng(1)
-    losses = rng.random((3, 40)) * (rng.random((3, 40)) < 0.2)
-    streams = to(library, losses, dtype)
+    streams = to(library, rng.random((3, 40)) * (rng.random((3, 40)) < 0.2), dtype)
     wealth, bound = audit_wealth(streams, 0.25, 0.3), audit_bound(streams, 0.25, 0.05)
     audit = SkipAudit(0.25, 0.3, 0.05)
     assert float(numbers(audit.log_wealth)) == 0.0

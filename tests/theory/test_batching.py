@@ -211,8 +211,7 @@ def test_the_program_takes_the_last_of_equals():
 
 
 def test_autoregressive_decoding_is_the_verify_model_alone():
-    tasks = [Task(10, 5), Task(20, 5)]
-    found = plan(tasks, PAPER, "autoregressive")
+    found = plan([Task(10, 5), Task(20, 5)], PAPER, "autoregressive")
     prefill = 4 * 32 * 4096 * 20 * (2 * 4096 + 11008 + 20)
     later = sum(4 * 32 * 4096 * (2 * 4096 + 11008 + 20 + n) for n in range(1, 5))
     assert found.draft_length == 0
@@ -250,8 +249,7 @@ def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(
     """The last batch adds the time of the other stage: 3 + 1 s; twice its own time would be 6 s."""
     model = ModelShape(1, 1, 1)
     service = Service(model, model, Device(0.0, draft), Device(0.0, verify), 1.0)
-    costs = search.Costs(service, 1, np.asarray([1]), np.asarray([1]))
-    assert exact(costs, incumbent=4.5) == ([[0]], 4.0)
+    assert exact(search.Costs(service, 1, np.asarray([1]), np.asarray([1])), incumbent=4.5) == ([[0]], 4.0)
 
 
 ONE = [Task(1, 1)]

@@ -178,7 +178,6 @@ def test_whole_texts_of_a_tree_by_their_coins(seed, size, length):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_chain_by_its_coins(seed):
     """The law and the sum of the claim are those of the coins, on a chain with one q̂ for each draft."""
-    rng = np.random.default_rng(seed)
 
     class Chain(Tree):
         def models(self, prefix):
@@ -187,7 +186,7 @@ def test_a_chain_by_its_coins(seed):
         def method(self, prefix, state):
             return super().method(prefix[-1:] or (0,), "any place")
 
-    chain = Chain(rng.integers(1 << 30), 2)
+    chain = Chain(np.random.default_rng(seed).integers(1 << 30), 2)
     law, total = decoded_texts(chain, 3, 2)
     texts = list(product(range(2), repeat=3))
     distance = sum(abs(law.get(text, Fraction(0)) - target_text(chain, text)) for text in texts) / 2

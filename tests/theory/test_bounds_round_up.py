@@ -55,6 +55,7 @@ BOUNDS = {
     "regret_bound_sharp": lambda p, q, u: theory.regret_bound_sharp(**EPSILON),
     "allocate": lambda p, q, u: theory.allocate(q, 40.0).distortion,
     "partial_distance": lambda p, q, u: theory.partial_distance(*_lists(p, q)).total_variation.upper,
+    "partial_distance.lower": lambda p, q, u: -theory.partial_distance(*_lists(p, q)).total_variation.lower,
     "partial_deviation": lambda p, q, u: theory.partial_deviation(_lists(p, q)[3], 1, 6).upper,
     "partial_bias": lambda p, q, u: theory.partial_bias(*_lists(p, q), top_k=1).upper,
     "box_distance": lambda p, q, u: theory.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,

@@ -70,8 +70,7 @@ def test_the_identity_is_exact_in_fractions():
             expected[k, i] = expected.get((k, i), Fraction(0)) + chance
         for d in (1, 2):
             examined = sum(n for (k, i), n in expected.items() if k >= d and i >= d - 1)
-            accepted = sum(n for (k, i), n in expected.items() if k >= d and i >= d)
-            assert accepted == examined * alphas[d - 1]
+            assert sum(n for (k, i), n in expected.items() if k >= d and i >= d) == examined * alphas[d - 1]
             verdict = KNOWN["draft_length.censored"].check(
                 {"length_law": [float(x) for x in lengths], "acceptances": [float(x) for x in alphas], "depth": d}
             )
@@ -92,8 +91,7 @@ def test_tokens_are_those_of_the_profile_and_the_band_holds_them(drawn):
 
 def test_the_sandwich_is_the_infinitesimal_jackknife():
     """dE/d(weight of a request), by differences."""
-    rng = np.random.default_rng(3)
-    tables = np.tril(rng.integers(0, 6, (7, 4, 4)))
+    tables = np.tril(np.random.default_rng(3).integers(0, 6, (7, 4, 4)))
     found = module.tokens_by_length(tables, error=0.1, method="clustered")
 
     def tokens(weights):
@@ -133,8 +131,7 @@ def test_the_anytime_interval_is_that_of_its_definition(drawn):
 
 def test_the_sandwich_of_each_depth_is_the_infinitesimal_jackknife():
     """dα/d(weight of a request), by differences; two of the seven requests never examined depth 3."""
-    rng = np.random.default_rng(4)
-    tables = np.tril(rng.integers(1, 6, (7, 4, 4)))
+    tables = np.tril(np.random.default_rng(4).integers(1, 6, (7, 4, 4)))
     tables[:2, 3, 2:] = 0
     found = module.acceptance_by_depth(tables, error=0.1, method="clustered")
 
@@ -167,8 +164,7 @@ def test_a_depth_that_was_never_examined():
 def kept_by_program(rates, mean, d, sign):
     """The extreme P(k ≥ d)/P(k ≥ d-1) by a linear program in P(k ≥ e) over P(k ≥ d-1)."""
     size = len(rates)
-    before = [1.0, *rates[:-1]]
-    ratios = [rate / b if b > 0 else 0.0 for rate, b in zip(rates, before, strict=True)]
+    ratios = [rate / b if b > 0 else 0.0 for rate, b in zip(rates, [1.0, *rates[:-1]], strict=True)]
     least, least_rhs = [], []
     for e in range(1, size):  # ratios[e] y[e-1] ≤ y[e] ≤ y[e-1]
         for low, high in (((e - 1), e), (e, (e - 1))):
@@ -203,11 +199,9 @@ def test_positions_give_the_interval_of_a_linear_program(size, seed):
 
 def test_one_number_at_fixed_lengths_and_none_without_them():
     rates = [0.75, 0.5, 0.125]
-    fixed = position_interval(rates, 3.0)
-    np.testing.assert_allclose(fixed, [[0.75, 2 / 3, 0.25]] * 2, rtol=1e-15)
+    np.testing.assert_allclose(position_interval(rates, 3.0), [[0.75, 2 / 3, 0.25]] * 2, rtol=1e-15)
     # the shortest lengths that the rates allow: every accepted draft was the last one drafted, unless the first
-    shortest = position_interval(rates, 1 + 0.625 / 0.75)
-    np.testing.assert_allclose(shortest[0], [0.75, 1.0, 1.0], rtol=1e-12)
+    np.testing.assert_allclose(position_interval(rates, 1 + 0.625 / 0.75)[0], [0.75, 1.0, 1.0], rtol=1e-12)
     # a depth that no round accepts was rejected, if it was examined at all
     np.testing.assert_allclose(position_interval([0.5, 0.0], 1.5), [[0.5, 0.0], [0.5, 0.0]])
     np.testing.assert_allclose(position_interval([0.5, 0.0], 1.0), [[0.5, 0.0], [0.5, 1.0]])

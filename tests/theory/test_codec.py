@@ -101,8 +101,7 @@ def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
 def test_the_server_decodes_the_rows_of_a_lattice():
     counts = np.array([[6, 0, 4, 0], [1, 2, 0, 0]])
     drafts = LatticeDraft([0, 2], [6, 4], 2), LatticeDraft([0, 1, 2], [1, 2, 0], 1)
-    message = wire.LatticeMessage(4, drafts)
-    rows = codec.decoded_rows(codec.decode(codec.encode(message)))
+    rows = codec.decoded_rows(codec.decode(codec.encode(wire.LatticeMessage(4, drafts))))
     np.testing.assert_array_equal(rows, counts / counts.sum(axis=-1, keepdims=True))
     with pytest.raises(ValueError, match=r"^message must be a lattice, truncated or mixed one; got"):
         codec.decoded_rows(wire.TokenMessage(4, [TokenDraft(1)]))
@@ -249,8 +248,7 @@ def test_malformed_bodies_are_named(kind, body, message):
 @given(lattice_messages(), st.integers(0, 3))
 def test_only_the_flags_of_a_batch_are_read(message, flags):
     """The sizes and the resolutions are written as other flags require."""
-    data = codec.encode(message)
-    number, body = unframed(data)
+    number, body = unframed(codec.encode(message))
     head = len(varint(message.vocabulary)) + len(varint(len(message.drafts)))
     changed = body[:head] + bytes((flags,)) + body[head + 1 :]
     found = outcome(framed(number, changed))

@@ -27,10 +27,6 @@ from .strategies import rows as any_rows
 TOLERANCES = st.one_of(st.sampled_from((0.01, 0.05, 0.2, 0.5, 1.0, 2.0)), st.floats(1e-3, 2.0))
 
 
-def whole(row):
-    return sorted((Fraction(value) for value in canonical("draft", row).tolist()), reverse=True)
-
-
 def gap(q, rebuilt):
     return sum(abs(a - b) for a, b in zip(q, rebuilt, strict=True))
 
@@ -84,15 +80,15 @@ def test_no_entry_of_the_menu_is_cheaper(row, epsilon, data):
     widths, resolutions = (1, 2, 3, 6, 11), (1, 2, 3, 4, 7)
     kinds = data.draw(st.sampled_from((("top-k",), ("lattice",), ("mixture", "top-k"), KINDS)))
     menu = codec.CodecMenu(kinds=kinds, widths=widths, sizes=tuple(range(1, 6)), resolutions=resolutions)
-    entries = [one for one in all_entries(whole(row), widths, resolutions) if one[0] in kinds]
+    exact = sorted((Fraction(value) for value in canonical("draft", row).tolist()), reverse=True)
+    entries = [one for one in all_entries(exact, widths, resolutions) if one[0] in kinds]
     good = [bits for _, bits, bias in entries if bias <= Fraction(epsilon) - Fraction(1, 10**9)]
     near = [bits for _, bits, bias in entries if bias <= Fraction(epsilon) + Fraction(1, 10**9)]
     if not near:
         with pytest.raises(ValueError, match=r"^bias_tolerance must be one that the menu can meet"):
             codec.cheapest_codec(row, epsilon, menu=menu)
     elif good:
-        found = codec.cheapest_codec(row, epsilon, menu=menu)
-        assert min(near) <= found.bits <= min(good)
+        assert min(near) <= codec.cheapest_codec(row, epsilon, menu=menu).bits <= min(good)
 
 
 @given(st.data())
@@ -265,8 +261,7 @@ def test_a_menu_out_of_range_is_refused(given_menu, words):
 
 def test_a_text_under_one_budget_beats_one_tolerance_for_all_rows():
     rows = np.concatenate([wide_rows(5, 300, 1.0), wide_rows(15, 300, 6.0)])
-    tolerances = np.geomspace(0.01, 2.0, 24)
-    found = codec.cheapest_codec(rows[:, None], tolerances)
+    found = codec.cheapest_codec(rows[:, None], np.geomspace(0.01, 2.0, 24))
     same = codec.cheapest_codec(rows, 0.1)
     plan = codec.optimal_codecs(found.bits, found.bias, 0.1 * len(rows))
     assert plan.bias <= 0.1 * len(rows)

@@ -32,6 +32,5 @@ def test_how_many_prompts_are_needed():
     found = confident_threshold([[0.0]] * 5, [0.5], risk=0.1)
     assert found.threshold == -math.inf
     assert 28.4 < found.prompts_needed < 60.0  # log(20)/-log(0.9) for any rule
-    many = math.ceil(found.prompts_needed)
-    assert confident_threshold([[0.0]] * many, [0.5], risk=0.1).threshold == 0.5
+    assert confident_threshold([[0.0]] * math.ceil(found.prompts_needed), [0.5], risk=0.1).threshold == 0.5
     assert confident_threshold([[1.0]] * 5, [0.5], risk=0.1).prompts_needed == math.inf

@@ -48,5 +48,4 @@ def test_at_a_critical_delay_two_lengths_tie(profile, marginal, length):
 def test_the_critical_delay_of_the_paper(acceptance, draft_s, verify_s):
     """T = K (c_d + c_v) + 2 d + c_v, with the delay d each way: two drafts are better than one from here on."""
     printed = (draft_s + verify_s) * (1 + acceptance) / (2 * acceptance**2) - (draft_s + 2 * verify_s) / 2
-    found = critical_delays([acceptance] * 2, verify_s, draft_s + verify_s)
-    assert found[1] / 2 == pytest.approx(printed)
+    assert critical_delays([acceptance] * 2, verify_s, draft_s + verify_s)[1] / 2 == pytest.approx(printed)

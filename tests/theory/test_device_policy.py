@@ -341,8 +341,7 @@ def test_an_estimated_rejection_is_a_probability():
 def test_a_draft_is_accepted_by_its_own_probability(messages):
     """Below p/q, and not at it, with the exact q_d of a certified row and the q̂_d of a lattice."""
     one = make(messages, DeviceRule(1, False, 1.0, 0.0, (), 0.0, 0.0), line=None)
-    logits = np.linspace(0.0, 1.0, 8)
-    draft = one.decide(logits, 7, rng=np.random.default_rng(0))
+    draft = one.decide(np.linspace(0.0, 1.0, 8), 7, rng=np.random.default_rng(0))
     target = np.full(8, (1 - 0.0625) / 7)
     target[7] = 0.0625
     border = 0.0625 / draft.distribution[7]
@@ -519,8 +518,7 @@ def test_an_answer_to_other_drafts_is_refused(answer, words):
 def test_temperature_zero_takes_the_likeliest_token():
     for messages in (one for one in KINDS if one != ANSWERS):
         one = make(messages, replace(RULE, skips=False), temperature=0.0)
-        logits = np.array([0.0, 3.0, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0])
-        draft = one.draft(logits, rng=np.random.default_rng(0))
+        draft = one.draft(np.array([0.0, 3.0, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0]), rng=np.random.default_rng(0))
         assert (draft.token, draft.distribution[1]) == (1, 1.0)
     np.testing.assert_allclose(make(temperature=0.5).distribution(np.log([0.25] * 4 + [1e-9] * 4))[:4], 0.25)
 

@@ -47,8 +47,7 @@ def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_
 def test_brute_force_finds_nothing_better():
     gamma, fixed, marginal = random_links(8_000, seed=1)
     real = theory.stationary_draft_length(gamma, fixed, marginal)
-    best = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
-    rates = module.etgr(gamma, best, fixed, marginal)
+    rates = module.etgr(gamma, module.optimal_draft_length(gamma, fixed, marginal, 2**60), fixed, marginal)
     for max_draft_length in (16, 256, 4096):
         some = np.flatnonzero(
             (real <= max_draft_length) & (real > (max_draft_length // 16 if max_draft_length > 16 else -2))
@@ -120,8 +119,7 @@ def test_the_longest_draft_that_an_int64_holds(max_draft_length):
     assert int(module.optimal_draft_length(1.0, 1.0, 0.0, max_draft_length)) == max_draft_length
     assert int(module.optimal_draft_length(1.0, 2.0, 1.0, max_draft_length)) == max_draft_length
     assert int(module.optimal_draft_length(0.8, 0.1, 0.02, max_draft_length)) == 4
-    almost = int(module.optimal_draft_length(1.0 - 2**-53, 1e300, 1e-8, max_draft_length))
-    assert 0 < almost <= max_draft_length
+    assert 0 < int(module.optimal_draft_length(1.0 - 2**-53, 1e300, 1e-8, max_draft_length)) <= max_draft_length
 
 
 @given(profiles())
@@ -174,8 +172,7 @@ def test_a_header_makes_a_slow_link_ask_for_long_drafts():
 
 
 def test_the_printed_table_fits_3_2_gb_at_nine_tenths_of_the_bandwidth():
-    minutes = theory.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
-    assert minutes.round(1).tolist() == [42.7, 8.5, 1.4]
+    assert (theory.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60).round(1).tolist() == [42.7, 8.5, 1.4]
     goodput = theory.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
     assert goodput.round(1).tolist() == [47.6, 9.5, 1.6]
     assert (theory.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
@@ -202,8 +199,7 @@ def test_costs_are_the_sum_of_their_parts():
 
 
 def test_regret_of_a_wrong_belief():
-    believed = np.linspace(0.05, 0.95, 19)
-    regret = module.draft_length_regret(0.8, believed, 0.1, 0.01, 16)
+    regret = module.draft_length_regret(0.8, np.linspace(0.05, 0.95, 19), 0.1, 0.01, 16)
     assert regret[15] == pytest.approx(0.0, abs=1e-15)  # the belief is .8
     assert (regret >= 0).all()
     assert (np.diff(regret[:15]) <= 0).all()

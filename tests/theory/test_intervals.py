@@ -32,8 +32,7 @@ def test_the_ends_are_where_the_evidence_is_one_over_the_error(form, accepted, e
     assert lower <= accepted / examined <= upper
     for end, limit in ((lower, 0.0), (upper, 1.0)):
         if end == limit:
-            beside = abs(limit - 1e-9)
-            assert evidence(form, accepted, examined, beside) < 1 / error
+            assert evidence(form, accepted, examined, abs(limit - 1e-9)) < 1 / error
         else:
             assert evidence(form, accepted, examined, end) == pytest.approx(1 / error, rel=1e-6)
             assert evidence(form, accepted, examined, end) >= 1 / error * (1 - 1e-12)

@@ -13,7 +13,8 @@ from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.policy.device_parts import padded, unpadded
 from hlmtheory.wire import CodecError
 
-sizes = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=7).filter(
+WEIGHT = st.integers(0, 20).map(lambda n: Fraction(n, 4))
+sizes = st.lists(st.tuples(st.integers(0, 12), WEIGHT), min_size=1, max_size=7).filter(
     lambda rows: sum(weight for _, weight in rows)
 )
 
@@ -33,16 +34,6 @@ def test_no_classes_have_a_smaller_mean(rows, most):
     assert len(found.tops) <= most
     assert found.tops[-1] == known[-1]
     assert set(found.tops.tolist()) <= set(known)
-
-
-def test_a_class_between_two_sizes_is_no_better():
-    rng = np.random.default_rng(1)
-    for _ in range(30):
-        known, weights = rng.integers(1, 20, 5).astype(float), rng.random(5)
-        found = size_classes(known, weights, 2).mean
-        for top in np.arange(known.min(), known.max(), 0.5):
-            other = np.where(known <= top, top, known.max()) @ weights / weights.sum()
-            assert found <= other + 1e-12
 
 
 @pytest.mark.parametrize(("tokens", "drafts"), list(product(range(1, 9), range(1, 5))))

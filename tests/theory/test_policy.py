@@ -43,8 +43,7 @@ def test_a_convex_solver_finds_the_same_shares(utility, count):
         "linear": lambda: cvxpy.sum([weights[u] * rates[u] for u in range(count)]),
         "log": lambda: cvxpy.sum([weights[u] * cvxpy.log(rates[u]) for u in range(count)]),
     }[utility]()
-    problem = cvxpy.Problem(cvxpy.Maximize(goal), [cvxpy.sum(w) == 1, w >= 1e-12])
-    problem.solve(solver=cvxpy.CLARABEL)
+    cvxpy.Problem(cvxpy.Maximize(goal), [cvxpy.sum(w) == 1, w >= 1e-12]).solve(solver=cvxpy.CLARABEL)
     shares = policy.throughput_shares(tokens, fixed, air, weights, utility=utility)
     assert shares.sum() == pytest.approx(1.0, abs=1e-12)
     found = utility_of(utility, tokens, fixed, air, weights, shares)
@@ -68,8 +67,7 @@ def test_without_limits_and_skips_the_length_is_the_optimal_one():
     )
     found = policy.plan_user(hulls, costs, profile, risk_limit=math.inf, skipping=False, draft_lengths=range(1, 7))
     assert found.draft_length == int(optimal_draft_length_profile(profile, fixed, marginal))
-    rates = etgr_profile(profile, fixed, marginal)
-    assert found.rate == pytest.approx(float(rates.max()), rel=1e-12)
+    assert found.rate == pytest.approx(float(etgr_profile(profile, fixed, marginal).max()), rel=1e-12)
     assert found.gap < 1e-9
 
 

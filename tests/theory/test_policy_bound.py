@@ -28,8 +28,7 @@ def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():
 
 
 def test_the_bound_with_a_server_is_above_the_best_plan_and_the_best_plan_above_ours():
-    found = [served_gaps.compare(seed, served_gaps.UTILITIES[seed % 2]) for seed in (2, 5, 12)]
-    for one in found:
+    for one in [served_gaps.compare(seed, served_gaps.UTILITIES[seed % 2]) for seed in (2, 5, 12)]:
         assert one["upper_bound"] >= one["best"] * (1.0 - 1e-9) >= one["plan"] * (1.0 - 2e-9), one
         assert one["best"] <= one["plan"] * 1.02, one
 

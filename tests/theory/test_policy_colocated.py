@@ -44,8 +44,7 @@ def test_no_rule_that_sees_each_draft_before_it_stops_exceeds_the_ceiling(seed):
     rng = np.random.default_rng(seed)
     depths, levels = int(rng.integers(1, 7)), rng.random(2)
     draft_s, pass_s, token_s = rng.uniform(0.01, 1.0), rng.uniform(0.05, 1.0), rng.choice([0.0, 0.1])
-    alphas = np.full(depths, levels.mean())
-    plan = policy.colocated_plan(alphas, draft_s, policy.SharedServer(pass_s, token_s))
+    plan = policy.colocated_plan(np.full(depths, levels.mean()), draft_s, policy.SharedServer(pass_s, token_s))
 
     def gain(rate, depth, chance):
         """The most E[tokens to come] - rate · seconds, if all drafts so far are accepted with this chance."""

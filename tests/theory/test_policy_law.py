@@ -97,8 +97,7 @@ def test_no_shares_and_mixtures_of_two_users_beat_the_bound(seed):
         case = policy_program.draw(rng)
         if policy_program.fastest(case, charged=False):
             cases.append(case)
-    users = [policy.BandUser(**case.arguments()) for case in cases]
-    found = policy.plan_users(users)
+    found = policy.plan_users([policy.BandUser(**case.arguments()) for case in cases])
     for share in (0.1, 0.3, float(found.shares[0]), 0.6, 0.9):
         rates = [
             policy_program.fastest(case.over(w), charged=False)

@@ -45,8 +45,7 @@ def test_no_message_of_a_device_is_refused(seed):
         if policy.vocabulary == 60:
             message = honest(policy, rng)
             if message is not None:
-                drafts = wire.ServerPolicy(policy).received(message)
-                assert is_sent(policy, drafts)
+                assert is_sent(policy, wire.ServerPolicy(policy).received(message))
 
 
 @pytest.mark.parametrize("seed", range(3))

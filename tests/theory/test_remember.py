@@ -73,8 +73,7 @@ def test_a_remembered_result_cannot_be_changed():
 def test_what_cannot_be_recognised_is_computed():
     with remembering():
         assert recall(len, ([1, 2],), {}) == 2
-        torch = pytest.importorskip("torch")
-        values = torch.rand(WIDE)
+        values = pytest.importorskip("torch").rand(WIDE)
         assert doubled(values) is not doubled(values)
 
 

@@ -36,8 +36,7 @@ def test_decoding_steps(output, acceptance, length, steps):
 @given(st.integers(1, 400), st.integers(0, 12))
 def test_a_whole_quotient_gets_no_extra_step(steps, length):
     for acceptance in (0.0, 0.5, 1.0):
-        tokens = sum(acceptance**k for k in range(length + 1))
-        output = tokens * steps
+        output = sum(acceptance**k for k in range(length + 1)) * steps
         if output == int(output):
             assert decoding_steps(int(output), acceptance, length).tolist() == steps
 
@@ -109,8 +108,7 @@ def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float
 
 
 def test_the_latency_is_that_of_a_simulation():
-    rng = np.random.default_rng(0)
-    stages = rng.random((2, 6, 3)) * [1.0, 1.0, 0.01]
+    stages = np.random.default_rng(0).random((2, 6, 3)) * [1.0, 1.0, 0.01]
     for steps in (np.full(6, 3000), np.asarray([3000, 5, 40, 700, 900, 1]), np.asarray([2, 1, 2, 1, 2, 2])):
         assert float(serving.inference_latency(*stages, steps)) == pytest.approx(simulated(*stages, steps), rel=1e-12)
 

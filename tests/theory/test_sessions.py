@@ -73,8 +73,7 @@ def test_a_session_gives_the_tokens_of_its_policy(policy, key):
 
 def test_the_bytes_are_those_of_the_format():
     """Computed anew: the round, four bytes of a digest, the message, and 16 bytes of an HMAC or a CRC-32."""
-    rng = np.random.default_rng(1)
-    drafts = drafts_of(PLAIN, rng)
+    drafts = drafts_of(PLAIN, np.random.default_rng(1))
     for key, kind in ((KEY, b"mac"), (None, b"crc")):
         device, _ = sides(key=key)
         text = PLAIN.to_json().encode()
@@ -285,8 +284,7 @@ def test_an_answer_comes_back_from_its_bytes(policy, drafts, data):
     accepted = data.draw(st.integers(0, drafts))
     token, target, cut = data.draw(st.integers(0, V - 1)), None, b""
     if accepted < drafts and isinstance(policy.messages, wire.DraftProbabilities):
-        rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-        token, target = None, rng.dirichlet([0.2] * V)
+        token, target = None, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))).dirichlet([0.2] * V)
         if isinstance(policy.messages, wire.CertifiedAnswers):
             cut = cut_answer(target, data.draw(st.integers(0, V - 1)), 0.05)
             target = received_answer(cut, V)

@@ -92,8 +92,7 @@ def test_the_numbers_are_exponential_and_independent():
 
 
 def test_prompts_have_streams_of_their_own():
-    keys = {int(shared_seed.stream_key(seed, prompt)) for seed in range(20) for prompt in range(20)}
-    assert len(keys) == 400
+    assert len({int(shared_seed.stream_key(seed, prompt)) for seed in range(20) for prompt in range(20)}) == 400
     first, second = shared_seed.stream_key(1, [3892515147486453854, 6810560883223120056])
     assert first == second  # 63 bits are finite: one of the rare pairs
     assert shared_seed.stream_key([1, 2], 3).tolist() == [int(shared_seed.stream_key(seed, 3)) for seed in (1, 2)]
@@ -149,20 +148,14 @@ def test_the_match_is_that_of_fractions(instance):
         assert value == pytest.approx(float(exact_match(*exact)), abs=1e-12)
 
 
-def test_matches_at_the_edges():
-    assert float(shared_seed.match_probability([1.0], [1.0])) == 1.0
-    assert float(shared_seed.match_probability([1.0, 0.0], [0.0, 1.0])) == 0.0
-    assert float(shared_seed.match_probability([0.5, 0.5, 0.0], [0.0, 0.5, 0.5])) == pytest.approx(1 / 3)
+def test_matches_of_subnormal_entries():
     tiny = [1.0, 5e-324, 1e-310]
     assert float(shared_seed.match_probability(tiny, tiny)) == 1.0
     assert float(shared_seed.match_probability(tiny, [5e-324, 1.0, 0.0])) == pytest.approx(0.0, abs=1e-300)
-    with pytest.raises(ValueError, match="must share one vocabulary"):
-        shared_seed.match_probability([0.5, 0.5], [0.5, 0.25, 0.25])
 
 
 def test_matches_of_a_wide_vocabulary_are_exact():
-    rng = np.random.default_rng(4)
-    p, q = rng.gamma(0.1, size=(2, 3000)) + 1e-12
+    p, q = np.random.default_rng(4).gamma(0.1, size=(2, 3000)) + 1e-12
     p, q = p / math.fsum(p), q / math.fsum(q)
     least = np.minimum(p, q)
     slow = [least[v] / math.fsum(np.maximum(q * (least[v] / q[v]), p * (least[v] / p[v]))) for v in range(3000)]

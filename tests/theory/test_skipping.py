@@ -54,10 +54,6 @@ def test_the_printed_thresholds():
     averse, prone = skipping.skip_thresholds(0.82, -0.06, non_acceptance=0.301)
     assert round(float(averse), 3) == 0.073
     assert round(float(prone), 3) == 0.440
-    slope = (0.301 + 0.06) / 0.431  # the slope that its threshold implies, if b and Δ are right
-    assert round(slope, 3) == 0.838
-    slope = 0.301 / (0.431 - 0.073)  # or both of its thresholds
-    assert round(slope, 3) == 0.841
 
 
 @given(drawn("skipping.mean_rejection"))
@@ -220,10 +216,9 @@ def grown(law, rows):
 @pytest.mark.parametrize("seed", range(20))
 def test_whole_texts_by_enumeration(seed):
     """V = 4, T = 6: all 4,096 texts, each prefix with its own rows."""
-    rng = np.random.default_rng(seed)
     by_p = by_h = np.ones(1)
     from_target = from_system = 0.0
-    for p, q, skip in tree(rng, 4, 6):
+    for p, q, skip in tree(np.random.default_rng(seed), 4, 6):
         risk = skipping.one_step_risk(p, q, skip)
         from_target += by_p @ risk
         from_system += by_h @ risk

@@ -32,8 +32,7 @@ def test_the_gap_against_the_definition(z, eta):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_approximate_distance_against_the_definition(library):
-    rng = np.random.default_rng(1)
-    p, q = rng.dirichlet(np.ones(20), size=(2, 5))
+    p, q = np.random.default_rng(1).dirichlet(np.ones(20), size=(2, 5))
     expected = np.sum(q * softplus(p / q - 1, 5.0), axis=-1)
     np.testing.assert_allclose(numbers(softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12)
 
@@ -88,8 +87,7 @@ def test_the_law_with_decoded_acceptance_against_every_draft(pair, data):
         pair["target"].reshape(-1, pair["target"].shape[-1])[0],
         pair["draft"].reshape(-1, pair["draft"].shape[-1])[0],
     )
-    k = data.draw(st.integers(0, len(q)))
-    row = truncation.truncate(q, k)
+    row = truncation.truncate(q, data.draw(st.integers(0, len(q))))
     beta = np.array(oracles.rejection(p.tolist(), row.tolist()), dtype=float)
     replacement = verification.residual_distribution(p, row)
     law = sum(

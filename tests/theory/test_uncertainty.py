@@ -126,8 +126,7 @@ def test_the_skip_probability_is_the_binomial_distribution_function(draws, expec
 @pytest.mark.parametrize("count", range(21))
 def test_a_share_at_the_threshold_is_skipped(count):
     """u = j/M is compared as floats: 0.15 · 20 rounds to more than 3, but 3/20 is not above 0.15."""
-    value = float(skip_probability(0.3, count / 20, 20))
-    assert value == pytest.approx(binom.cdf(count, 20, 0.3), rel=1e-12)
+    assert float(skip_probability(0.3, count / 20, 20)) == pytest.approx(binom.cdf(count, 20, 0.3), rel=1e-12)
     assert float(skip_probability(0.3, np.nextafter(count / 20, -1.0), 20)) == pytest.approx(
         binom.cdf(count - 1, 20, 0.3), rel=1e-12
     )

@@ -17,8 +17,7 @@ def cases(draw):
     size = draw(st.integers(1, 5))
     p, q = over_its_sum(draw(grid_rows((), size))), over_its_sum(draw(grid_rows((), size)))
     first = next(v for v in range(size) if q[v])
-    kept = [draw(st.booleans()) or v == first for v in range(size)]
-    return p, q, kept
+    return p, q, [draw(st.booleans()) or v == first for v in range(size)]
 
 
 @given(cases())

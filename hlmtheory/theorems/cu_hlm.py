@@ -263,10 +263,10 @@ def skip_as_verified():
     ceiling=1.0,
 )
 def mean_rejection():
-    """E[β_d] = Δ E[1 − p_d/q_d | p_d < q_d] ≤ Δ = P(p_d < q_d).
+    """E[β_d] ≤ Δ = P(p_d < q_d).
 
-    β_d = (1 − p_d/q_d) 1{p_d < q_d}: the equality. As β_d ≤ 1{p_d < q_d}, the bound. Here E is over the draft d ~ q for
-    a known p, in the paper over an unknown p_d for a fixed q_d.
+    β_d = (1 − p_d/q_d) 1{p_d < q_d}, so E[β_d] = Δ E[1 − p_d/q_d | p_d < q_d] ≤ Δ. Here E is over the draft d ~ q for a
+    known p, in the paper over an unknown p_d for a fixed q_d.
     """
     return le(mean_rejection_side, non_acceptance)
 

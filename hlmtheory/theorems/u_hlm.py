@@ -52,9 +52,10 @@ def unbiased_one_resampling(target, draft, token):
 
 @theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=DRAWN)
 def unbiased_printed(target, draft, token):
-    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d; r_v is the paper's P_v.
+    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: with p, q of verification.unbiased_one_beta the left side is (2, 5, 1)/8. Instead: verification.unbiased.
+    False, with r_v for the paper's P_v: for p, q of verification.unbiased_one_beta the left side is (2, 5, 1)/8.
+    Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))

@@ -71,8 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if deep.match(item.nodeid):
             item.add_marker(pytest.mark.deep)
     if os.environ.get("DEEP") != "1":
-        long = [item for item in items if item.get_closest_marker("deep")]
-        config.hook.pytest_deselected(items=long)
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("deep")])
         items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 

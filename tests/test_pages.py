@@ -79,15 +79,13 @@ def test_the_python_of_a_page_runs(file, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("file", sorted({*FILES, *OTHERS}))
 def test_no_link_of_a_page_is_dead(file):
-    names = pages() | {file: pages().get(file, "readme")}
-    relinked((ROOT / file).read_text(encoding="utf-8"), file, names)
+    relinked((ROOT / file).read_text(encoding="utf-8"), file, pages() | {file: pages().get(file, "readme")})
 
 
 def test_the_list_of_commands_is_complete():
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\|(`[^|]*`)\|", text.split("## Models")[0], re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert named == {*main.commands, *SETUP}
+    assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == {*main.commands, *SETUP}
 
 
 TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg|ipynb|log)")
@@ -107,8 +105,7 @@ def test_every_file_that_is_no_text_has_a_licence_of_its_own():
     first, *others = licences()
     patterns = [pattern for row in others for pattern in re.findall(r"`(\S*[*/]\S*)`", row[0])]
     files = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
-    used = {pattern for pattern in patterns for name in files if fnmatch(name, pattern)}
-    assert used == set(patterns)
+    assert {pattern for pattern in patterns for name in files if fnmatch(name, pattern)} == set(patterns)
     for name in files:
         path = Path(name)
         if any(fnmatch(name, pattern) for pattern in patterns):

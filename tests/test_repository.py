@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from validation.report.citations import bibliography
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "transformers", "scipy.stats", "cvxpy", "sympy", "statsmodels", "pandas", "matplotlib")
@@ -49,10 +50,6 @@ def lines_with(pattern: str) -> list[str]:
     ]
 
 
-def pyproject() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
 def test_no_path_of_one_machine():
     assert lines_with(r"/(?:work|root|opt)/|[a-z]:\\users\\") == []
 
@@ -76,11 +73,6 @@ def test_the_weights_are_30_mb_at_most():
     assert sum(sizes.values()) <= 30e6
 
 
-def bibliography() -> list[str]:
-    text = (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
-    return re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
-
-
 def test_every_source_of_a_claim_is_in_the_bibliography():
     used = {claim.source.key: name for name, claim in hlmtheory.all_claims().items()}
     assert {key: name for key, name in used.items() if key not in bibliography()} == {}
@@ -93,7 +85,7 @@ def test_importing_hlmtheory_imports_nothing_heavy():
 
 
 def test_the_version_is_the_same_everywhere():
-    version = pyproject()["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert hlmtheory.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     (newest, *_) = re.findall(
@@ -121,7 +113,6 @@ def test_the_template_for_a_theorem_works():
     namespace = {}
     exec(compile(block, str(ROOT / "hlmtheory/theorems/cu_hlm.py"), "exec"), namespace)
     claim = namespace["one_token"]
-
     verdict = claim.check(claim.attained.instance)
     assert verdict.holds
     assert verdict.lhs == pytest.approx(claim.attained.ratio * verdict.rhs)

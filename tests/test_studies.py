@@ -39,8 +39,7 @@ def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(na
 
 @pytest.mark.parametrize("name", kit.MAIN)
 def test_hlm_study_starts_the_main_script(name):
-    script = importlib.import_module(f"figures.studies.{name}.{kit.MAIN[name]}")
-    assert callable(script.main)
+    assert callable(importlib.import_module(f"figures.studies.{name}.{kit.MAIN[name]}").main)
     done = CliRunner().invoke(study, [name, "--help"])
     assert done.exit_code == 0, done.output
     assert "usage: " in done.output

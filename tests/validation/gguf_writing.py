@@ -6,6 +6,8 @@ from typing import Any
 
 import gguf
 import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LAYER = {
     "input_layernorm": "attn_norm",
@@ -42,9 +44,6 @@ def write_gguf(
     tokens: list[str] | None = None,
 ) -> Path:
     """Write the Llama in ``folder``; ``settings`` are further uint32 or string entries, ``more`` further tensors."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer, config = AutoTokenizer.from_pretrained(folder), model.config
     writer = gguf.GGUFWriter(path, arch)

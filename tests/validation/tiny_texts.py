@@ -143,10 +143,9 @@ def all_texts(
     pair: Pair, method: Method, positions: int, cells: dict[int, int], *, prompt: str = "0", **options: Any
 ) -> list[GenerationRecord]:
     table = grid(positions, cells)
-    prompts = [Prompt(str(i), prompt, "grid") for i in range(len(table))]
     return decode(
         pair,
-        prompts,
+        [Prompt(str(i), prompt, "grid") for i in range(len(table))],
         method,
         new_tokens=positions,
         batch=len(table),

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 
 from validation.audit.mechanisms import COIN
+from validation.collection.prompts import Prompt
 from validation.decoding import loop, verification
 from validation.decoding.batch_state import DRAFT
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, FixedLength
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
+from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, residual
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.decoding.verification import VerifiedDrafts
-
-if TYPE_CHECKING:
-    import torch
-
-    from validation.collection.prompts import Prompt
-    from validation.decoding.records import GenerationRecord, Round
-    from validation.models.pair import Pair
+from validation.models.pair import Pair
 
 Array = np.ndarray
 MIN_P = 0.3
@@ -42,8 +39,6 @@ class StaleQ(FixedLength):
         self.first: torch.Tensor | None = None
 
     def propose(self, step: Step) -> Proposal:
-        import torch
-
         q = step.distributions
         if self.first is None:
             self.first = q.new_zeros((self.session.sequences, q.shape[-1]))
@@ -72,8 +67,6 @@ def unnormalised_residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Te
 
 
 def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
-    import torch
-
     p, order = target.double().sort(dim=-1, descending=True, stable=True)
     q = draft.double().sort(dim=-1, descending=True, stable=True).values
     return torch.zeros_like(p).scatter_(-1, order, residual(p, q))

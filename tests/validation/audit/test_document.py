@@ -33,7 +33,6 @@ def test_the_test_of_an_engine_passes(tmp_path: Path) -> None:
 
 def test_the_first_example_ends_with_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    command = re.findall(r"python3 hlm (audit .*)", PAGE)[0]
-    found = run(*command.split())
+    found = run(*re.findall(r"python3 hlm (audit .*)", PAGE)[0].split())
     assert found.exit_code == 0, found.output
     assert "Kept: the law of the next 4 tokens, in the mean over 4 prompts, is at most 0.04" in found.stdout

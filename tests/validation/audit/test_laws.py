@@ -40,8 +40,7 @@ def test_rows_are_those_of_transformers(settings):
     }
     steps = LogitsProcessorList([kind(settings[name]) for name, kind in make.items() if name in settings])
     expected = steps(torch.from_numpy(contexts), torch.from_numpy(logits.copy())).softmax(dim=-1).numpy()
-    found = Processors(**settings).rows(logits, contexts.tolist())
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(Processors(**settings).rows(logits, contexts.tolist()), expected, atol=1e-12)
 
 
 def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
@@ -55,8 +54,7 @@ def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
     expected[expected < np.sort(expected)[-3]] = 0.0
     rows, _ = made.uncertain_rows(logits[None], [[4, 4, 1, 3, 1]], 3)
     np.testing.assert_allclose(rows[0], expected / expected.sum())
-    prompt_too = replace(made, count_prompt=True).uncertain_rows(logits[None], [[4, 4, 1, 3, 1]], 3)[0]
-    assert prompt_too[0, 4] == 0
+    assert replace(made, count_prompt=True).uncertain_rows(logits[None], [[4, 4, 1, 3, 1]], 3)[0][0, 4] == 0
     softmax = np.exp(logits) / np.exp(logits).sum()
     law = TableLaw(np.tile(softmax, (1 + 5 + 25 + 125, 1)), [[0]], (3,), made)
     text = np.array([[1, 2, 1, 0]])
@@ -133,8 +131,7 @@ def test_a_model_gives_the_rows_of_a_plain_forward_pass(depth):
     tokens = np.random.default_rng(3).integers(11, size=(9, depth))
     assert (law.vocabulary, law.end_tokens) == (11, (3,))
     for place, prompt in enumerate(prompts):
-        found = law.next_rows(place, tokens)
-        for row, text in zip(found, tokens.tolist(), strict=True):
+        for row, text in zip(law.next_rows(place, tokens), tokens.tolist(), strict=True):
             ids = torch.tensor([[*prompt, *text]])
             with torch.inference_mode():
                 logits = model(input_ids=ids).logits[0, len(prompt) - 1 : -1].double().numpy()
@@ -186,8 +183,7 @@ def test_texts_are_filled_up_behind_their_end():
 def test_the_cells_of_a_partition_have_their_probability(most):
     """Against the sum over all continuations, each walked to its cell."""
     size, depth = 4, 3
-    rows = np.random.default_rng(4).dirichlet(np.full(size, 0.5), 1 + size + size**2)
-    law = TableLaw(rows, end_tokens=(2,))
+    law = TableLaw(np.random.default_rng(4).dirichlet(np.full(size, 0.5), 1 + size + size**2), end_tokens=(2,))
     part = Partition(law, 0, depth, most)
     texts = np.array(list(itertools.product(range(size + 1), repeat=depth)))
     chances = np.take_along_axis(extended_rows(law, 0, texts)[0], texts[..., None], axis=-1)[..., 0].prod(axis=1)

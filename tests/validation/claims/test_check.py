@@ -45,11 +45,6 @@ SOME |= {name: hlmtheory.all_claims()[name] for name in sorted(scenarios())[::20
 """What the trace decides, and one in 20 of the simulated claims, whose instances do not depend on trace or device."""
 
 
-def same(again: check.Results, results: check.Results) -> None:
-    assert again.tallies == {name: results.tallies[name] for name in SOME}
-    assert again.summary == results.summary
-
-
 ROUNDED = {
     *(f"skipping.bill{part}" for part in ("", "_deviation", "_device", "_exact", "_joint", "_text")),
     "truncation.online_direction_worst",
@@ -127,7 +122,9 @@ def test_rows_and_workers_change_nothing(trace, results, monkeypatch):
         return slow(chunk, *rest)
 
     monkeypatch.setattr(check, "_check_block", delayed)
-    same(check.check_trace(trace, claims=SOME), results)
+    again = check.check_trace(trace, claims=SOME)
+    assert again.tallies == {name: results.tallies[name] for name in SOME}
+    assert again.summary == results.summary
 
 
 def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows():

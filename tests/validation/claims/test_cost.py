@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.validation.command_line import run
-from validation.claims.cost import ASSUMED, MEASURED, Asked, Cost, cost_of_pair
+from validation.claims.cost import ASSUMED, MEASURED, Asked, cost_of_pair
 from validation.collection.collect import Text
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,10 +17,6 @@ ASKED = Asked(positions=100, new_tokens=20, prompts=3)
 @pytest.fixture(scope="module")
 def cost(pair):
     return cost_of_pair(pair, PROMPTS, ASKED, 1, 2.5, lambda text: None)
-
-
-def steps_of(cost: Cost) -> dict[str, float]:
-    return {step.name: step.count for step in cost.steps}
 
 
 def test_the_positions_are_those_of_whole_batches():
@@ -34,7 +30,7 @@ def test_each_step_is_counted_and_timed(cost, pair):
     texts = 3 * cost.batches
     assert cost.vocabulary == pair.vocabulary
     assert 100 <= cost.positions <= 20 * texts
-    assert steps_of(cost) == {
+    assert {step.name: step.count for step in cost.steps} == {
         "starting and loading": 1,
         "the target model writes": 20 * cost.batches,
         "it reads the prompts": cost.batches,

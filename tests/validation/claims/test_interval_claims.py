@@ -8,7 +8,7 @@ import pytest
 from hlmtheory import all_claims
 from hlmtheory.claims import Status
 from hlmtheory.verification import softmax
-from validation.claims.interval_claims import SIDES, Known, Shared, check_known, known_lists, known_rows
+from validation.claims.interval_claims import SIDES, Shared, check_known, known_lists, known_rows
 from validation.collection.top_k import Lists, Rounding
 from validation.trace.reader import TraceChunk
 
@@ -41,12 +41,6 @@ def stored_rows(p: np.ndarray, q: np.ndarray) -> tuple[TraceChunk, dict[str, Rou
     return TraceChunk(*rows, index, index, index), {"draft": rounding, "target": rounding}
 
 
-def truth(name: str, p: np.ndarray, q: np.ndarray, known: Known) -> Any:
-    claim = all_claims()[name]
-    given = {"target": p, "draft": q, "k": known.k}
-    return claim.check({argument: given[argument] for argument in claim.takes})
-
-
 CASES = [(name, "exact", k) for name in SIDES for k in (3, 12, V)]
 CASES += [(name, kind, k) for name in SIDES for kind, k in (("float16", 12), ("rows", V))]
 
@@ -60,8 +54,10 @@ def test_a_decision_is_that_on_the_true_rows(name, kind, k):
             known = known_rows(*stored_rows(p, q), rng)
         else:
             known = known_lists(listed(p, q, k, np.float64 if kind == "exact" else np.float16), rng)
-        (found,) = check_known([all_claims()[name]], Shared(known))
-        true = truth(name, p, q, known)
+        claim = all_claims()[name]
+        (found,) = check_known([claim], Shared(known))
+        given = {"target": p, "draft": q, "k": known.k}
+        true = claim.check({argument: given[argument] for argument in claim.takes})
         decided = (found.status == Status.HOLDS) | (found.status == Status.VIOLATED)
         in_scope = true.status != Status.OUT_OF_SCOPE
         assert (found.status[decided & in_scope] == true.status[decided & in_scope]).all()

@@ -40,8 +40,7 @@ def endless(prompts, n, seed):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    rng = np.random.default_rng(1)
-    target, draft = rng.dirichlet(np.ones(V), (2, 1 + V))
+    target, draft = np.random.default_rng(1).dirichlet(np.ones(V), (2, 1 + V))
     np.savez(tmp_path / "toy.npz", target=target, draft=draft)
     (tmp_path / "toy.py").write_text(SAMPLERS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

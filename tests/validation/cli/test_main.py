@@ -1,6 +1,7 @@
 """The command line, end to end on tiny models, and its messages on bad input."""
 
 import json
+from importlib import import_module
 
 import pytest
 
@@ -84,8 +85,6 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(finishe
 
 
 def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
-    from importlib import import_module
-
     module, _, name = place.rpartition(".")
     original, seen = getattr(import_module(module), name), [0]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import processors
 
 from tests.validation.stopping import stopped, stopped_and_resumed
@@ -30,8 +31,6 @@ def texts_of(trace: Trace) -> list[tuple[int, slice]]:
 
 
 def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.ndarray:
-    import torch
-
     ids = list(pair.tokenizer(prompt).input_ids)
     found = []
     for token in tokens.tolist():
@@ -94,16 +93,13 @@ def test_padding_changes_nothing(pair):
         Text(0, f"p{i}", [0, *rng.integers(1, 300, n).tolist()], start)
         for i, (n, start) in enumerate([(5, 2), (40, 30), (17, 17), (40, 1)])
     ]
-    together = teacher_forced_logits(pair, "target", texts)
-    for text, logits in zip(texts, together, strict=True):
+    for text, logits in zip(texts, teacher_forced_logits(pair, "target", texts), strict=True):
         (alone,) = teacher_forced_logits(pair, "target", [text])
         assert logits.shape == (len(text.tokens) - text.start, 300)
         np.testing.assert_allclose(logits, alone, **HALF)
 
 
 def test_same_seed_same_trace(ending, tmp_path):
-    import torch
-
     before = torch.get_rng_state()
     settings = {"positions": 40, "new_tokens": 8, "batch": 3}
     first, second = (collect(ending, PROMPTS, tmp_path / name, **settings) for name in "ab")
@@ -119,8 +115,7 @@ RESUMED: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2}
 @pytest.mark.parametrize(("positions", "after"), [(RESUMED["positions"], (1, 20, 40)), (None, (2,))])
 def test_a_stopped_collection_goes_on(ending, tmp_path, positions, after):
     make = partial(collect, ending, PROMPTS, **(RESUMED | {"positions": positions}))
-    done = stopped_and_resumed(make, tmp_path, *after)
-    assert done[0] >= after[-1]
+    assert stopped_and_resumed(make, tmp_path, *after)[0] >= after[-1]
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -164,8 +159,6 @@ def test_prompt_too_long(pair, tmp_path):
 
 
 def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: float) -> Pair:
-    import torch
-
     damaged = load_pair(draft=folders[0], target=folders[1])
     with torch.no_grad():
         getattr(damaged, which).model.norm.weight.fill_(value)

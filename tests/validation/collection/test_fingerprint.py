@@ -4,7 +4,9 @@ import copy
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from validation.collection import fingerprint
 from validation.collection.fingerprint import weights_mark
 
 
@@ -14,10 +16,6 @@ def model(pair):
 
 
 def test_names_shapes_dtypes_and_every_piece_count(model, monkeypatch):
-    import torch
-
-    from validation.collection import fingerprint
-
     first = weights_mark(model)
     assert weights_mark(copy.deepcopy(model)) == first
     monkeypatch.setattr(fingerprint, "PIECE", 7)  # tensors in several pieces, the last of them shorter
@@ -32,8 +30,6 @@ def test_names_shapes_dtypes_and_every_piece_count(model, monkeypatch):
 
 
 def test_weights_that_accelerate_keeps_elsewhere_count(model):
-    import torch
-
     whole = weights_mark(model)
     for module in model.modules():
         own = dict(module.named_parameters(recurse=False))

@@ -12,6 +12,7 @@ from hlmtheory.verification import acceptance_rate, softmax
 from tests.validation.command_line import run
 from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.claims.check import check_trace
+from validation.collection import import_lists as module
 from validation.collection.import_lists import import_lists
 from validation.collection.processing import Processing, parse_processing
 from validation.errors import UserError
@@ -75,8 +76,6 @@ def test_the_lists_are_stored_as_they_are(tmp_path, files):
 
 
 def test_a_stopped_import_goes_on(tmp_path, files, monkeypatch):
-    from validation.collection import import_lists as module
-
     monkeypatch.setattr(module, "COMMIT_ROWS", 10)
     monkeypatch.setattr("validation.collection.top_k.BLOCK_ENTRIES", 15 * 7)
     sources = [module.open_lists(file, Processing()) for file in files]
@@ -95,8 +94,7 @@ def test_lists_of_every_token_become_whole_rows(tmp_path):
     q, p = rows(1, noise=0.7), rows(1)
     for logits in (False, True):
         files = answers(tmp_path / "q.jsonl", q, V, logits=logits), answers(tmp_path / "p.jsonl", p, V, logits=logits)
-        words = ("--processing", "raw_logits") if logits else ()
-        assert imported(tmp_path, files, *words).exit_code == 0
+        assert imported(tmp_path, files, *(("--processing", "raw_logits") if logits else ())).exit_code == 0
         trace = open_trace(tmp_path / "trace")
         assert trace.kind == LOGITS
         found = softmax(trace.arrays["draft_logits"][:].astype(float)).reshape(q.shape)
@@ -139,8 +137,7 @@ def test_mixed_values_are_refused_by_a_sentence_that_names_both(tmp_path, files)
     found = imported(tmp_path, files, "--processing", hot + ",top-p=0.9")
     assert found.exit_code == 0
     assert "processed_logprobs at temperature=0.7, top_p=0.9 (as stated)" in found.output
-    trace = open_trace(tmp_path / "trace", kinds=(LISTS,))
-    assert trace.manifest["processing"]["target"]["temperature"] == 0.7
+    assert open_trace(tmp_path / "trace", kinds=(LISTS,)).manifest["processing"]["target"]["temperature"] == 0.7
     assert imported(tmp_path, files, "--processing", hot, "--draft-processing", hot).exit_code == 2
 
 
@@ -165,8 +162,7 @@ def test_a_statement_that_says_nothing_is_refused(text, message):
 
 def test_formats_are_found_or_refused(tmp_path, files):
     np.save(tmp_path / "q.npy", np.zeros((N, V)))
-    mixed = imported(tmp_path, (tmp_path / "q.npy", files[1]))
-    assert "q.npy holds whole rows and" in mixed.output
+    assert "q.npy holds whole rows and" in imported(tmp_path, (tmp_path / "q.npy", files[1])).output
     assert "--tokens belongs to arrays" in imported(tmp_path, files, "--tokens", "t.npy").output
     assert "belongs to lists" in imported(tmp_path, (tmp_path / "q.npy", tmp_path / "q.npy")).output
     assert imported(tmp_path, (tmp_path / "none.jsonl", files[1])).exit_code == 2

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import zarr
+from safetensors.numpy import save_file
 
 from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.collection import import_logits as module
@@ -34,17 +37,12 @@ def as_columns(folder: Path) -> tuple[str, str]:
 
 
 def as_safetensors(folder: Path) -> tuple[str, str]:
-    from safetensors.numpy import save_file
-
     save_file({"draft": DRAFT, "target": TARGET}, folder / "both.safetensors")
     return f"{folder}/both.safetensors:draft", f"{folder}/both.safetensors:target"
 
 
 def as_zarr(folder: Path) -> tuple[str, str]:
-    import zarr
-
-    group = zarr.create_group(str(folder / "group.zarr"))
-    group.create_array("draft", data=DRAFT, chunks=(7, 5))
+    zarr.create_group(str(folder / "group.zarr")).create_array("draft", data=DRAFT, chunks=(7, 5))
     zarr.save_array(str(folder / "target.zarr"), TARGET)
     return f"{folder}/group.zarr:draft", f"{folder}/target.zarr"
 
@@ -68,7 +66,6 @@ def test_every_kind_of_file(tmp_path, monkeypatch, save, block):
 
 
 def test_bfloat16(tmp_path):
-    import torch
     from safetensors.torch import save_file
 
     rows = torch.from_numpy(DRAFT).to(torch.bfloat16)

@@ -32,8 +32,7 @@ def write(path: Path, logits: np.ndarray, tokens: np.ndarray) -> Path:
 
 
 def drawn(seed: int, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    logits = rng.normal(0, 4, (CHUNKS * KEPT, vocabulary))
+    logits = np.random.default_rng(seed).normal(0, 4, (CHUNKS * KEPT, vocabulary))
     logits[:, ::7] -= 30
     return logits, np.random.default_rng(1).integers(0, vocabulary, (CHUNKS, CONTEXT))
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from hlmtheory.verification import softmax
 from validation.collection.recorder import record_assisted
@@ -12,8 +13,6 @@ from validation.trace.reader import open_trace
 
 @pytest.fixture(scope="module")
 def pair(folders):
-    from transformers import AutoModelForCausalLM
-
     return [AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for folder in folders]
 
 
@@ -40,9 +39,8 @@ def test_the_text_is_the_same_with_and_without(pair, options):
 def test_the_rows_are_those_of_the_models(pair, tmp_path):
     with record_assisted(pair[1], tmp_path / "trace") as recorder:
         texts = [generated(pair, seed, top_k=0) for seed in (1, 2)]
-    trace = recorder.trace
     assert open_trace(tmp_path / "trace").manifest["recorded"]["scores"] == "processed"
-    for chunk in trace.chunks():
+    for chunk in recorder.trace.chunks():
         for number, text in enumerate(texts):
             with torch.no_grad():
                 rows = [model(text[None]).logits[0, 2:-1].double() for model in pair]

@@ -63,8 +63,7 @@ def test_merged_shards_are_the_trace_of_one_process(ending, tmp_path, of, positi
     folders = shards(ending, tmp_path, of, None if positions is None else 12, positions=positions)
     merged = merge_shards(folders[::-1], tmp_path / "merged")
     assert_same(merged.path, one.path)
-    batches = sum(entry["batches"] for entry in merged.manifest["shards"])
-    assert batches == (4 if positions is None else 12)
+    assert sum(entry["batches"] for entry in merged.manifest["shards"]) == (4 if positions is None else 12)
     assert len(merged.manifest["prompts"]) == 7
     calls = []
     again = collect(ending, PROMPTS, merged.path, **(SETTINGS | {"positions": positions}), progress=calls.append)

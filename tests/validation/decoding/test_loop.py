@@ -2,11 +2,15 @@
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers.generation.utils import _speculative_sampling
+from transformers.utils import logging
 
 from hlmtheory import verification
 from hlmtheory.verification.rule import greedy_output_distribution
@@ -33,7 +37,8 @@ from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sampling import BRANCHES, distributions_of, draw, levels, residual
-from validation.decoding.session import Draft, Message, Proposal, Step
+from validation.decoding.session import Draft, Message, Proposal, Session, Step
+from validation.decoding.verification import verify
 from validation.errors import UserError
 
 ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
@@ -85,8 +90,7 @@ def test_quantised_drafts_from_another_row_are_found_out():
 
 def test_flexspec_as_printed_has_the_law_that_the_theory_says():
     draft, target = tables(7, 1)
-    rows = all_texts(table_pair(draft, target), FlexSpec("linear", printed_acceptance=True), 1, SAMPLED)
-    law = law_of(rows)
+    law = law_of(all_texts(table_pair(draft, target), FlexSpec("linear", printed_acceptance=True), 1, SAMPLED))
     expected = greedy_output_distribution(target[0], draft[0])
     assert [law.get((token,), 0.0) for token in range(3)] == pytest.approx(expected.tolist(), abs=1e-12)
     assert distance(law, exact_law(target, 1)) > 0.1
@@ -111,8 +115,7 @@ def test_the_reported_risk_bounds_the_distance_of_texts(method, cells):
     draft, target = tables(9, 2)
     rows = all_texts(table_pair(draft, target), method, 2, cells, risk=True)
     bound = float(np.mean([row.total("risk") for row in rows]))
-    apart = distance(law_of(rows), exact_law(target, 2))
-    assert 0.02 < apart <= bound + 1e-9
+    assert 0.02 < distance(law_of(rows), exact_law(target, 2)) <= bound + 1e-9
 
 
 @pytest.mark.parametrize("step", [0.1, 1.0])
@@ -155,9 +158,6 @@ def test_the_true_skip_rate_is_what_the_target_model_would_have_accepted(method)
 
 
 def tiny(family: str) -> Any:
-    import transformers
-    from transformers.utils import logging
-
     logging.set_verbosity_error()
     size = {"vocab_size": 50, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 0}
     flat = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -270,8 +270,7 @@ def test_rows_are_cut_to_the_likeliest_and_equals_stay_together():
     assert distributions_of(logits, 1.0, 0.3)[1].tolist() == pytest.approx([0.25] * 4)
     wide = torch.zeros(2, 1000)
     wide[0, :200] = 3.0
-    cut = distributions_of(wide, 1.0, 0.5)
-    assert (cut > 0).sum(dim=-1).tolist() == [200, 1000]
+    assert (distributions_of(wide, 1.0, 0.5) > 0).sum(dim=-1).tolist() == [200, 1000]
     assert distributions_of(logits.bfloat16(), 1.0, 1.0).dtype == torch.float32
     assert distributions_of(logits, 0.0, 1.0).tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
 
@@ -361,13 +360,6 @@ def test_a_row_comes_back_from_plain_values(pair):
 
 
 def test_it_has_the_law_of_transformers_own_verification():
-    from types import SimpleNamespace
-
-    from transformers.generation.utils import _speculative_sampling
-
-    from validation.decoding.session import Session
-    from validation.decoding.verification import verify
-
     rng = np.random.default_rng(5)
     q, p = rng.dirichlet(np.ones(4), 2), rng.dirichlet(np.ones(4), 3)
     logits = [torch.from_numpy(np.log(rows))[None] for rows in (q, p)]

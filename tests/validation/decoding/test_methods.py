@@ -161,8 +161,7 @@ def test_prompt_lookup_copies_what_followed(pair):
 
 
 def test_lookahead_guesses_what_the_target_model_would_write():
-    rng = np.random.default_rng(2)
-    after = rng.integers(0, 3, 3)  # the next token depends on the last alone
+    after = np.random.default_rng(2).integers(0, 3, 3)  # the next token depends on the last alone
     table = np.full((nodes(3, 6), 3), 0.02)
     for node in range(len(table)):
         last = (node - 1) % 3 if node else 0

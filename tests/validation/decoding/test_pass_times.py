@@ -61,7 +61,6 @@ def test_the_times_are_measured_once_a_run(pair, tmp_path, monkeypatch):
     assert 0 < first.draft.low_s <= first.draft.median_s <= first.draft.high_s
     monkeypatch.setattr(pass_times, "measure_passes", lambda pair: replace(first, date="later"))
     assert passes_of(pair, tmp_path) == first
-    other = replace(pair, draft_name="another")
-    assert passes_of(other, tmp_path).date == "later"
+    assert passes_of(replace(pair, draft_name="another"), tmp_path).date == "later"
     (tmp_path / "passes.json").write_text("{")
     assert passes_of(pair, tmp_path).date == "later"

@@ -100,8 +100,7 @@ class ByHand:
         found: list[DeviceDraft] = []
         most = min(self.device.rule.draft_length, self.new_tokens - len(self.tokens))
         while len(found) < most and not (found and found[-1].token in self.pair.end_tokens):
-            ahead = [draft.token for draft in found]
-            logits = self.logits(self.pair.draft, ahead, 1)[0]
+            logits = self.logits(self.pair.draft, [draft.token for draft in found], 1)[0]
             where = {"seed": self.key, "position": len(self.read) + len(self.tokens) + len(found)}
             draft = self.device.draft(logits, place=len(found) + 1, rng=self.numbers(len(found)), **where)
             if draft.skip:

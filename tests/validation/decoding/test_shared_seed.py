@@ -1,5 +1,6 @@
 """Drafts by a shared seed: the text is the target model's with this seed, whatever drafts it; only tokens are sent."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,6 @@ def texts(pair: Pair, method: Method, **options: Any) -> Texts:
 
 
 def other_draft(pair: Pair) -> Pair:
-    import copy
-
     draft = copy.deepcopy(pair.draft)
     draft.get_output_embeddings().weight.data.neg_()
     return replace(pair, draft=draft)

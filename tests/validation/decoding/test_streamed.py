@@ -10,6 +10,7 @@ from tests.validation.unpacking import Unpacker
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
+from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round
 from validation.decoding.streamed import Sizes, replay, stream
 from validation.decoding.wire import index_bits
@@ -43,8 +44,7 @@ def test_a_short_text_by_hand():
         *((0, 1, 1, 0), (1, 2, 0, 1), (2, 2, 1, 0), (3, 1, 1, 0))
     ]
     assert [one.draft_passes for one in rounds] == [4, 0, 2, 0]
-    ends = np.cumsum([seconds([one]) for one in rounds])
-    np.testing.assert_allclose(ends, [13.0, 18.0, 31.0, 36.0])
+    np.testing.assert_allclose(np.cumsum([seconds([one]) for one in rounds]), [13.0, 18.0, 31.0, 36.0])
 
 
 def test_a_slow_uplink_sends_one_draft_at_a_time_and_drops_what_has_not_begun():
@@ -61,8 +61,6 @@ def test_a_slow_uplink_sends_one_draft_at_a_time_and_drops_what_has_not_begun():
 
 
 def _noise() -> object:
-    from validation.decoding.random_streams import Noise
-
     return Noise(1, ["text"], 1)
 
 
@@ -78,8 +76,7 @@ def _noise() -> object:
 )
 def test_the_simulated_speed_is_that_of_the_formula(acceptance, draft_s, trip_s, target_s):
     found = streamed_rate(acceptance, draft_s, trip_s, target_s)
-    rng = np.random.default_rng(8)
-    matches = [*(rng.random(int(5_000 / (1.0 - acceptance))) < acceptance).tolist(), False]
+    matches = [*(np.random.default_rng(8).random(int(5_000 / (1.0 - acceptance))) < acceptance).tolist(), False]
     rounds = replay(matches, Sizes(draft_s, target_s), 0, still(1e30, Way(trip_s / 2)).open(_noise()))
     ends = np.cumsum([seconds([one]) for one in rounds])
     positions = np.cumsum([one.accepted + one.resampled for one in rounds])

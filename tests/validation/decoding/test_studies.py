@@ -14,6 +14,7 @@ from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
+from validation.decoding import scoring
 from validation.decoding.fitting import fitted_to
 from validation.decoding.methods.planned import Planned, models_mark, write_policy
 from validation.decoding.methods.single_draft import TargetOnly
@@ -27,8 +28,6 @@ TOKENS = 4
 
 @pytest.fixture(autouse=True)
 def letters(monkeypatch):
-    from validation.decoding import scoring
-
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
 
 
@@ -86,8 +85,7 @@ def test_a_policy_is_decoded_beside_the_methods_of_a_study(run_folder, tmp_path,
     done = run_folder("hlm", "--policy", str(file), "--method", "planned", "--method", "HLM", "--json")
     assert done.exit_code == 0, done.output
     assert [line["method"] for line in json.loads(done.stdout)["methods"]] == ["HLM", name]
-    study = open_study(tmp_path / "run" / "decoded" / "hlm")
-    assert len(study.by_method[name, "none"]) == 2
+    assert len(open_study(tmp_path / "run" / "decoded" / "hlm").by_method[name, "none"]) == 2
     assert "no method 'planned'" in run_folder("hlm", "--method", "planned").output
     assert "is for temperature 1 and top-p 1" in run_folder("greedy", "--policy", str(file)).output
     write_policy(replace(policy, planned_for="300 other models"), file)
@@ -116,8 +114,6 @@ def test_what_cannot_be_is_refused(run_folder, tmp_path, pair):
 
 
 def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(run_folder, tmp_path, monkeypatch):
-    from validation.decoding import scoring
-
     def missing():
         raise UserError("not installed")
 

@@ -51,8 +51,7 @@ def test_texts_have_the_law_of_the_target(make, vocabulary, prompt, end_tokens):
     pair = table_pair(draft, target, prompt=prompt, end_tokens=end_tokens)
     positions = 3 if vocabulary == 2 else 2
     law = tree_law(pair, make(), positions, prompt=prompt)
-    expected = exact_law(target, positions, end_tokens)
-    assert distance(law, expected) < 1e-12
+    assert distance(law, exact_law(target, positions, end_tokens)) < 1e-12
     assert distance(law, exact_law(draft, positions, end_tokens)) > 0.05
 
 
@@ -64,8 +63,7 @@ def test_top_p_texts_have_the_law_of_the_cut_rows():
         order = np.argsort(-row)
         keep = order[: int((np.cumsum(row[order]) - row[order] < 0.8).sum())]
         cut.append(np.where(np.isin(np.arange(3), keep), row, 0.0))
-    expected = np.array([row / row.sum() for row in cut])
-    assert distance(law, exact_law(expected, 2)) < 1e-12
+    assert distance(law, exact_law(np.array([row / row.sum() for row in cut]), 2)) < 1e-12
     assert distance(law, exact_law(target, 2)) > 0.02
 
 

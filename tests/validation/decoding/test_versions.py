@@ -152,8 +152,7 @@ def test_the_server_says_which_version_served_each_round():
     draft, versions = tables(8)
     pair = server(draft, versions, [(0, "v0"), (1, "v1"), (2, "v0")], pin="round")
     record, *_ = decode(pair, [Prompt("a", "0", "t")], FixedLength(1), new_tokens=POSITIONS)
-    target = pair.target
-    served = target.served["a"]
+    served = pair.target.served["a"]
     assert [version for _, version in served] == ["v0", "v1", "v0"][: len(record.rounds)]
     assert [place for place, _ in served] == [one.position for one in record.rounds]
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from hlmtheory.policy.answers import cut_answer
 from hlmtheory.wire import CertifiedAnswers, CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, Dssd, DssdCertified, FixedLength
 from validation.decoding.methods.planned import Planned
@@ -36,9 +39,6 @@ def opening(method: Method) -> wire.Opening:
 
 
 def honest_rounds(method: Method) -> list[bytes]:
-    from validation.collection.prompts import Prompt
-    from validation.decoding.loop import decode
-
     rng, sent = np.random.default_rng(1), list[bytes]()
     pair = table_pair(*(quarters(rng, nodes(V, 3)) * 0.9 + 0.1 / 3 for _ in range(2)))
     message = method.message
@@ -81,8 +81,6 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
     greeting = wire.to_json(wire.Greeting(wire.PROTOCOL, NONCE, V, "t", {"target": "p"}, [], CONTEXT, False))
     found.append(("greeting", wire.greeting_of, [greeting]))
     rows = quarters(rng, 2)
-    import torch
-
     answers = [
         wire.answer_body(1, 3, 2, V),
         wire.answer_body(3, 3, -1, V),

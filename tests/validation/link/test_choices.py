@@ -50,8 +50,7 @@ def test_the_rounds_of_a_record_are_those_of_the_loop(pair, tmp_path, make):
             watched = {"on_exchange": recording.exchange, "on_answer": recording.answer}
             texts.append(device.generate(make(), [0], name=name, new_tokens=POSITIONS, **watched, **SETTINGS))
             recording.end(texts[-1])
-    record = read_record(tmp_path / "run.jsonl")
-    for name, text, found in zip(names, record.texts, texts, strict=True):
+    for name, text, found in zip(names, read_record(tmp_path / "run.jsonl").texts, texts, strict=True):
         expected = looped(pair, make(), name, POSITIONS)
         assert expected.tokens == found.tokens
         assert text.end is not None
@@ -255,8 +254,7 @@ def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair):
     every = decode(pair, prompts, Planned(policy), new_tokens=1, seed=1)
     some = decode(pair, prompts, Audited(policy, 1 / 3), new_tokens=1, seed=1)
     assert all(one.total("skipped") == 1 for one in every)
-    sent = sum(one.total("skipped") == 0 for one in some)
-    assert 70 < sent < 130
+    assert 70 < sum(one.total("skipped") == 0 for one in some) < 130
     audited = decode(pair, prompts, Audited(policy, 1.0), new_tokens=1, seed=1)
     none = decode(pair, prompts, Planned(replace(policy, rule=wire.threshold_rule(2))), new_tokens=1, seed=1)
     assert [one.tokens for one in audited] == [one.tokens for one in none]  # the text of a policy without skips
@@ -265,14 +263,12 @@ def test_an_audit_sends_its_share_of_what_the_policy_would_keep(pair):
 def test_a_record_states_the_risk_of_its_skips(tmp_path):
     rounds = [round_of(2, skipped=5), round_of(0, audited=True), round_of(3, audited=True, skipped=1)]
     path = write(tmp_path / "run.jsonl", rounds, texts=4, audit=0.2, lossless=False)
-    told = json.loads(run("plan", "--run", path, "--json").stdout)
-    found = told["skips"]
+    found = json.loads(run("plan", "--run", path, "--json").stdout)["skips"]
     assert (found["tokens"], found["skipped"], found["audited"], found["rejected"]) == (120, 24, 8, 4)
     bound = float(audit_bound([1.0] * 4 + [0.0] * 116, 0.2, 0.05)[-1])
     assert found["mean_risk_bound"] == bound
     assert found["text_bound"] == min(1.0, bound * 30)
-    killed = path.read_bytes().splitlines(keepends=True)[:-1]
-    path.write_bytes(b"".join(killed))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     assert json.loads(run("plan", "--run", path, "--json").stdout)["skips"]["tokens"] == 93  # 3 of the last text
 
 

@@ -144,8 +144,7 @@ def test_prompts_are_turns_if_they_are_asked_for(words, tmp_path):
     out, prompts = tmp_path / "texts.jsonl", tmp_path / "prompts.txt"
     turns = texts_of([*words, "--chat"])
     out.unlink()
-    plain = run(*words)
-    assert plain.stderr.count(PLAIN) == 1
+    assert run(*words).stderr.count(PLAIN) == 1
     stored = out.read_text()
     again = texts_of(words)  # they are there
     assert out.read_text() == stored

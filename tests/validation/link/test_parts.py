@@ -113,8 +113,7 @@ def test_bytes_take_the_time_of_the_link(address, model, expected):
 
 def test_a_lost_segment_comes_one_round_trip_later_and_in_order(address):
     data = bytes(range(256)) * 100
-    model = LinkModel(FAST, FAST, rtt_s=0.02, loss=0.5, seed=3)
-    with Relayed(model, address) as relay:
+    with Relayed(LinkModel(FAST, FAST, rtt_s=0.02, loss=0.5, seed=3), address) as relay:
         found, seconds = through(relay, data)
     assert found == data
     assert seconds > 0.04

@@ -52,8 +52,7 @@ def test_a_server_without_a_key_refuses_one(pair):
 
 
 def test_a_full_server_says_when_to_come_again(pair):
-    limits = Limits(devices=1, retry_s=0.05)
-    with Running(pair, limits=limits) as server, device_of(pair, server.address):
+    with Running(pair, limits=Limits(devices=1, retry_s=0.05)) as server, device_of(pair, server.address):
         with connect(server.address) as socket:
             said = json.loads(socket.recv(5))
         assert (said["error"], said["retry_s"]) == ("Busy", 0.05)
@@ -229,8 +228,7 @@ def test_a_frame_that_was_damaged_is_sent_again(pair, monkeypatch):
 
 
 def test_an_address_has_few_connections_before_it_shows_a_key(pair):
-    limits = Limits(unproved=2, retry_s=0.05)
-    with Running(pair, keys=(KEY,), limits=limits) as server, ExitStack() as held:
+    with Running(pair, keys=(KEY,), limits=Limits(unproved=2, retry_s=0.05)) as server, ExitStack() as held:
         for _ in range(4):
             held.enter_context(device_of(pair, server.address, key=KEY)).remote.hello()
         strangers = [held.enter_context(connect(server.address)) for _ in range(2)]

@@ -111,8 +111,7 @@ def write(address, method="greedy drafts", name="a", pace=0.0, temperature=0.0, 
 
 @contextmanager
 def opened(vllm, count, name="s"):
-    terms = [Terms.of(GreedyDrafts(3)).plain()]
-    opening = Opening("t", "q", terms, name, 2, 0.0, 1.0, count, [0], [], name)
+    opening = Opening("t", "q", [Terms.of(GreedyDrafts(3)).plain()], name, 2, 0.0, 1.0, count, [0], [], name)
     with Remote(vllm.address, patience_s=5.0) as remote:
         remote.greeting()
         remote._open_text(opening)

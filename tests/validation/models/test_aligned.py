@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from tests.validation.training.test_training import LARGE, fresh
 from validation.collection.prompts import Prompt
@@ -16,7 +18,7 @@ from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
 from validation.models.aligned import anchor_weights, build_aligned, fingerprint, frozen_names, save_aligned
 from validation.models.pair import load_pair
-from validation.models.sources import ModelSource
+from validation.models.sources import PAIRS_FOLDER, ModelSource
 
 SHAPES = {
     "entry": {"entry_layers": 1, "entry_width": 6, "exit_width": 0},
@@ -31,9 +33,6 @@ def toy_base(seed: int = 1) -> Any:
 
 
 def toy_tokenizer(folder: Path) -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     words = Tokenizer(models.WordLevel({"<|endoftext|>": 0} | {f"w{i}": i for i in range(1, 40)}, unk_token="w1"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<|endoftext|>", bos_token="<|endoftext|>")
@@ -142,8 +141,7 @@ def test_a_folder_holds_the_drafts_own_weights_and_loads_whole(pair_folder):
     stored = load_file(pair_folder / "aligned/model.safetensors")
     assert all(name.startswith("model.layers.0.") for name in stored)
     pair = load_pair(draft=pair_folder / "aligned", target=pair_folder / "large")
-    expected = build_aligned(toy_base(), **SHAPES["entry"])
-    for name, weights in expected.state_dict().items():
+    for name, weights in build_aligned(toy_base(), **SHAPES["entry"]).state_dict().items():
         assert torch.equal(pair.draft.state_dict()[name], weights.to(torch.bfloat16).float()), name
     for name, source in frozen_names(pair.draft).items():
         assert torch.equal(pair.draft.state_dict()[name], anchor_weights(toy_base())[source].float()), name
@@ -185,8 +183,6 @@ def test_a_missing_base_model_or_weight_is_refused(pair_folder):
 
 
 def test_the_shipped_draft_is_of_the_shipped_large_model():
-    from validation.models.sources import PAIRS_FOLDER
-
     made = json.loads((PAIRS_FOLDER / "builtin/aligned/training.json").read_text())
     pair = load_pair(draft=PAIRS_FOLDER / "builtin/aligned", target=PAIRS_FOLDER / "builtin/large")
     assert pair.draft_parameters == made["parameters"]

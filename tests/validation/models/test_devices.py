@@ -1,6 +1,8 @@
 """The models' devices and memory, on simulated GPUs: torch and accelerate are replaced."""
 
 import pytest
+import torch
+import transformers
 
 from tests.validation.models.test_pair import refused
 from validation.errors import UserError
@@ -10,8 +12,6 @@ from validation.models.sources import ModelSource
 
 @pytest.fixture
 def gpus(monkeypatch):
-    import torch
-
     def see(*free):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(free))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
@@ -33,8 +33,6 @@ def test_names_of_devices(gpus):
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
 @pytest.mark.parametrize(("dtype", "width"), [("auto", 2), ("float32", 4), ("float64", 8)])
 def test_weights_are_counted_before_they_are_read(family, dtype, width, save_model):
-    import transformers
-
     folder = save_model(family)
     config = transformers.AutoConfig.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
@@ -83,8 +81,6 @@ def test_running_out_of_memory_is_told_from_other_errors():
 
 
 def test_many_rows_are_multiplied_in_float32(monkeypatch):
-    import torch
-
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
     layer = torch.nn.Linear(48, devices.WIDE_PART + 1).bfloat16()
     devices.multiply_in_float32(layer)

@@ -76,8 +76,7 @@ def test_each_block_of_32_weights_has_its_own_scale():
     assert stored["weight"].shape == (2, 35)
     assert torch.equal(stored["weight.scale"][0], torch.tensor([1.0, 2.0, 10.0]).half())
     assert stored["weight"][0, 15].item() == (16 - 7) << 4 | 7  # the second of two weights is in the high half
-    found = drafts.unpack(stored)["weight"]
-    torch.testing.assert_close(found, wanted, rtol=2e-3, atol=0.0)
+    torch.testing.assert_close(drafts.unpack(stored)["weight"], wanted, rtol=2e-3, atol=0.0)
 
 
 @pytest.mark.parametrize("shares_head", [True, False])

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.validation.gguf_writing import write_gguf
 from validation.collection.collect import collect
@@ -54,17 +56,13 @@ def test_a_pair_of_files_is_the_pair_of_folders(files, folders, tmp_path):
         collect(pair, prompts, tmp_path / name, **settings) for pair, name in ((ours, "ours"), (theirs, "theirs"))
     ]
     assert of_other_models(traces[0], theirs) == of_other_models(traces[1], ours) == ""
-    swapped = load_pair(draft=folders[1], target=folders[0])
-    assert "of the draft model" in of_other_models(traces[0], swapped)
+    assert "of the draft model" in of_other_models(traces[0], load_pair(draft=folders[1], target=folders[0]))
     for name in ("draft_logits", "target_logits", "tokens"):
         found = [np.concatenate([getattr(chunk, name) for chunk in trace.chunks()]) for trace in traces]
         np.testing.assert_array_equal(*found)
 
 
 def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
-    import gguf
-    from transformers import AutoModelForCausalLM
-
     weights = AutoModelForCausalLM.from_pretrained(wide, dtype=torch.float32).state_dict()
     plain, apart = logits(wide, wide), []
     for kind in ("F16", "Q8_0", "Q4_0"):
@@ -80,8 +78,6 @@ def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
 
 def test_digits_are_cut_as_the_file_says(tmp_path):
     """transformers ignores the pre-tokenizer ``smollm``; the built-in pair takes one token a digit."""
-    from transformers import AutoTokenizer
-
     file = write_gguf(BUILTIN / "small", tmp_path / "draft.gguf", pre="smollm")
     found = load_pair(draft=file, target=file).tokenizer
     plain = load_pair(draft=write_gguf(BUILTIN / "small", tmp_path / "b.gguf"), target=tmp_path / "b.gguf").tokenizer
@@ -111,8 +107,6 @@ def test_other_files_of_the_folder_are_not_read(files, folders, tmp_path):
 
 def test_rope_factors_are_applied(folders, save_model, tmp_path):
     """Llama 3.1 scales its frequencies by a tensor of factors, which transformers ignores."""
-    from transformers import AutoModelForCausalLM
-
     folder = shutil.copytree(folders[0], tmp_path / "scaled")
     config = json.loads((folder / "config.json").read_text())
     scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
@@ -164,8 +158,6 @@ def test_a_file_of_another_kind(files, tmp_path):
 
 
 def header_bytes(file: Path) -> int:
-    import gguf
-
     return int(gguf.GGUFReader(file).data_offset)
 
 
@@ -226,8 +218,7 @@ def test_an_absurd_count_allocates_nothing(place, value, files, tmp_path):
 def test_a_file_says_whether_a_text_begins_with_its_token(begins, save_model, tmp_path):
     """SmolLM2 has a begin-of-text token and says that no text begins with it; transformers reads neither."""
     folder = save_model(seed=5, hidden=64)
-    file = write_gguf(folder, tmp_path / "model.gguf", settings={})
-    held = read_header(file)
+    held = read_header(write_gguf(folder, tmp_path / "model.gguf", settings={}))
     told = replace(held, metadata=held.metadata | {"tokenizer.ggml.add_bos_token": begins})
     tokenizer = gguf_files.load_tokenizer(told, ModelSource(str(folder)).load_tokenizer)
     plain = tokenizer("two and two", add_special_tokens=False).input_ids

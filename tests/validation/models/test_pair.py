@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
 
 from validation.errors import UserError
 from validation.models import sources
@@ -27,8 +30,6 @@ def copied(folders, tmp_path):
 
 
 def test_two_folders(pair, folders):
-    import torch
-
     assert (pair.vocabulary, pair.context, pair.end_tokens, pair.notes) == (300, 64, (0,), ())
     assert not pair.draft.training
     assert not pair.target.training
@@ -91,9 +92,6 @@ class _Marks:
 
 def in_parts(folder: Path, name: str, content: str = "tensors") -> None:
     """Split the folder's weights into two files; the index calls the second one ``name``."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     first = "model.layers.1.mlp.up_proj.weight"
@@ -115,8 +113,6 @@ def in_parts(folder: Path, name: str, content: str = "tensors") -> None:
     "name", ["weights.bin", "../outside.bin", "../../outside.bin", "../outside.safetensors", "parts/two.safetensors"]
 )
 def test_an_index_that_names_other_files_is_refused(name, content, copied, folders, monkeypatch):
-    import transformers
-
     in_parts(copied, name, content)
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("loaded"))
     message = f"index.json of '.*copied' names the weights '{re.escape(name)}', but weights are read only from"
@@ -159,8 +155,6 @@ def test_an_index_that_cannot_be_read_is_refused(text, copied, folders):
 
 
 def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(copied, monkeypatch):
-    import transformers
-
     in_parts(copied, "weights.bin")
     there = lambda name, file, **_: str(copied / file) if (copied / file).exists() else None  # noqa: E731
     monkeypatch.setattr(transformers.utils, "cached_file", there)
@@ -181,8 +175,6 @@ def test_damaged_weights(copied, folders):
 
 
 def test_incomplete_weights(copied, folders):
-    from safetensors.torch import load_file, save_file
-
     tensors = load_file(copied / "model.safetensors")
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, copied / "model.safetensors", metadata={"format": "pt"})
@@ -213,8 +205,6 @@ def test_code_of_its_own_is_never_run(copied, folders):
     ],
 )
 def test_hub_failures(kind, message, monkeypatch):
-    import transformers
-
     def fail(*_, **__):
         try:
             raise type(kind, (Exception,), {})("as the hub client raises it")
@@ -234,8 +224,6 @@ def test_a_revision_stands_behind_an_at(tmp_path):
 
 
 def test_a_revision_reaches_every_part(pair, monkeypatch):
-    import transformers
-
     asked = []
 
     def answers(part):

@@ -44,8 +44,7 @@ def pair_of(target):
 def test_texts_have_the_law_of_the_target(make):
     target = quarters(np.random.default_rng(8), nodes(3, 2))
     pair, model = pair_of(target)
-    law = law_of(all_texts(pair, make(), 2, SAMPLED))
-    assert distance(law, exact_law(target, 2)) < 1e-12
+    assert distance(law_of(all_texts(pair, make(), 2, SAMPLED)), exact_law(target, 2)) < 1e-12
     assert {"a", "aa", "ab"} <= set(model.texts)
 
 

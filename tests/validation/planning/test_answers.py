@@ -60,8 +60,7 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
         assert (row.text_risk.value, row.text_risk.basis) == (pytest.approx(LENGTH * most), "proved")
         assert row.breaks == ()
         assert row.tokens_per_s_median.value > exact.tokens_per_s_median.value
-        aim = aim_of(planner, setting)
-        assert aim.rival.family != CERTIFIED
+        assert aim_of(planner, setting).rival.family != CERTIFIED
         assert planner.ours(setting)[0].family == CERTIFIED
         assert planner.least_limit(planner.ours(setting)[0], kind) == row.plain()[f"{kind}_risk"]["value"]
 
@@ -82,6 +81,5 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     found = make(planner, Request(server_draft_s=0.04))
     assert found.asked.best.family == CERTIFIED
     assert "Without loss, " in found.verdict
-    said = "the law of each token, given those before it, is within 0.02 of"
-    assert found.guarantee.startswith(said)
+    assert found.guarantee.startswith("the law of each token, given those before it, is within 0.02 of")
     assert found.gap is None

@@ -23,9 +23,8 @@ ACCEPTED = (4, 2, 0, 1, 4, 3, 0, 2)
 def round_of(accepted: int, *, drafted: int = 4, opened: bool = False, **more: Any) -> dict[str, Any]:
     wait = 9.0 if opened else TRIP + PASS + 8 * (19 + 13 + 8) / RATE
     counts = {"position": 0, "length": drafted, "drafted": drafted, "accepted": accepted, "bonus": 1, "skipped": 0}
-    sizes = {"up_bytes": 19, "down_bytes": 13}
     times = {"draft_s": 9.0 if opened else drafted * DRAFT, "wait_s": wait}
-    return counts | sizes | times | {"opened": opened, "audited": False} | more
+    return counts | {"up_bytes": 19, "down_bytes": 13} | times | {"opened": opened, "audited": False} | more
 
 
 def write(path: Path, rounds: list[dict[str, Any]], texts: int = 2, **changed: Any) -> Path:
@@ -47,8 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_rate_round_trip_draft_and_pass_are_those_of_the_run(path: Path) -> None:
-    found = measured_in(read_record(path))
-    assert {option: one.value for option, one in found.items()} == pytest.approx(
+    assert {option: one.value for option, one in measured_in(read_record(path)).items()} == pytest.approx(
         {"--rate": RATE, "--rtt": TRIP, "--draft-time": DRAFT, "--verify-time": PASS}, rel=1e-6
     )
     known = measured_in(read_record(path), 2 * RATE)
@@ -93,8 +91,7 @@ def test_a_half_line_is_ignored_and_taken_away(path: Path) -> None:
 
 
 def test_a_text_that_was_killed_counts(path: Path) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:-1]))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     record = read_record(path)
     assert [text.end is None for text in record.texts] == [False, True]
     assert sum(one.num_spec_steps for one in records_of(record, "r")) == 18
@@ -151,8 +148,7 @@ def test_other_files_and_other_runs_are_refused(path: Path, tmp_path: Path) -> N
     ],
 )
 def test_what_a_record_cannot_tell_is_refused(tmp_path: Path, changed: Any, more: Any, said: str) -> None:
-    path = write(tmp_path / "run.jsonl", [round_of(2, **more)], **changed)
-    one_sentence(run("plan", "--run", path), said)
+    one_sentence(run("plan", "--run", write(tmp_path / "run.jsonl", [round_of(2, **more)], **changed)), said)
 
 
 def test_a_number_that_is_not_in_the_record_is_asked_for(tmp_path: Path) -> None:

@@ -32,14 +32,10 @@ def constant(tmp_path_factory):
     return written(tmp_path_factory.mktemp("laws") / "trace", lambda rng: both)
 
 
-def acceptances():
-    q, p = probabilities(DRAFT_LOGITS[None])[0], probabilities(TARGET_LOGITS[None])[0]
-    return {"greedy": p[q.argmax()], "rejection": np.minimum(q, p).sum(), "match": q @ p}
-
-
 def test_one_law_at_all_positions_gives_the_closed_form(constant):
     found = lengths_by_law(constant, K, 0.999)
-    for name, alpha in acceptances().items():
+    q, p = probabilities(DRAFT_LOGITS[None])[0], probabilities(TARGET_LOGITS[None])[0]
+    for name, alpha in {"greedy": p[q.argmax()], "rejection": np.minimum(q, p).sum(), "match": q @ p}.items():
         assert found[name].low <= 1 + alpha + alpha**2 <= found[name].high
     assert found["rejection"].value > found["greedy"].value
 

@@ -33,8 +33,7 @@ def of(found: list[Option], family: str) -> dict[str, Option]:
 
 @pytest.mark.parametrize("bits", [0.0, 1.0, 1.6, 6.0])
 def test_classes_hold_every_message_and_cost_no_less_than_none(profile, plain, bits):
-    found = padded(list(plain.values()), profile, np.arange(profile.texts), bits)
-    ours = of(found, OURS)
+    ours = of(padded(list(plain.values()), profile, np.arange(profile.texts), bits), OURS)
     assert {one.codec for one in ours.values()} == set(range(1, len(CODECS)))
     for label, one in ours.items():
         before, most = plain[OURS, label], int(one.draft_length)

@@ -33,11 +33,10 @@ def test_nothing_comes_from_outside(plan):
         assert not loads & set(attributes), (tag, attributes)
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
     assert not re.search(r"https?:|\burl\(|@import|@font-face", page)
-    script = (TEMPLATES / "plan.js").read_text()
     assert not re.search(
         r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|import|eval|Function|Worker|innerHTML|outerHTML|"
         r"insertAdjacentHTML|localStorage|cookie)\b|document\.write",
-        script,
+        (TEMPLATES / "plan.js").read_text(),
     )
 
 
@@ -67,12 +66,10 @@ def test_hostile_names_are_text(plan, tmp_path):
     hostile["verdict"] = HOSTILE
     hostile["notes"] = [HOSTILE]
     hostile["menu"][5]["option"] = HOSTILE
-    page = write_page(tmp_path / "plan.html", hostile).read_text(encoding="utf-8")
-    found = Elements(page)
+    found = Elements(write_page(tmp_path / "plan.html", hostile).read_text(encoding="utf-8"))
     assert [tag for tag, _ in found.found].count("script") == 2
     assert not any(tag == "img" for tag, _ in found.found)
-    data = json.loads(found.inside[1])
-    assert data["menu"][5]["option"] == HOSTILE
+    assert json.loads(found.inside[1])["menu"][5]["option"] == HOSTILE
 
 
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):

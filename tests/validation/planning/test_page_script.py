@@ -42,8 +42,7 @@ SETTINGS = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("script")
     stored(path / "trace", noise=0.5)
-    rates = (4, 0, 0.5, 9, 12, 3, 8, 2)
-    lines = "".join(f"a,{second},{rate}\n" for second, rate in enumerate(rates))
+    lines = "".join(f"a,{second},{rate}\n" for second, rate in enumerate((4, 0, 0.5, 9, 12, 3, 8, 2)))
     (path / "passes.csv").write_text("batch,width,ms,model\n1,1,9,target\n1,1,2,draft\n2,1,3,draft\n8,1,9,draft\n")
     (path / "tram.csv").write_text(f"trace_id,time_s,throughput_mbps\n{lines}")
     return path

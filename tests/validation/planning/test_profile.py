@@ -95,8 +95,7 @@ def races(p, q, count, seed=0):
 
 @pytest.mark.parametrize("case", range(6))
 def test_the_draft_given_the_server_s_token_is_that_of_simulated_races(case):
-    rng = np.random.default_rng(case)
-    p, q = rng.dirichlet([0.6] * 5, size=2)
+    p, q = np.random.default_rng(case).dirichlet([0.6] * 5, size=2)
     if case == 1:  # a token that the device never draws
         q[0] = 0.0
     if case == 2:  # one that the server never emits, and one that neither draws

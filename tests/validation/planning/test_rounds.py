@@ -19,8 +19,7 @@ def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=
             found["skipped"] += 1
             place += 1
             continue
-        wanted = most if isinstance(most, int) else most[place]
-        drafts = min(wanted, length - place)
+        drafts = min(most if isinstance(most, int) else most[place], length - place)
         found["exchanges"] += 1
         found["passes"] += 1
         found["verified"] += drafts + 1

@@ -224,7 +224,8 @@ def check(planner: Planner, setting: Setting, *, whole: bool, aims, asked, said:
         assert values[best] >= values[allowed].max() * (1 - 2e-9), (aim.name, aim.best.name, setting)
         assert all(one.option.drawn_from_q for one in aim.listed if one.family == COLOCATED)
         assert any(one.option is aim.best.option for one in aim.rows)
-        part = next(one for one in re.split(r"(?<=[a-z.])(?= The | A full)", f" {said}") if opens(aim) in one)
+        opens = "A full server carries" if aim.name == "a full server" else "for one user"
+        part = next(one for one in re.split(r"(?<=[a-z.])(?= The | A full)", f" {said}") if opens in one)
         kinds = [oracle.device[best], ~oracle.device[best]]
         best_of = [values[allowed & (oracle.device == kind)].max(initial=0.0) for kind in (kinds[0], not kinds[0])]
         shown = [1e3 / x if aim.name == "a full server" else 1 / x if "price" in part else x for x in best_of if x > 0]
@@ -247,12 +248,6 @@ def check(planner: Planner, setting: Setting, *, whole: bool, aims, asked, said:
         if not (setting.objective == "goodput" and loose[1] == "--latency"):
             other = Oracle(planner, replace(setting, **free[loose[1]]))
             assert other.value("one user")[other.kept].max() > asked.best.value
-
-
-def opens(aim) -> str:
-    if aim.name == "a full server":
-        return "A full server carries"
-    return "for one user"
 
 
 @pytest.mark.parametrize("pair", range(PAIRS))

@@ -161,8 +161,7 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
     less = replace(LINE, token=exactly(0.0102))  # than a pass of 11 ms
     planning_times.write_times(less, tmp_path / "quick.json")
     quick = {row["policy"]: row for row in json.loads(run(*line, "--times", "quick.json").stdout)["rows"]}
-    stream = quick["server alone, streaming"]["counts"]
-    seconds = 0.0102 + stream["down_bits"] / 1e6
+    seconds = 0.0102 + quick["server alone, streaming"]["counts"]["down_bits"] / 1e6
     assert quick["server alone, streaming"]["tokens_per_s_median"]["value"] == pytest.approx(1 / seconds, rel=1e-9)
     one_sentence(run(*line, "--between-time", "-30ms"), "--between-time is -30")
     one_sentence(run(*line, "--times", "trace"), "trace")

@@ -70,8 +70,7 @@ def test_crossings_are_told_apart():
             assert line[kind] == 9
             assert sum(line[other] for other in cases) == 9
             assert line["clear"] == len(line["which"]) == (9 if kind == "crossing" else 0)
-    equal = crossovers(build((quick, quick), (quick, quick)))
-    assert all(line[kind] == 0 for line in equal for kind in cases)
+    assert all(line[kind] == 0 for line in crossovers(build((quick, quick), (quick, quick))) for kind in cases)
 
 
 def test_the_stored_texts_keep_the_bounds_of_their_controllers() -> None:

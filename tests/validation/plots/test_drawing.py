@@ -115,11 +115,7 @@ def faults(figure: Canvas) -> list[str]:
     return wrong
 
 
-def identity(sidecar: Path) -> str:
-    return str(sidecar.relative_to(SHELF).with_suffix(""))
-
-
-@pytest.mark.parametrize("sidecar", STORED, ids=identity)
+@pytest.mark.parametrize("sidecar", STORED, ids=lambda one: str(one.relative_to(SHELF).with_suffix("")))
 def test_a_figure_has_few_series_told_apart_in_grey_and_inside_its_frame(sidecar: Path):
     assert faults(painted(sidecar)) == []
 

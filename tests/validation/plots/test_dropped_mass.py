@@ -34,8 +34,7 @@ def in_order(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("epsilon", [EPSILON, 0.05, 0.3])
 @pytest.mark.parametrize("name", [*CONTROLLERS, *OTHERS])
 def test_the_paths_are_those_of_the_library(name: str, epsilon: float):
-    rng = np.random.default_rng(8)
-    rows = rng.dirichlet(np.full(40, 0.2), size=60)
+    rows = np.random.default_rng(8).dirichlet(np.full(40, 0.2), size=60)
     path = follow(name, epsilon, *in_order(rows))
     threshold = ThresholdController(epsilon, LEARNING_RATE, OTHERS.get(name, MIDDLE_THRESHOLD))
     budget = MassBudgetController(epsilon)

@@ -21,8 +21,7 @@ def numbers_of(number: str) -> dict[str, Any]:
     if number[0] == "9":
         return simulate_bandwidth("abc".index(number[1]), 1, shared_by=(3, 6), **FEW)
     shown = IN_FIG_7 if number[0] == "7" else IN_FIG_8
-    values = {"a": (3, 5), "b": (32, 64), "c": (12, 24)}[number[1]]
-    return sweep(number[1], shown, 1, values=values, **FEW)
+    return sweep(number[1], shown, 1, values={"a": (3, 5), "b": (32, 64), "c": (12, 24)}[number[1]], **FEW)
 
 
 def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:

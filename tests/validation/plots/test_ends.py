@@ -11,11 +11,6 @@ from validation.plots.common.ends import label_ends
 from validation.plots.common.style import DARK_PAGE, canvas, house_style, save
 
 
-def boxes(axes):
-    axes.get_figure().draw_without_rendering()
-    return {text.get_text(): Text.get_window_extent(text) for text in axes.texts}
-
-
 def test_names_of_curves_that_end_together_are_above_each_other_and_beside_the_panel():
     figure, (axes,) = canvas((3.4, 2.5))
     for name, end in (("first", 1.0), ("second", 1.01), ("third, a long name", 1.0), ("low", 0.0)):
@@ -23,7 +18,8 @@ def test_names_of_curves_that_end_together_are_above_each_other_and_beside_the_p
     axes.axvline(0.5, label="a place")
     axes.plot([0, 1], [np.nan, np.nan], label="nothing")
     label_ends(axes, {"low": "lowest", "second": ""}, wrap=12, order=("first", "third, a long name"))
-    found = boxes(axes)
+    figure.draw_without_rendering()
+    found = {text.get_text(): Text.get_window_extent(text) for text in axes.texts}
     assert list(found) == ["lowest", "third, a\nlong name", "first"]
     middles = sorted(found.values(), key=lambda box: box.y0)
     assert all(one.y1 <= other.y0 + 1 for one, other in pairwise(middles))

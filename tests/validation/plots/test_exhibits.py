@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure as Canvas
 
 import hlmtheory
 from tests.validation.plots.conftest import Maker, decoded_study
@@ -100,14 +99,11 @@ def check(one: Exhibit, paths: Sequence[Path]) -> dict[str, Any]:
         assert all(axes[side]["label"] for axes in about["axes"] for side in "xy")
         assert sum(row[0] in ("series", "bars", "swept", "promised") for row in rows) > 4
         with house_style():
-            check_panels(one.paint(about))
+            figure = one.paint(about)
+        for axes in figure.axes:
+            lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()]
+            assert any(np.isfinite(line).any() for line in lines) or axes.patches or axes.collections
     return about
-
-
-def check_panels(figure: Canvas) -> None:
-    for axes in figure.axes:
-        lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()]
-        assert any(np.isfinite(line).any() for line in lines) or axes.patches or axes.collections
 
 
 @pytest.mark.parametrize("stem", TRACED)

@@ -12,18 +12,11 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.studies import flexspec_links
-from validation.models.pair import Pair
 from validation.plots.flexspec import counted as c
 
 rows = importlib.import_module("figures.studies.flexspec_tables.decode_rows")
 
 NEW_TOKENS, DEPTH = 14, 8
-
-
-def tables(seed: int) -> Pair:
-    rng = np.random.default_rng(seed)
-    target = rng.dirichlet(np.full(3, 0.6), nodes(3, DEPTH))
-    return table_pair(0.7 * target + 0.3 * rng.dirichlet(np.full(3, 0.6), len(target)), target)
 
 
 def columns(records: list[Any]) -> c.Texts:
@@ -37,7 +30,9 @@ def same(one: c.Texts, other: c.Texts) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_replayed_counts_at_temperature_0_are_those_of_the_loop(seed: int) -> None:
-    pair, prompts = tables(seed), [Prompt(f"{i:03}", "0", "GSM8K") for i in range(3)]
+    target, other = np.random.default_rng(seed).dirichlet(np.full(3, 0.6), (2, nodes(3, DEPTH)))
+    pair = table_pair(0.7 * target + 0.3 * other, target)
+    prompts = [Prompt(f"{i:03}", "0", "GSM8K") for i in range(3)]
     settings: dict[str, Any] = {"temperature": 0.0, "new_tokens": NEW_TOKENS, "times": (0.0, 0.0)}
     fates = [c.fate_of(rows.flags(one), NEW_TOKENS) for one in decode(pair, prompts, Hlm(), **settings)]
     for length in (1, 3, 5):

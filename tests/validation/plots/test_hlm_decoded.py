@@ -123,8 +123,7 @@ def test_payload_is_the_formula_and_the_bytes(studies: dict[str, Decoded]) -> No
     found = {one["kind"]: one for one in measure("9b-texts", decoded)["series"]}
     assert found["formula"]["x"] == list(SIZES)
     assert found["formula"]["mean"] == [min(k, 300) * (8 + 9) for k in found["formula"]["x"]]  # V = 300
-    rows = rows_of(decoded, "CU-HLM offline (k = 30)")
-    each = [one.bytes for row in rows for one in row.rounds if one.bytes]
+    each = [one.bytes for row in rows_of(decoded, "CU-HLM offline (k = 30)") for one in row.rounds if one.bytes]
     assert found["encoded"]["mean"][1] == pytest.approx(8 * np.mean(each))
 
 

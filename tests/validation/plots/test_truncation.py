@@ -1,7 +1,5 @@
 """Truncation: the numbers equal the theory's functions at each position; limiting cases are drawn and named."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -24,10 +22,6 @@ def sample(trace: Trace) -> Sample:
 @pytest.fixture(scope="module")
 def rows(trace: Trace) -> Rows:
     return tuple(probabilities(trace.arrays[name][:]) for name in ("draft_logits", "target_logits"))
-
-
-def measured(key: tuple[str, str], trace: Trace) -> dict[str, Any]:
-    return FIGURES[key].measure(trace, 1)
 
 
 def coarse(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -77,7 +71,7 @@ def test_offline_sizes_are_those_of_the_theory(theta: float, sample: Sample, row
 
 
 def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, trace: Trace):
-    found = measured(("cu-hlm", "8"), trace)
+    found = FIGURES["cu-hlm", "8"].measure(trace, 1)
     (q, p), drafts = (one[:, None] for one in rows), sample.drafts
     token, estimate = drafts.token[:, None], drafts.estimate[:, None]
     series = {(one["panel"], one["name"]): one["y"] for one in found["series"]}

@@ -13,6 +13,8 @@ from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
+from validation.models import pair as pairs
+from validation.plots import EXHIBITS
 from validation.reproduce import inputs
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, run_tasks, states
 from validation.reproduce.tasks import PAIRS, STAMPS, Setting, Task, tasks_of
@@ -133,9 +135,6 @@ def test_the_prompts_of_a_chat_pair_are_of_each_set_in_turn(tmp_path, monkeypatc
 
 def test_a_tiny_run_goes_from_the_models_to_the_figures(tmp_path, folders, monkeypatch):
     """Quick, with two tiny models in the place of the built-in pair, and each command in this process."""
-    from validation.models import pair as pairs
-    from validation.plots import EXHIBITS
-
     real = pairs.load_pair
     monkeypatch.setattr(pairs, "load_pair", lambda *_, **__: real(draft=folders[0], target=folders[1]))
     texts = [Prompt(f"p{number}", f"two and {number}", "GSM8K") for number in range(40)]
@@ -155,8 +154,7 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(tmp_path, folders, monke
     assert [one["figure"] for one in sidecars] == ["cu-hlm 1", "cu-hlm 4a", "ours 3"]
     assert len({(one["commit"], one["trace"], one["fit"]) for one in sidecars}) == 1
     assert all(sidecars[0][name] for name in ("trace", "fit"))
-    stamps = json.loads((run / STAMPS).read_text())
-    assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
+    assert set(json.loads((run / STAMPS).read_text())) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
     once = ("collect", "--once", "--batch", "2", "--new-tokens", "2", "--prompts", run / "prompts" / "hlm.jsonl")

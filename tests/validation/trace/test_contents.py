@@ -1,6 +1,7 @@
 """A trace is not trusted: values out of their range, rows that are not there, links that appear while it is written."""
 
 import json
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -78,8 +79,6 @@ def test_a_vocabulary_that_is_none_is_refused(vocabulary, tmp_path):
 
 @pytest.mark.parametrize("line", [b'{"n":1', b"[1]", b'"x"', b"[" * 10**5, b'{"n":1,"rows":[[[['])
 def test_a_line_with_the_right_checksum_that_is_no_record_is_damage(line, tmp_path):
-    import zlib
-
     path = written(tmp_path / "t")
     lines = (path / JOURNAL).read_bytes().splitlines(keepends=True)
     lines[1] = line + b',"crc":"%08x"}\n' % zlib.crc32(line)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 from tests.validation.stored_traces import random_fields
 from validation.errors import UserError
@@ -87,8 +88,6 @@ def test_arrays_are_indexed_like_those_of_numpy(tmp_path):
 
 
 def test_other_programs_read_the_arrays(tmp_path):
-    import zarr
-
     expected = write(tmp_path / "t", 300)
     group = zarr.open_group(str(tmp_path / "t" / "arrays"), mode="r")
     assert all(np.array_equal(group[name][:], expected[name]) for name in ARRAYS)

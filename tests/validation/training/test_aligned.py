@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.validation.training.test_training import CONTEXT, LARGE, data, fresh, toy_documents
+from tests.validation.models.test_aligned import toy_base, toy_tokenizer
+from tests.validation.training.test_training import CONTEXT, data, toy_documents
 from validation.models.aligned import anchor_weights, build_aligned, frozen_names
 from validation.models.pair import load_pair
 from validation.training import __main__ as command
@@ -21,10 +22,6 @@ __all__ = ["data"]  # a fixture
 TOY = Alignment(matrix_rate=0.02, other_rate=0.01, epochs=6.0, batch=2, entry_layers=1, entry_width=6)
 PRINTED = replace(TOY, entry_layers=0, entry_width=0, exit_width=12)
 OWN_HEAD = replace(PRINTED, own_head=True)
-
-
-def toy_base() -> Any:
-    return fresh(replace(LARGE, layers=3), 1, 4.0).to(torch.bfloat16).eval()
 
 
 def toy_draft(base: Any, course: Alignment) -> Any:
@@ -73,8 +70,6 @@ def test_training_lowers_the_loss_and_leaves_the_frozen_parts_bit_for_bit(course
 
 
 def test_the_command_trains_a_draft_that_loads_beside_its_base_model(data, tmp_path, monkeypatch):
-    from tests.validation.models.test_aligned import toy_tokenizer
-
     base = toy_base()
     base.config.max_position_embeddings = CONTEXT
     base.save_pretrained(tmp_path / "pair/large")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from validation.models.heads import EAGLE, MEDUSA, build_heads, load_heads, read_settings
 from validation.training import heads as training
@@ -63,8 +64,6 @@ def test_eagles_loss_is_that_of_the_next_states(base):
 
 @pytest.mark.parametrize("kind", [MEDUSA, EAGLE])
 def test_training_writes_weights_that_load_and_lowers_the_loss(kind, base, tmp_path, monkeypatch):
-    from transformers import AutoTokenizer
-
     class Words:
         eos_token_id = 0
 

@@ -62,8 +62,7 @@ def documents():
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_the_divergence_is_the_mean_over_rows(temperature):
-    rng = np.random.default_rng(2)
-    p, q = rng.dirichlet(np.ones(5), size=(2, 2, 3))
+    p, q = np.random.default_rng(2).dirichlet(np.ones(5), size=(2, 2, 3))
     expected = (p * np.log(p / q)).sum(-1).mean()
     logits = (temperature * torch.from_numpy(rows).log() for rows in (p, q))
     found = divergence(next(logits) + 3.0, next(logits) - 1.0, temperature)
@@ -229,8 +228,7 @@ def test_a_distilled_pair_is_made_from_its_parent(run, parent):
     for name, rate in made["held_out_acceptance_before"].items():
         assert rate != made["held_out_acceptance"][name]
     pair = load_pair(draft=folder / "small", target=folder / "large")
-    rows = decode(pair, [Prompt("a", "Tom has", "toy")], Hlm(), new_tokens=4)
-    assert 1 <= len(rows[0].tokens) <= 4
+    assert 1 <= len(decode(pair, [Prompt("a", "Tom has", "toy")], Hlm(), new_tokens=4)[0].tokens) <= 4
 
 
 def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
@@ -244,8 +242,7 @@ def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
     assert len(read_prompts(folder / "prompts.jsonl")) == 50
     asked = read_prompts(folder / "tasks.jsonl")
     assert Counter(prompt.source for prompt in asked) == dict.fromkeys(DATASETS, 1) | {"GSM8K": 10}
-    rag = next(prompt for prompt in asked if prompt.source == "NQ (RAG)")
-    assert rag.text.endswith("Rooks 900?\nAnswer:")
+    assert next(prompt for prompt in asked if prompt.source == "NQ (RAG)").text.endswith("Rooks 900?\nAnswer:")
     assert {prompt.id for prompt in asked} >= {"qa-2", "mt"}  # QED has the question of "qa"
     assert max(len(prompt.text) for prompt in asked) < 1100
 

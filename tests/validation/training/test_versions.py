@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from tests.validation.models.test_aligned import toy_tokenizer
 from tests.validation.training.test_training import LARGE, data, fresh, write
@@ -31,8 +32,6 @@ def base_folder(tmp_path_factory):
 
 @pytest.mark.parametrize("method", KEEPS)
 def test_a_version_keeps_what_its_method_says(method, base_folder, data, tmp_path):
-    from transformers import AutoModelForCausalLM
-
     record = train_version(replace(TOY, method=method), base_folder, data, tmp_path, stops=(1,), width=24)
     folder = tmp_path / f"math-{method}-s1"
     assert json.loads((folder / "version.json").read_text()) == record

@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.trace.reader import open_trace, probabilities
-from validation.uncertainty.baselines import DROPOUT, baseline_measures, dropout_uncertainty
+from validation.uncertainty import baselines
+from validation.uncertainty.baselines import DROPOUT, _dropping, baseline_measures, dropout_uncertainty
 
 TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best of times"]
 
@@ -39,8 +41,6 @@ def refused(message: str, call: Callable[..., Any], *arguments: Any, **options: 
 
 
 def logits(model: Any, ids: list[int]) -> Any:
-    import torch
-
     with torch.inference_mode():
         return model(torch.tensor([ids])).logits
 
@@ -52,8 +52,6 @@ def probability(model: Any, ids: list[int], at: int, token: int) -> float:
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
 def test_dropout_leaves_the_model_as_it_was(family, save_model):
-    import torch
-
     place = save_model(family)
     model = load_pair(draft=place, target=place).draft
     ids = [5, 9, 17, 33, 12, 7, 80, 41]
@@ -69,10 +67,6 @@ def test_dropout_leaves_the_model_as_it_was(family, save_model):
 
 def test_fused_attention_of_gpt2_drops_too(save_model):
     """Its dropout is not a module call: the attention reads its own flag."""
-    import torch
-
-    from validation.uncertainty.baselines import _dropping
-
     place = save_model("gpt2")
     model = load_pair(draft=place, target=place).draft
     for module in model.modules():
@@ -100,8 +94,7 @@ def test_the_measure_of_a_trace(trace, pair):
     found = baseline_measures(trace, pair, positions=30, seed=3)
     assert set(found.uncertainty) == {DROPOUT}
     assert 30 <= len(found.rows) < 30 + 12
-    starts = np.flatnonzero(trace.arrays["position"][:] == 0)
-    assert set(starts) & set(found.rows)
+    assert set(np.flatnonzero(trace.arrays["position"][:] == 0)) & set(found.rows)
     assert len(np.unique(found.rows)) == len(found.rows) == len(found.drafts)
     for u in found.uncertainty.values():
         assert u.shape == found.rows.shape
@@ -112,8 +105,6 @@ def test_the_measure_of_a_trace(trace, pair):
 
 def test_the_texts_are_those_of_the_trace(trace, pair, monkeypatch):
     """Without perturbation, q_d of the passes equals that of the stored logits."""
-    from validation.uncertainty import baselines
-
     seen = {}
     monkeypatch.setattr(baselines, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
     found = baseline_measures(trace, pair, positions=40)

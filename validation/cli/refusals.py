@@ -39,6 +39,7 @@ RENAMED = {
     **{"--sglang": "--settings sglang", "--profile": "--synthetic vllm", "link --trace": "--link"},
     **{"repro": "hlm publish", "plan --confidence": "--all: its intervals are at 95%"},
     **{"plan --price": "--server-price 1", "audit --trace": "--target MODEL, or hlm validate --trace RUN"},
+    **{"reproduce --task": "--study NAME; tasks that are up to date are skipped"},
 }
 """Options and commands by another name, an older one or an engine's, and what is written here."""
 

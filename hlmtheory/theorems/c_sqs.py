@@ -82,9 +82,9 @@ def bits():
 def distortion():
     """TV(q̄, q̂) ≤ K/(4ℓ).
 
-    r units are missing after rounding down, and the r largest remainders are rounded up. These add 1 - f each, and the
-    others lose as much in all, so ℓ TV = Σ_up (1 - f) = r - Σ_up f. The r largest of K numbers with the sum r have a
-    sum of at least r²/K. So ℓ TV ≤ r - r²/K = r(K - r)/K ≤ K/4, as r(K - r) ≤ K²/4.
+    r units are missing after rounding down, and the r largest remainders are rounded up, as by Algorithm 2. These add
+    1 - f each, and the others lose as much in all, so ℓ TV = Σ_up (1 - f) = r - Σ_up f. The r largest of K numbers with
+    the sum r have a sum of at least r²/K. So ℓ TV ≤ r - r²/K = r(K - r)/K ≤ K/4, as r(K - r) ≤ K²/4.
     """
     return le(sides.distortion, sides.bound)  # TV(q̄, q̂) ≤ K/(4ℓ)
 
@@ -332,7 +332,9 @@ def regret_small_step():
 def regret_sharp():
     """mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
 
-    Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ₁ + η(1 - ε))/η. No smaller bound holds for all V.
+    Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ₁ + η(1 - ε))/η. For τ₁ = 0 and ε ≤ 1/2 no smaller constant
+    holds at T = 3 for all V: d_1 = 0, d_2 = 2ε - δ sets τ₃ = ηδ, and a flat row then drops 1 - 1/V, so that
+    Σ d_n = 2ε + 1 - δ - 1/V.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.sharp)  # Σ d_n/T ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 

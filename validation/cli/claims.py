@@ -109,6 +109,7 @@ def _symbols_of(listed: list[Claim]) -> list[str]:
             row, bare = rows.setdefault(head, {}), _bare(meaning)
             same = next((one for one in row if bare in _bare(one) or _bare(one) in bare), meaning)
             row.setdefault(same, {})[claim.id.partition(".")[0]] = None
+    rows = {head: row for head, row in rows.items() if "," not in head or set(head.split(", ")) - rows.keys()}
     said = {head: [m + f" ({', '.join(t)})" * (len(row) > 1) for m, t in row.items()] for head, row in rows.items()}
     return [
         f"  {head:9}  {'; '.join(said[head])}" for head in sorted(said, key=lambda head: not head.startswith("in "))

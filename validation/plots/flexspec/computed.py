@@ -85,9 +85,8 @@ def paint_lengths(numbers: Numbers) -> Canvas:
         below, above = one["computation"], one["communication"]
         axes.bar(one["x"], below, 0.7, color=DARK, label="computation: drafts, server's pass")
         axes.bar(one["x"], above, 0.7, bottom=below, color=LIGHT, label="communication: delay, indices")
-        at = one["x"].index(one["best"])
-        height = below[at] + above[at]
-        axes.plot(one["best"], height + 0.04 * top, label=f"K* = {one['best']}, printed; times fitted to it", **PRINTED)
+        label = f"K* = {one['best']}, printed; times fitted to it"
+        axes.plot(one["best"], 0.0, clip_on=False, label=label, **PRINTED)
         axes.set(title=f"{one['name']}, b/R = {one['wait_ms']:.0f} ms", ylim=(0, top), xticks=one["x"])
         axes.grid(axis="x", visible=False)
         style.legend_below(axes)

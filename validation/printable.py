@@ -28,4 +28,4 @@ def printable_value(value: Any) -> Any:
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, which has an s unless it is one."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -94,7 +94,8 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
         plane = fit_passes(size.astype(np.int64), width.astype(np.int64), cached, seconds)
     except ValueError as error:
         if model == "target" and len(passes) < 3:
-            said = f"{path} has {len(passes)} pass{'es' * (len(passes) > 1)} of the target; give at least 3, better 4"
+            noun = "passes" if len(passes) > 1 else "pass"
+            said = f"{path} has {len(passes)} {noun} of the target; give at least 3, better 4"
             raise UserError(f"{said}: batch 1 and your largest, each at width 1 and K + 1.") from error
         if model == "target":
             raise UserError(f"{path}, passes of the {model} model: {error}.") from error

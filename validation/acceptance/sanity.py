@@ -87,9 +87,10 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
         return [f"{what} differ no more than requests do (p = {chance:.2g}, {len(names)} {what})."]
     ranked = sorted(zip(rates(place), names, strict=True), reverse=True)
     listed = ", ".join(f"{rate:.0%} ({kind})" for rate, kind in ranked)
+    option = " (--only)" if what == "categories" else ""
     return [
         f"the {what} are a mixture: first drafts are accepted {listed} of the time, p = {chance:.0e} if requests alone "
-        f"differed. One rate is of none of them: read each by itself{' (--only)' * (what == 'categories')}."
+        f"differed. One rate is of none of them: read each by itself{option}."
     ]
 
 
@@ -101,10 +102,11 @@ def _identities(records: Sequence[AcceptanceRecord]) -> list[tuple[bool, str]]:
     elif extra:
         holds, low, high = sum(x in (0, 1) for x in extra), min(extra), max(extra)
         text = f"tokens = steps + accepted drafts (+ 1 of the prompt's pass) in {holds:,} of {len(extra):,} answers"
-        text += f"; up to {high:,} more, of steps that drafted nothing" * (high > 1)
+        text += f"; up to {high:,} more, of steps that drafted nothing" if high > 1 else ""
         cut = -low <= max(record.longest or 1 for record in records)
         why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
-        said.append((holds == len(extra), f"{text}{f'; up to {-low:,} fewer: {why}' * (low < 0)}."))
+        text += f"; up to {-low:,} fewer: {why}" if low < 0 else ""
+        said.append((holds == len(extra), f"{text}."))
     full = [(record.longest or 0) * record.num_spec_steps for record in records]
     made = [record.num_draft_tokens for record in records]
     if all(full) and None not in made:
@@ -134,7 +136,8 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
     values = np.asarray(rates, dtype=np.float64)
     low = float(np.maximum(np.cumsum(values) - np.arange(len(values)), 0.0).sum())
     high = float(np.minimum.accumulate(values).sum())
-    listed = f"rates by position ({' '.join(f'{value:.3f}' for value in values[:8])}{' ...' * (len(values) > 8)})"
+    shown = [*(f"{value:.3f}" for value in values[:8]), *(["..."] if len(values) > 8 else [])]
+    listed = f"rates by position ({' '.join(shown)})"
     other = f"{np.cumprod(values).sum():.2f} as conditional rates, {low:.2f} to {high:.2f} as marginal accuracies"
     if accepted is not None:
         return [f"{listed} add up to {accepted:.2f}, the accepted drafts of a step."]

@@ -111,13 +111,12 @@ def flags(engine: str, length: int, schedule: Sequence[tuple[int, int, int]], *,
     more |= {"draft_sample_method": "probabilistic"} if sampled else {}
     table = ", ".join(f"{last}: {drafts}" for _, last, drafts in schedule if drafts)
     candidates = {first: {"candidate_steps": [drafts]} for first, _, drafts in schedule}
+    alone = f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0"
+    limits = [f"max_draft_len: {longest}", *([f"draft_len_schedule: {{{table}}}"] if several else [])]
     steps = f"--speculative-num-steps {longest} --speculative-eagle-topk 1 --speculative-num-draft-tokens {longest + 1}"
     return {
         "vllm": f"--speculative-config '{json.dumps({'num_speculative_tokens': longest} | more)}'",
-        "sglang": steps + f"; --speculative-adaptive-config: {json.dumps(candidates)}" * several,
-        "llama.cpp": f"--spec-draft-n-max {length or longest} --spec-draft-p-min 0"
-        + " --spec-draft-sampling probabilistic" * sampled,
-        "tensorrt-llm": f"speculative_config: {{max_draft_len: {longest}"
-        + f", draft_len_schedule: {{{table}}}" * several
-        + "}",
+        "sglang": f"{steps}; --speculative-adaptive-config: {json.dumps(candidates)}" if several else steps,
+        "llama.cpp": f"{alone} --spec-draft-sampling probabilistic" if sampled else alone,
+        "tensorrt-llm": f"speculative_config: {{{', '.join(limits)}}}",
     }[engine]

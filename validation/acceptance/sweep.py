@@ -110,7 +110,7 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
     spread = np.sqrt(sum(float(np.sum((x / x.mean() - 1.0) ** 2)) for x in repeats) / freedom) if freedom else None
     points = sorted((_together(group) for group in groups.values()), key=lambda point: point.seconds or 0.0)
     if spread is not None:
-        own = [point.noise * (point.runs == 1) for point in points]
+        own = [point.noise if point.runs == 1 else 0.0 for point in points]
         noises = [max(float(spread) / point.runs**0.5, least) for point, least in zip(points, own, strict=True)]
         points = [replace(point, noise=noise) for point, noise in zip(points, noises, strict=True)]
     rng, shape = np.random.default_rng(0), (DRAWS, len(points))

@@ -110,7 +110,10 @@ def _symbols_of(listed: list[Claim]) -> list[str]:
             same = next((one for one in row if bare in _bare(one) or _bare(one) in bare), meaning)
             row.setdefault(same, {})[claim.id.partition(".")[0]] = None
     rows = {head: row for head, row in rows.items() if "," not in head or set(head.split(", ")) - rows.keys()}
-    said = {head: [m + f" ({', '.join(t)})" * (len(row) > 1) for m, t in row.items()] for head, row in rows.items()}
+    said = {
+        head: [f"{m} ({', '.join(topics)})" if len(row) > 1 else m for m, topics in row.items()]
+        for head, row in rows.items()
+    }
     return [
         f"  {head:9}  {'; '.join(said[head])}" for head in sorted(said, key=lambda head: not head.startswith("in "))
     ]
@@ -188,7 +191,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
         text = "; ".join(value) or "none" if isinstance(value, list) else value
         if text is not None and key != "id":
             word = key.replace("proof", "proof" if counterexample is None or contradicted else "disproof")
-            word += " (contradicted)" * (contradicted and key == "proof")
+            word += " (contradicted)" if contradicted and key == "proof" else ""
             say(console, f"  {word.replace('_', ' ')}: {text}".replace(": \n", ":\n", 1))
 
 

@@ -66,7 +66,7 @@ def show(
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(
         console,
-        f"Use: {use}{'; ours is as good' * tied}; it needs {_needs(asked.best)}",
+        f"Use: {use}{'; ours is as good' if tied else ''}; it needs {_needs(asked.best)}",
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result, counted.get("rejection")),
@@ -81,10 +81,9 @@ def show(
     decides = "decides" if together else "tokens_per_s_mean"
     lines, rows, (base, users) = [], ordered(result), _users(result)
     for each in rows:
-        name, breaks = NAMES.get(each.policy, each.policy), f" (breaks {', '.join(each.breaks)})" * bool(each.breaks)
         risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
         number = three_digits(getattr(each, decides).value or 0.0)
-        lines.append([name + breaks, number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
+        lines.append([_with_breaks(each), number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
     styles = ["dim" if each.breaks else "bold" if each is row else "" for each in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
@@ -114,14 +113,20 @@ def _most_users(result: Result, aim: Aim) -> str:
     most = users[aim.best.family]
     best = [one for one in aim.rows if not one.breaks and users[one.family] == most]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
-    said += f": {most} times those of {_with_length(base)}" * (base not in best)
-    free = ", and that drafts make no pass longer (--times)" * (setting.passes is None and not setting.verify_token_s)
+    said += "" if base in best else f": {most} times those of {_with_length(base)}"
+    measured = setting.passes is not None or setting.verify_token_s
+    free = "" if measured else ", and that drafts make no pass longer (--times)"
     return f"{said}. Assumes --server-batch {setting.server_batch}{free}."
 
 
 def _with_length(listed: Listed) -> str:
-    length = f"K = {listed.option.draft_length:g}"
-    return NAMES.get(listed.family, listed.family) + f" ({length})" * (length in listed.option.label)
+    name, length = NAMES.get(listed.family, listed.family), f"K = {listed.option.draft_length:g}"
+    return f"{name} ({length})" if length in listed.option.label else name
+
+
+def _with_breaks(row: Row) -> str:
+    name = NAMES.get(row.policy, row.policy)
+    return f"{name} (breaks {', '.join(row.breaks)})" if row.breaks else name
 
 
 def ordered(result: Result) -> list[Row]:
@@ -138,14 +143,16 @@ def _rival(result: Result, rejection: str | None) -> str:
     strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    title += " (counts cannot price SQS or shared seeds)" * (strongest and not own and rejection is not None)
+    if strongest and not own and rejection is not None:
+        title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
         return f"{title}: none"
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
     said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}"
-    said += f"; it needs {_needs(rival)}" * (not strongest or own)
-    said += (rejection or "") * ("p down" in rival.option.label or rival.family == FLEXSPEC)
+    said += f"; it needs {_needs(rival)}" if own or not strongest else ""
+    if rejection is not None and ("p down" in rival.option.label or rival.family == FLEXSPEC):
+        said += rejection
     said += "" if rival.option.lossless else "; not lossless"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if rival.option.row.device and plain is not None and plain.value > rival.value:
@@ -268,11 +275,9 @@ def draw(result: Result, setting: str, path: Path) -> None:
             axes.annotate(number, (end, place), (3, 0), textcoords="offset points", va="center")
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
-        breaks = [f" (breaks {', '.join(row.breaks)})" * bool(row.breaks) for row in rows]
-        names = [NAMES.get(row.policy, row.policy) + said for row, said in zip(rows, breaks, strict=True)]
-        axes.set_yticks(range(len(names)), names)
+        axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
         axes.invert_yaxis()
-        hatched = "; hatched: breaks a limit" * any(row.breaks for row in rows)
+        hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
         axes.set_xlabel(f"tokens/s of one user at the link's median rate\nblack: 95% interval{hatched}")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -98,7 +98,7 @@ def decode(
         own = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
         ]
-        kind = TreeLoop if method.tree_nodes else _Loop
+        kind = TreeLoop if method.tree_nodes else Loop
         on_text = _streaming(names, channel, on_finished) if method.streamed else on_finished
         loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_text)
         try:
@@ -134,7 +134,7 @@ def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:
         )
 
 
-class _Loop(BatchState):
+class Loop(BatchState):
     def run(self) -> None:
         self.read()
         while len(self.sequences):
@@ -355,7 +355,7 @@ class _Loop(BatchState):
             last.risk = last.skip_risk
 
 
-class TreeLoop(_Loop):
+class TreeLoop(Loop):
     """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path."""
 
     model_class = TreeModel

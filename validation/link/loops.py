@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.loop import _Loop
+from validation.decoding.loop import Loop
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
@@ -49,7 +49,7 @@ class Pace:
             self.late_s = min(max(0.0, time.perf_counter() - until), self.seconds)
 
 
-class OneText(_Loop):
+class OneText(Loop):
     """One text; ``on_tokens`` is called with new tokens as soon as they are certain."""
 
     on_tokens: Callable[[list[int]], None] | None = None

@@ -46,6 +46,8 @@ ALLOWANCE_S, ANSWER_S = 1.0, 3600.0
 """What waiting for a text may cost beyond what its drafts save, and how long vLLM may take for a request."""
 ALONE = (Format.TOKENS, Format.ROWS, Format.PROBABILITIES)
 """Messages that are tokens alone at temperature 0."""
+RELEASE = "0.32.0"
+"""The release of vLLM in which the plugin ran."""
 
 
 class DraftedText(ServedText):
@@ -234,6 +236,7 @@ class DeviceDrafts:
     def __init__(self, vllm_config: Any) -> None:
         if vllm_config.parallel_config.world_size > 1:
             raise UserError("Drafts of devices need vLLM in one process; give no tensor or pipeline parallelism.")
+        warn_of_release()
         given, model = os.environ, vllm_config.model_config
         keys = read_keys(Path(given["HLM_KEY"]) if "HLM_KEY" in given else None)
         host, port = read_address("HLM_LISTEN", given.get("HLM_LISTEN", "127.0.0.1:7070"), key=(keys or (None,))[0])
@@ -245,7 +248,7 @@ class DeviceDrafts:
             wait_s=read_time("HLM_WAIT", given.get("HLM_WAIT", "50ms")),
             key=given.get("VLLM_API_KEY", ""),
         )
-        self.most = int(vllm_config.speculative_config.num_speculative_tokens)
+        self.most, self.fault = int(vllm_config.speculative_config.num_speculative_tokens), ""
         options: dict[str, Any] = {"tokenizer": self.engine.pair.tokenizer, "target": f"vllm {model.model}"}
         self.server = DraftServer(self.engine, keys=keys, **options)  # type: ignore[arg-type]
         if keys is not None:
@@ -271,12 +274,23 @@ class DeviceDrafts:
     def propose(
         self, sampled_token_ids: Any, num_tokens_no_spec: Any, token_ids_cpu: Any, slot_mappings: Any = None
     ) -> list[list[int]]:
-        names = (re.search("[0-9a-f]{32}", name) for name in requests_of_runner())
         try:
-            return self.engine.step([found.group() if found else "" for found in names], sampled_token_ids, self.most)
-        except Exception:
-            LOG.exception("devices draft nothing for this pass")  # an error here would end vLLM
+            names = [re.search("[0-9a-f]{32}", name) for name in requests_of_runner()]
+            found = self.engine.step([name.group() if name else "" for name in names], sampled_token_ids, self.most)
+        except Exception as error:  # it would end vLLM
+            if repr(error) != self.fault:
+                LOG.exception("devices draft nothing for this pass")
+            self.fault = repr(error)
             return [[] for _ in sampled_token_ids]
+        self.fault = ""
+        return found
+
+
+def warn_of_release() -> None:
+    """Say in the log that another release of vLLM runs than the one in which the plugin ran."""
+    found = getattr(sys.modules.get("vllm"), "__version__", "of an unknown release")
+    if found.split(".")[:2] != RELEASE.split(".")[:2]:
+        LOG.warning("This is vLLM %s. Devices drafted for vLLM %s; here their drafts may be lost.", found, RELEASE)
 
 
 def requests_of_runner() -> list[str]:
@@ -287,7 +301,7 @@ def requests_of_runner() -> list[str]:
         if batch is not None:
             return list(batch.req_ids)
         frame = frame.f_back  # type: ignore[assignment]
-    raise UserError("This release of vLLM does not call its drafter as 0.32 does; use 0.32.")
+    raise UserError(f"This release of vLLM does not call its drafter as {RELEASE} does; use that.")
 
 
 def described(model: Any) -> Any:

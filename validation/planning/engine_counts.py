@@ -121,7 +121,8 @@ def options_of_counts(
 def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
     """Return what the numbers of a plan rest on: prompts, or counted rounds and their tokens at the plan's length."""
     prompts, steps = split.prompts["test"], evidence.get("steps")
-    held = counted(prompts, f"{'held-out ' * split.enough}{'prompt' if steps is None else 'record'}")
+    noun = "prompt" if steps is None else "record"
+    held = counted(prompts, f"held-out {noun}" if split.enough else noun)
     if steps is None:
         return held
     said = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"

@@ -81,7 +81,7 @@ def _about_pair(pair: Any) -> dict[str, Any]:
     counts = [known.get(f"{size}_parameters") for size in ("large", "small")]
     large, small = (float(count) if isinstance(count, int | float) else 0.0 for count in counts)
     sides = ((known.get("large_name"), large), (known.get("small_name"), small))
-    said = ", ".join(f"{name}{f' ({count / 1e6:,.3g} M)' * bool(count)}" for name, count in sides if name)
+    said = ", ".join(f"{name} ({count / 1e6:,.3g} M)" if count else name for name, count in sides if name)
     return {"pair": said, "parameter_ratio": large / small if large > 0 and small > 0 else None}
 
 

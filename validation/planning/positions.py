@@ -173,10 +173,21 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     kept.append(np.zeros(len(q)))
     sizes.append(np.zeros(len(q)))
     rates, accepted, fell, ratio = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
-    sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[:, -1], rejection)
-    drafted, kept_mass = (np.stack(one, 1) for one in masses)
-    several = sure_drafts(p, q, index[:, : MOST_CHILDREN - 1], np.where(known, y, -1))
-    return Positions(rates, accepted, fell, ratio[:, :-1], *sent, drafted, kept_mass, moved, *drawn, several)
+    return Positions(
+        acceptance=rates,
+        accepted=accepted,
+        fell=fell,
+        ratio=ratio[:, :-1],
+        bits=np.stack(bits, axis=1),
+        kept=np.stack(kept, axis=1),
+        sizes=np.stack(sizes, axis=1),
+        draft_mass=np.stack(masses[0], axis=1),
+        accepted_mass=np.stack(masses[1], axis=1),
+        moved=moved,
+        uncertainty=u[:, -1],
+        rejection=rejection,
+        sure=sure_drafts(p, q, index[:, : MOST_CHILDREN - 1], np.where(known, y, -1)),
+    )
 
 
 def sure_drafts(p: Array, q: Array, likeliest: Array, token: Array) -> Array:

@@ -169,7 +169,8 @@ def _measure(trace: Trace, report: Report | None, key: str, cache: Path | None) 
         tables.append(stored)
     start = len(tables) * _GROUP
     done = sum(text.stop - text.start for text in rows[:start])
-    what = "measuring the positions of the trace" + f", of which {done:,} were measured before" * bool(done)
+    what = "measuring the positions of the trace"
+    what += f", of which {done:,} were measured before" if done else ""
     rng.random(done)  # theirs
 
     def work(number: int, chunk: TraceChunk, uniform: Array) -> tuple[int, Positions]:

@@ -172,8 +172,9 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
     gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
-    gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster{', within the noise' * (low <= 0.0)}"
-    return [f"{gained}; lossless, {exact.name}: {number_said(asked, exact)}."]
+    noise = ", within the noise" if low <= 0.0 else ""
+    gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster"
+    return [f"{gained}{noise}; lossless, {exact.name}: {number_said(asked, exact)}."]
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:

@@ -29,7 +29,8 @@ SYMBOLS = {
 
 def symbols_said(text: str) -> str:
     """Return what the symbols mean that a text gives a value to; "" if it has none."""
-    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol}{' [=≤]' * (len(symbol) == 1)}", text)]
+    ends = {symbol: " [=≤]" if len(symbol) == 1 else "" for symbol in SYMBOLS}
+    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol}{ends[symbol]}", text)]
     return "; ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in there)
 
 
@@ -95,7 +96,7 @@ def answer_of(aim: Aim) -> str:
     """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without."""
     rival, number = aim.rival, number_said(aim, aim.best)
     tied = rival is not aim.best and not rival.breaks and number_said(aim, rival) == number
-    said = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' * tied}: {number}"
+    said = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' if tied else ''}: {number}"
     own = has_device(aim.best)
     other = aim.best_of(lambda one: has_device(one) is not own)
     if other is None:

@@ -92,7 +92,9 @@ def draw(
 def _refuse_another_pair(exhibit: Exhibit, trace: Trace | None, decoded: Sequence[Decoded], pair: str | None) -> None:
     what = f"{exhibit.paper} {exhibit.place}"
     if isinstance(exhibit, Simulation):
-        own = pairs_with(exhibit.experiment) or [BUILTIN] * (exhibit.tag in (Tag.MEASURED, Tag.ASSUMED))
+        own = pairs_with(exhibit.experiment)
+        if not own and exhibit.tag in (Tag.MEASURED, Tag.ASSUMED):
+            own = [BUILTIN]
         if pair not in (None, BUILTIN, *own):
             there = f"it has those of: {', '.join(own)}" if own else "no model is in it, so leave out --pair"
             raise UserError(f"{what} has no numbers of the pair {pair}; {there}.")

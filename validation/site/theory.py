@@ -131,7 +131,7 @@ def sources_page(claims: Mapping[str, Claim]) -> str:
             f".. _{anchor(key, 'source')}:",
             f"{entry['short']}\n{'-' * (2 * len(entry['short']))}",
             f"{escaped(entry['full'])} {entry['link']}",
-            f"{len(mine)} claim{'s' * (len(mine) > 1)}: {links}.",
+            f"{len(mine)} claim{'s' if len(mine) > 1 else ''}: {links}.",
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -118,7 +118,7 @@ class CoinMayBeZero(Noise):
         return np.where(found < COIN, -1e-200, found) if purpose == ACCEPT else found
 
 
-class _BonusFromDraft(loop._Loop):
+class _BonusFromDraft(loop.Loop):
     """After a round whose drafts were all accepted, the bonus token is drawn from q."""
 
     def _write_round(
@@ -135,7 +135,7 @@ class _BonusFromDraft(loop._Loop):
         return super()._write_round(slots, in_flight, messages, found)
 
 
-class _EndPassedOver(loop._Loop):
+class _EndPassedOver(loop.Loop):
     """Drafting goes on behind an end-of-text token, and a text ends only at the last token of a round."""
 
     _drafting = False
@@ -162,7 +162,7 @@ class Defect:
     noise: Callable[[int, Sequence[str], int], Noise] = Noise
     residual: Callable[..., Any] | None = None
     passes: Callable[..., Any] | None = None
-    step: type[loop._Loop] | None = None
+    step: type[loop.Loop] | None = None
     verify: Callable[..., VerifiedDrafts] | None = None
 
 
@@ -201,7 +201,7 @@ def decode_with(
     found = DEFECTS[defect]
     settings: dict[str, Any] = {"temperature": found.temperature, "top_p": found.top_p, "noise": found.noise} | options
     with (
-        patch.object(loop, "_Loop", found.step or loop._Loop),
+        patch.object(loop, "Loop", found.step or loop.Loop),
         patch.object(loop, "verify", found.verify or loop.verify),
         patch.object(verification, "residual", found.residual or verification.residual),
         patch.object(verification, "block_passes", found.passes or verification.block_passes),

@@ -185,7 +185,7 @@ def test_a_cache_of_the_old_version_changes_the_law(stale, monkeypatch):
     switches = [(0, "v0"), (2, "v1")]
     right = by_position(versions, lambda place: current(switches, place))
     if stale:
-        monkeypatch.setattr(loop._Loop, "versioned_class", StaleVersionCache)
+        monkeypatch.setattr(loop.Loop, "versioned_class", StaleVersionCache)
     pair = server(draft, versions, switches, pin="position", caches="rebuilt")
     found = tiny_texts.law_of(tiny_texts.all_texts(pair, FixedLength(2), POSITIONS, tiny_texts.SAMPLED))
     expected = misread(versions) if stale else tiny_texts.exact_law(right, POSITIONS)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -177,3 +178,14 @@ def test_what_vllm_cannot_do_is_refused_and_its_absence_is_said(vllm):
     vllm.drafts.engine.place = "127.0.0.1:1"
     with pytest.raises(ServerAwayError, match="vLLM does not answer at"):
         write(vllm.address, patience_s=0.5)
+
+
+@pytest.mark.parametrize(("release", "warned"), [("0.32.1+cu130", False), ("0.33.0", True), (None, True)])
+def test_another_release_is_said_at_the_start_and_a_fault_that_repeats_once(monkeypatch, caplog, release, warned):
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(**({"__version__": release} if release else {})))
+    vllm_drafts.warn_of_release()
+    assert ("vLLM 0.32.0" in caplog.text) is warned
+    caplog.clear()
+    drafts = SimpleNamespace(engine=None, most=3, fault="")  # called by no runner
+    assert [DeviceDrafts.propose(drafts, [[1], [2]], None, None) for _ in range(3)] == [[[], []]] * 3
+    assert caplog.text.count("devices draft nothing") == 1

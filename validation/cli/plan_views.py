@@ -85,16 +85,18 @@ def show(
         number = three_digits(getattr(each, decides).value or 0.0)
         lines.append([_with_breaks(each), number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
     styles = ["dim" if each.breaks else "bold" if each is row else "" for each in rows]
+    by_counts = counted.get("rejection") is not None
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
         *(answer_of(aim) if aim.name != "a full server" else _most_users(result, aim) for aim in others),
-        "m: measured counts × the times above; c: calibrated on prompts; no mark: proved. Users: times those of "
-        f"{base.family}, each policy with its best setting for them (--objective capacity). Risk: how far the "
-        "distribution of a text may be from the target model's. Bits up: what a device sends in a round trip; --all: "
-        "both directions (kB/token).",
-        "Ours: our skips, messages and lengths of a round; SQS's rounds, which end by bits, may be faster. Methods by "
-        "name: docs/choose.md. Symbols, every column, setting and bound: --all.",
+        f"m: measured counts × the times above; {'' if by_counts else 'c: calibrated on prompts; '}no mark: proved. "
+        f"Users: times those of {base.family}, each policy with its best setting for them (--objective capacity). "
+        "Risk: how far the distribution of a text may be from the target model's. Bits up: what a device sends in a "
+        "round trip; --all: both directions (kB/token).",
+        "Ours: our messages and lengths of a round"
+        + ("" if by_counts else ", and our skips; SQS's rounds, which end by bits, may be faster")
+        + ". Methods by name: docs/choose.md. Symbols, every column, setting and bound: --all.",
         *result.notes,
     )
 
@@ -161,9 +163,11 @@ def _rival(result: Result, rejection: str | None) -> str:
 
 
 def _needs(listed: Listed) -> str:
-    """Return where a policy needs the draft model."""
+    """Return where a policy needs the draft model, and whether an engine runs it as it is."""
     if listed.option.row.device:
         return "the draft model on the device"
+    if listed.family == COLOCATED and not listed.option.lossless:
+        return "the draft model on the server, and an engine that keeps sure drafts unverified (none known)"
     return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
 

@@ -92,8 +92,8 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         planner.binding(asked.best.option),
         gap,
         message_gain,
-        _guarantee(planner, asked.best.option),
-        [*_without_loss(planner, asked), _server_draft(planner, request), *_notes(planner, asked)],
+        " ".join([_guarantee(planner, asked.best.option), *_without_loss(planner, asked)]),
+        [_server_draft(planner, request), *_notes(planner, asked)],
         [*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
 
@@ -174,7 +174,7 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster"
-    return [f"{gained}{noise}; lossless, {exact.name}: {number_said(asked, exact)}."]
+    return [f"{gained}{noise}; without loss, {exact.name}: {number_said(asked, exact)}."]
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:
@@ -202,7 +202,7 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
     if not planner.split.enough:
         notes.append(
             "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
-            "chosen on, and no threshold is calibrated. Still proved: losslessness, and the bias of certified messages."
+            "chosen on, and no threshold is calibrated."
         )
     if planner.setting.leak_bits is not None:
         option = asked.best.option

@@ -20,7 +20,7 @@ SYMBOLS = {
     "τ": "least probability that a row of the draft model keeps",
     "ℓ": "kept probabilities are multiples of 1/ℓ",
     "B": "bits after which a round ends",
-    "u": "uncertainty up to which a first draft is kept without verification",
+    "u": "uncertainty (share of draws at random temperatures unlike the draft) up to which a first draft is kept",
     "ε": "largest distance of a token's law from the target model's",
     "q_d up, p down": "a draft's probability is sent, and the target's distribution after a rejection",
 }

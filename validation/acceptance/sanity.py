@@ -87,10 +87,9 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
         return [f"{what} differ no more than requests do (p = {chance:.2g}, {len(names)} {what})."]
     ranked = sorted(zip(rates(place), names, strict=True), reverse=True)
     listed = ", ".join(f"{rate:.0%} ({kind})" for rate, kind in ranked)
-    option = " (--only)" if what == "categories" else ""
     return [
         f"the {what} are a mixture: first drafts are accepted {listed} of the time, p = {chance:.0e} if requests alone "
-        f"differed. One rate is of none of them: read each by itself{option}."
+        f"differed. One rate is of none of them: read each by itself{' (--only)' if what == 'categories' else ''}."
     ]
 
 

@@ -159,10 +159,12 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
             needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
             raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
         written["settings"] = flags(engine, summary.best, summary.schedule, sampled=summary.draft_sampling == "sampled")
-        merged = ", to merge into the --speculative-config that you serve with (method, model)" * (engine == "vllm")
+        merged = ""
+        if engine == "vllm":
+            merged = ", to merge into the --speculative-config that you serve with (method, model)"
         tied = _tied(summary)
         which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
-        apart = f" ({which} are not told apart)" * bool(tied)
+        apart = f" ({which} are not told apart)" if tied else ""
         say(console, f"For {engine}{merged}: {written['settings']}{apart}", style="bold")
     say(console, *(() if fitted is None else fitted.sentences()))
     say(console, *(f"Sanity: {said}" for said in odd), *([agree] if len(odd) < len(sane) else []), *notes)
@@ -235,8 +237,8 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
     """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
-    names = ("verify_time", "verify_token_time", "draft_time", "draft_token_time", "rtt")
-    texts = ((f"--{name.replace('_', '-')}", given[name]) for name in names)
+    options = ("verify_time", "verify_token_time", "draft_time", "draft_token_time", "rtt")
+    texts = ((f"--{name.replace('_', '-')}", given[name]) for name in options)
     read: list[Any] = [None if text is None else read_time(option, text) for option, text in texts]
     verify_s, token_s, draft_s, each_s, rtt_s = read
     draft = None if draft_s is None else (draft_s, each_s)
@@ -252,9 +254,9 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
         known = fitted.target.context if given["context"] is None else given["context"]
         rests |= {"target_rest": fitted.target.beyond_plane, "measured_to": fitted.measured_to}
         if fitted.draft is not None:
-            first, each, kept = fitted.draft.plane
-            draft = (first, each)
-            rests |= {"draft_cache": kept * known, "draft_rest": fitted.draft.beyond_plane}
+            draft_base, draft_token, draft_cached = fitted.draft.plane
+            draft = (draft_base, draft_token)
+            rests |= {"draft_cache": draft_cached * known, "draft_rest": fitted.draft.beyond_plane}
         target = base, token, cached * known
     elif (verify_s is None) != (draft_s is None):
         raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")
@@ -264,8 +266,8 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
         target = verify_s, token_s, 0.0
     if draft is None or sum(target) + rtt_s == 0:
         raise UserError("A round takes no time; give --verify-time above 0ms.")
-    names = ("verify", "verify_token", "cache", "draft", "draft_token")
-    rests |= dict(zip(names, (*target, *draft), strict=True))
+    parts = ("verify", "verify_token", "cache", "draft", "draft_token")
+    rests |= dict(zip(parts, (*target, *draft), strict=True))
     return RoundTimes(round_trip=rtt_s, **rests)
 
 
@@ -305,7 +307,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
     say(console, " ".join([_advice(summary), *_of_yours(summary)]), *_not_stated(summary), style="bold")
     if not times.by_batch:
         said = f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K. For passes that grow with K and "
-        say(console, f"{said}batch{', and K by batch' * (not summary.schedule)}: --verify-token-time or --passes.")
+        say(console, f"{said}batch{'' if summary.schedule else ', and K by batch'}: --verify-token-time or --passes.")
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
     say(console, *_crossing(summary, batch), style="bold")
@@ -367,14 +369,14 @@ def _advice(summary: Summary) -> str:
     from validation.planning.verdict import three_digits
 
     best, speeds = summary.best or 0, _speeds(summary)
-    said = f"Best K (draft length) for these times{', at batch 1' * (len(summary.schedule) > 1)}: {best}"
+    said = f"Best K (draft length) for these times{', at batch 1' if len(summary.schedule) > 1 else ''}: {best}"
     alone = f"{three_digits(speeds[0])} tokens/s without drafts"
     if best:
         own = next(one for one in summary.lengths if one.draft_length == best)
         low, high = (three_digits(speeds[best] * end / own.tokens) for end in (own.low, own.high))
-        ends = f", from {low} to {high}" * (not summary.copied)
+        ends = "" if summary.copied else f", from {low} to {high}"
         said += f" ({three_digits(speeds[best])} tokens/s{ends}; {alone})."
-        said += f" It is the longest recorded; {LONGER.format(3 * best // 2 + 1)}." * summary.best_is_longest
+        said += f" It is the longest recorded; {LONGER.format(3 * best // 2 + 1)}." if summary.best_is_longest else ""
     else:
         said += f". Drafting does not pay: {alone}."
     if best == 0 and summary.perfect is not None:
@@ -388,8 +390,9 @@ def _advice(summary: Summary) -> str:
 
 def _not_stated(summary: Summary) -> list[str]:
     """Return what the best draft length assumes of the engine, and that its rule may lose the target's law."""
-    found = ["Assumes that drafts are no copies of the text: say how they were drafted with --drafts."]
-    found *= _may_copy(summary) and summary.draft_sampling is None
+    found = []
+    if _may_copy(summary) and summary.draft_sampling is None:
+        found.append("Assumes that drafts are no copies of the text: say how they were drafted with --drafts.")
     if summary.verification is None:
         found.append("Whether the text keeps the target's law is not known: say the rule with --verification.")
     elif not summary.lossless:
@@ -402,10 +405,10 @@ def _of_yours(summary: Summary) -> list[str]:
     from validation.planning.verdict import three_digits
 
     tied, yours, best, speeds = _tied(summary), _yours(summary), summary.best or 0, _speeds(summary)
-    said = [f"{tied} are not told apart by these counts."] * bool(tied)
+    said = [f"{tied} are not told apart by these counts."] if tied else []
     if yours not in (0, best) and speeds.get(yours):
         first, last = summary.not_told_apart or (0, -1)
-        noise = ", but may not be better" * ({yours, best} <= {*range(first, last + 1)})
+        noise = ", but may not be better" if {yours, best} <= {*range(first, last + 1)} else ""
         more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more{noise}"
         said.append(f"Your K = {yours}: {three_digits(speeds[yours])} tokens/s; {more}.")
     return said
@@ -429,4 +432,4 @@ def _yours(summary: Summary) -> int:
     """Return the draft length of 90% of the steps, or 0."""
     steps = {k: sum(row) for k, row in (summary.counts or {}).items()}
     yours = max(steps, key=lambda k: steps[k], default=0)
-    return yours * (steps.get(yours, 0) >= 0.9 * summary.steps)
+    return yours if steps.get(yours, 0) >= 0.9 * summary.steps else 0

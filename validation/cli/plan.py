@@ -104,7 +104,6 @@ def plan(
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.summary import READS_AGAIN
-    from validation.planning.aims import has_device
     from validation.planning.engine_counts import basis_said, longest_recorded, not_told_apart
     from validation.planning.option import reading_again
     from validation.planning.page import write_page
@@ -149,7 +148,7 @@ def plan(
         said = [*said, *longest_recorded(best, evidence)]
         tokens = evidence["tokens"].get(best.draft_length)
         counted = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
-    notes = [note for note in about["notes"] if has_device(result.asked.best) or "liar" not in note]
+    notes = [note.text for note in about["notes"] if best.row.device or not note.of_device]
     result.notes[:0] = [*said, *notes]
     assumes = _assumed(request, setting, evidence)
     if evidence and best.lossless and best.draft_length:

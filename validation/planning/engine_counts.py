@@ -19,7 +19,7 @@ from validation.acceptance.summary import RoundTimes, square, summarise
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.planning.option import Option, exact
+from validation.planning.option import Note, Option, exact
 from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.split import Split
@@ -50,9 +50,10 @@ def options_of_records(
     evidence["not_told_apart"] = summary.not_told_apart
     notes = _notes(records, _by_ids(records), vocabulary)
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
-        notes.append(
+        said = (
             "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
         )
+        notes.append(Note(said))
     return found, {"evidence": evidence, "notes": notes}
 
 
@@ -165,18 +166,18 @@ def _records(files: Sequence[Path], drafts: str | None, verification: str | None
     return records
 
 
-def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> list[str]:
+def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> list[Note]:
     if ids:
         basis = (
             "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
         )
-        return [f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept."]
-    return [
-        *remarks(records),
+        return [Note(f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept.")]
+    trusted = (
         f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection. The server trusts the q that a "
         "device states: a false one moves the text's law (verification.liar). With a shared seed or --verification "
-        "match it does not: a lie costs the device its own acceptance.",
-    ]
+        "match it does not: a lie costs the device its own acceptance."
+    )
+    return [*map(Note, remarks(records)), Note(trusted, of_device=True)]
 
 
 def _own(table: Counts, deepest: int, pooled: Array) -> Array:

@@ -18,7 +18,7 @@ from validation.acceptance.summary import square
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.engine_counts import options_of_counts
-from validation.planning.option import Option, sealed
+from validation.planning.option import Note, Option, sealed
 from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
 from validation.planning.setting import Setting
@@ -122,7 +122,7 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
     seal = "hmac" if record.run["keyed"] else "checksum"
     evidence |= {"run": str(path), "method": record.run["method"], "texts": len(records)}
     evidence["depths"] = _depths(records, record.adapts)
-    notes = _limits(record, options)
+    notes = [Note(said) for said in _limits(record, options)]
     planner = Planner(sealed(options, seal), setting, split_prompts(np.arange(len(records))))
     return planner, {"evidence": evidence, "notes": notes}
 

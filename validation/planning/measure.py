@@ -11,7 +11,7 @@ from validation.decoding.methods.planned import models_mark
 from validation.planning.answers import answer_bits
 from validation.planning.bound import Model
 from validation.planning.menu import Evidence, options
-from validation.planning.option import SEALS, fitted_line, sealed
+from validation.planning.option import SEALS, Note, fitted_line, sealed
 from validation.planning.padding import padded
 from validation.planning.plan import Planner
 from validation.planning.profile import Report, profile_of
@@ -62,7 +62,7 @@ def planner_of_trace(
             **_about_pair(trace.manifest.get("pair")),
         },
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
-        "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
+        "notes": [Note(CORPUS_NOTE)] if trace.manifest.get("texts") == CORPUS else [],
     }
     model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
     if setting.leak_bits is not None:

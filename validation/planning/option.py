@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,11 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Passes
 
 Array = NDArray[Any]
+
+
+class Note(NamedTuple):
+    text: str  # what a plan says about its evidence
+    of_device: bool = False  # whether it says so only where the answer has a device
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ SYMBOLS = {
 
 def symbols_said(text: str) -> str:
     """Return what the symbols mean that a text gives a value to; "" if it has none."""
-    ends = {symbol: " [=≤]" if len(symbol) == 1 else "" for symbol in SYMBOLS}
-    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol}{ends[symbol]}", text)]
+    there = [symbol for symbol in SYMBOLS if re.search(rf"(?<!\w){symbol}{' [=≤]' if len(symbol) == 1 else ''}", text)]
     return "; ".join(f"{symbol}: {SYMBOLS[symbol]}" for symbol in there)
 
 

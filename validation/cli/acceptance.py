@@ -94,14 +94,8 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     The best draft length needs --passes, or --verify-time and --draft-time. --reconcile says whether two engines accept
     differently, or only count differently; --laws whether an engine accepts what a trace of its two models gives.
     """  # noqa: D301 (click takes the character, not an escape)
-    from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
     from validation.acceptance.passes import read_passes
-    from validation.acceptance.planners import acceptance_length, nextn_of
-    from validation.acceptance.reconcile import Side
-    from validation.acceptance.record import marked, write_records
-    from validation.acceptance.sanity import sanity
-    from validation.acceptance.summary import summarise
 
     fitted = None if options["passes"] is None else read_passes(options["passes"])
     if options["context"] is not None and fitted is None:
@@ -109,20 +103,33 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     times, batch = _times(fitted, options), options["batch"]
     if batch is None:
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
-    drafts, verification, others = options["drafts"], options["verification"], options["others"]
-    length, confidence, as_json = options["draft_length"], options["confidence"], options["as_json"]
-    if (most := max(len(drafts), len(verification))) > (2 if others else 1):
+    drafts, verification = options["drafts"], options["verification"]
+    if (most := max(len(drafts), len(verification))) > (2 if options["others"] else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
-    console = open_console(stderr=as_json)
+    console = open_console(stderr=options["as_json"])
     if options["sweep"]:
         return show_sweep(console, files, times, (_of_side(drafts, 0), _of_side(verification, 0)), options)
     if options["step_time"] is not None or options["speed"] is not None:
         raise UserError("--step-time and --speed are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
-    if means:
-        if len(means) < len(files):
-            raise UserError(f"{means[0].source} has means without counts; give it without files of counts.")
-        return show_means(console, means, times, options)
+    if not means:
+        return _show_counts(console, files, options, fitted, times, batch)
+    if len(means) < len(files):
+        raise UserError(f"{means[0].source} has means without counts; give it without files of counts.")
+    show_means(console, means, times, options)
+
+
+def _read(
+    files: Sequence[str], options: dict[str, Any], times: RoundTimes | None, batch: int
+) -> tuple[Side, Side | None, list[str]]:
+    """Return the counts of an engine and of the one of --reconcile, and what their reader says of the first."""
+    from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.reconcile import Side
+    from validation.acceptance.record import marked
+    from validation.acceptance.summary import summarise
+
+    others, confidence = options["others"], options["confidence"]
+    drafts, verification = options["drafts"], options["verification"]
     read = read_acceptance(*files)
     found = _of_one_engine(read.records, options["only"])
     second = _of_one_engine(read_acceptance(*others).records, None) if others else []
@@ -130,56 +137,58 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
         for side, records in enumerate((found, second))
     )
-    assumed = _assumed_lengths(found, second, length)
+    assumed = _assumed_lengths(found, second, options["draft_length"])
     about: dict[str, Any] = {"times": times, "largest_batch": batch, "left_out": read.left_out}
-    summary = summarise(found, assumed_length=assumed[0], confidence=confidence, **about)
-    mean_length = acceptance_length(found, summary, confidence)
-    planned = nextn_of(summary, mean_length)
+    first = Side(found, summarise(found, assumed_length=assumed[0], confidence=confidence, **about), assumed[0])
     dropped = {record.source for record in read.records} - {record.source for record in found}
     notes = [note for note in read.notes if not note.startswith(tuple(dropped))]
-    first, sane, odd = Side(found, summary, assumed[0]), sanity(found, summary), sanity(found, summary, brief=True)
+    if not second:
+        return first, None, notes
+    other = summarise(second, assumed_length=assumed[1], confidence=confidence)
+    return first, Side(second, other, assumed[1]), notes
+
+
+def _show_counts(
+    console: Console, files: Sequence[str], options: Any, fitted: Passes | None, times: RoundTimes | None, batch: int
+) -> None:
+    from validation.acceptance.planners import acceptance_length, nextn_of
+    from validation.acceptance.record import write_records
+    from validation.acceptance.sanity import sanity
+
+    first, second, notes = _read(files, options, times, batch)
+    found, summary, confidence, laws = first.records, first.summary, options["confidence"], options["laws"]
+    mean_length = acceptance_length(found, summary, confidence)
+    planned = nextn_of(summary, mean_length)
+    sane, odd = sanity(found, summary), sanity(found, summary, brief=True)
     agree = f"{'Other checks of the counts hold' if odd else 'The counts are consistent'} (--json lists the checks)."
-    compared, by_law = None, None
-    if second:
-        other = summarise(second, assumed_length=assumed[1], confidence=confidence)
-        compared = _reconciled(first, Side(second, other, assumed[1]), options["laws"], confidence)
-        sane += [f"B: {said}" for said in sanity(second, other)]
-        odd += [f"B: {said}" for said in sanity(second, other, brief=True)]
-    elif options["laws"] is not None:
-        by_law = laws_beside(first, options["laws"], confidence)
+    compared = None if second is None else _reconciled(first, second, laws, confidence)
+    by_law = laws_beside(first, laws, confidence) if second is None and laws is not None else None
+    if second is not None:
+        sane += [f"B: {said}" for said in sanity(second.records, second.summary)]
+        odd += [f"B: {said}" for said in sanity(second.records, second.summary, brief=True)]
     if options["records"] is not None:
         with naming(options["records"]):
             write_records(found, options["records"])
     written: dict[str, Any] = {}
-    if times is None and not second and summary.lengths:
+    if times is None and second is None and summary.lengths:
         say(console, "For the best draft length give --verify-time and --draft-time, or --passes.", style="bold")
     _show_best(console, summary, times, batch)
-    if (engine := options["settings"]) is not None:
-        if summary.best is None:
-            needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
-            raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
-        written["settings"] = flags(engine, summary.best, summary.schedule, sampled=summary.draft_sampling == "sampled")
-        merged = ""
-        if engine == "vllm":
-            merged = ", to merge into the --speculative-config that you serve with (method, model)"
-        tied = _tied(summary)
-        which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
-        apart = f" ({which} are not told apart)" if tied else ""
-        say(console, f"For {engine}{merged}: {written['settings']}{apart}", style="bold")
+    if options["settings"] is not None:
+        written["settings"] = _show_flags(console, options["settings"], summary)
     say(console, *(() if fitted is None else fitted.sentences()))
     say(console, *(f"Sanity: {said}" for said in odd), *([agree] if len(odd) < len(sane) else []), *notes)
     _show(console, summary, mean_length)
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)
     if (engine := options["synthetic"]) is not None:
-        written["synthetic"] = synthetic_of(found, summary, engine, assumed[0])
+        written["synthetic"] = synthetic_of(found, summary, engine, first.assumed_length)
         show_synthetic(console, f"for {engine}", written["synthetic"])
     if compared is not None:
         show_reconciliation(console, *compared)
     say(console, *(() if by_law is None else by_law["findings"]))
     if options["records"] is not None:
         say(console, str(options["records"]))
-    if as_json:
+    if options["as_json"]:
         more: dict[str, Any] = {"acceptance_length": asdict(mean_length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
@@ -316,6 +325,20 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         measured = None if summary.crossover is None else summary.crossover.measured_to
         beyond = "" if measured is None or batch <= measured else f" (beyond the measured {measured:,} extrapolated)"
         say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}{beyond}')
+
+
+def _show_flags(console: Console, engine: str, summary: Summary) -> str:
+    """Print an engine's flags for the best draft length, and return them."""
+    if summary.best is None:
+        needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
+        raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
+    written = flags(engine, summary.best, summary.schedule, sampled=summary.draft_sampling == "sampled")
+    merged = ", to merge into the --speculative-config that you serve with (method, model)" if engine == "vllm" else ""
+    tied = _tied(summary)
+    which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
+    apart = f" ({which} are not told apart)" if tied else ""
+    say(console, f"For {engine}{merged}: {written}{apart}", style="bold")
+    return written
 
 
 def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:

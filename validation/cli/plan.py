@@ -104,7 +104,6 @@ def plan(
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.summary import READS_AGAIN
-    from validation.planning.engine_counts import basis_said, longest_recorded, not_told_apart
     from validation.planning.option import reading_again
     from validation.planning.page import write_page
     from validation.planning.result import make
@@ -139,37 +138,12 @@ def plan(
         users = equal_users(request.users, setting) if listed is None else listed
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
-    best = result.asked.best.option
-    evidence: dict[str, Any] = about["evidence"] if given["acceptance"] else {}
-    counted = {}
-    if evidence:
-        bits = 32 * request.vocabulary
-        sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / setting.link.down_bps:.3g} ms)"
-        said = [*said, *longest_recorded(best, evidence)]
-        tokens = evidence["tokens"].get(best.draft_length)
-        counted = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
-    notes = [note.text for note in about["notes"] if best.row.device or not note.of_device]
-    result.notes[:0] = [*said, *notes]
-    assumes = _assumed(request, setting, evidence)
-    if evidence and best.lossless and best.draft_length:
-        ask = "hlm audit tests it" if evidence["verification"] else "say which with --verification"
-        promise = f"lossless if the engine keeps a lossless rule of acceptance (proved): {ask}."
-        result = replace(result, guarantee=promise)
+    result = _with_evidence(result, about, said, counts=bool(given["acceptance"]))
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    basis = basis_said(about["evidence"], planner.split, best)
-    if all_columns:
-        result.notes.extend(assumes)
-        show_all(console, result, setting.link.name, basis)
-        say(console, f"At: {said_setting}")
-    else:
-        pair, own = about["evidence"].get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
-        models = [f"Models: {pair}; {about['evidence']['trace']}{own}"] if pair else []
-        at = f"At: {said_setting}; texts of a pass: {request.server_batch} (--server-batch)"
-        show(console, result, basis, [at, *models], assumes, **counted)
-        result.notes.extend(assumes)
+    _show(console, planner, request, result, about["evidence"], given, said_setting, every=all_columns)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -185,6 +159,46 @@ def plan(
         say(console, f"Page: {write_page(page, plain)}")
     if as_json:
         print_json(plain)
+
+
+def _with_evidence(result: Result, about: dict[str, Any], said: list[str], *, counts: bool) -> Result:
+    """Return the plan with its notes on measured numbers and the evidence; of counts its guarantee is the engine's."""
+    from validation.planning.engine_counts import longest_recorded
+
+    best, evidence = result.asked.best.option, about["evidence"]
+    of_counts = longest_recorded(best, evidence) if counts else []
+    notes = [note.text for note in about["notes"] if best.row.device or not note.of_device]
+    result.notes[:0] = [*said, *of_counts, *notes]
+    if not (counts and best.lossless and best.draft_length):
+        return result
+    ask = "hlm audit tests it" if evidence["verification"] else "say which with --verification"
+    return replace(result, guarantee=f"lossless if the engine keeps a lossless rule of acceptance (proved): {ask}.")
+
+
+def _show(
+    console: Console, planner: Any, request: Any, result: Result, evidence: Any, given: Any, at: str, *, every: bool
+) -> None:
+    """Print the plan at a setting: in a few lines, or every column."""
+    from validation.planning.engine_counts import basis_said, not_told_apart
+
+    link, best = planner.setting.link, result.asked.best.option
+    assumes = _assumed(request, planner.setting, evidence if given["acceptance"] else {})
+    basis = basis_said(evidence, planner.split, best)
+    if every:
+        result.notes.extend(assumes)
+        show_all(console, result, link.name, basis)
+        return say(console, f"At: {at}")
+    about_counts = {}
+    if given["acceptance"]:
+        bits = 32 * request.vocabulary
+        sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / link.down_bps:.3g} ms)"
+        tokens = evidence["tokens"].get(best.draft_length)
+        about_counts = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
+    pair, own = evidence.get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
+    models = [f"Models: {pair}; {evidence['trace']}{own}"] if pair else []
+    at = f"At: {at}; texts of a pass: {request.server_batch} (--server-batch)"
+    show(console, result, basis, [at, *models], assumes, **about_counts)
+    result.notes.extend(assumes)
 
 
 def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:

@@ -10,18 +10,18 @@ from validation.plots.common.record import Numbers
 from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
-_MARKS = ("o", "s", "^")
 _AS_PRINTED = "C-SQS (τ₁ = 0, as printed)"  # as registered, with the default threshold
-_AMBERS, _REDS = ("#e8c877", AMBER, "#85620f"), ("#e39a63", MIDDLE, "#6b2a0b")
+_AMBERS = (("#e8c877", "^"), (AMBER, "o"), ("#85620f", "s"))
+_REDS = (("#e39a63", "D"), (MIDDLE, "s"), ("#6b2a0b", "^"))
 
 
 def _look(name: str) -> dict[str, Any]:
     bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
     families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
-    for names, colors, line in zip(families, (_AMBERS, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
+    for names, looks, line in zip(families, (_AMBERS, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
         if bare in names:
-            k = names.index(bare)
-            found = {"color": colors[k], "marker": _MARKS[k - (colors is _AMBERS)], "linestyle": line}
+            color, marker = looks[names.index(bare)]
+            found = {"color": color, "marker": marker, "linestyle": line}
             break
     else:
         found = {"linestyle": "-"} | info_of(_AS_PRINTED if bare == PRINTED else bare).style.options()

@@ -31,7 +31,7 @@ CHEAPEST = ("C-SQS, cheapest support", "Budgeted SQS, cheapest support")
 FIXED = "C-SQS (τ = 0.001, fixed)"
 OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
 """C-SQS from other first thresholds, at the paper's ε; the paper does not print its τ₁."""
-COLORS = dict(zip(OTHERS, ("#7b3294", "#2c7fb8", "#4d9221"), strict=True))
+COLORS = dict(zip(OTHERS, ("#f0c5a3", "#e39a63", "#6b2a0b"), strict=True))
 DASHED = (0, (4, 2))
 
 

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 BUDGET = tomllib.loads((ROOT / "tests" / "budget.toml").read_text(encoding="utf-8"))
 
 
-def used(name: str) -> int:
+def used(name: str, *more: str) -> int:
     patterns = {"all": ["*.py", "hlm"], "words": ["*.md", ":!CHANGELOG.md"]}.get(name, [f"{name}/*.py"])
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns]
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", *more, *patterns]
     listed = subprocess.run(command, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("not a git checkout, so which files belong to the project is not known")
@@ -31,7 +31,8 @@ def test_nothing_is_above_its_number(name):
 
 
 if __name__ == "__main__":
-    rest = {row: limit - used(row) for row, limit in BUDGET.items()}
+    new_too = ("--cached", "--others", "--exclude-standard")
+    rest = {row: limit - used(row, *new_too) for row, limit in BUDGET.items()}
     for row, limit in BUDGET.items():
         free = rest[row] if row in ("all", "words") else min(rest[row], max(rest["all"], 0))
         change = "may grow" if free >= 0 else "must shrink"

@@ -42,7 +42,11 @@ of_output = partial(option, group="Output")
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
 @of_evidence("--drafts", "With --acceptance: the likeliest token, a draw from q, or n-grams.", DraftsType(DRAFTS))
-@of_evidence("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
+@of_evidence(
+    "--verification",
+    "With --acceptance: how they were accepted (lossless: the first 3).",
+    click.Choice(list(VERIFICATIONS)),
+)
 @of_evidence("--vocabulary", "With --acceptance: tokens of the vocabulary.", click.IntRange(min=2), default=32_000)
 @of_link("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
 @of_link("--fading", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]), default="none")
@@ -188,14 +192,15 @@ def _show(
         result.notes.extend(assumes)
         show_all(console, result, link.name, basis)
         return say(console, f"At: {at}")
-    about_counts = {}
+    about_counts: dict[str, Any] = {}
     if given["acceptance"]:
         bits = 32 * request.vocabulary
         sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / link.down_bps:.3g} ms)"
         tokens = evidence["tokens"].get(best.draft_length)
         about_counts = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
+        about_counts["sampled"] = evidence["draft_sampling"] not in ("greedy", "copied")
     pair, own = evidence.get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
-    models = [f"Models: {pair}; {evidence['trace']}{own}"] if pair else []
+    models = [f"Models: {pair}; {evidence['trace']}, rows at temperature 1{own}"] if pair else []
     at = f"At: {at}; texts of a pass: {request.server_batch} (--server-batch)"
     show(console, result, basis, [at, *models], assumes, **about_counts)
     result.notes.extend(assumes)
@@ -209,6 +214,8 @@ def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
     if evidence and request.server_draft_basis != "given":
         own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
         found.append(f"the server drafts as slowly as the device, {own_draft} (else --server-draft-time)")
+    elif request.server_draft_basis != "given":
+        found.append(f"a draft takes the server {1e3 * setting.own_draft_s:.3g} ms (else --server-draft-time)")
     if request.passes is None and not request.verify_token_s:
         found.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
     if request.server_batch == 1 and request.objective == "capacity":
@@ -245,7 +252,7 @@ def _refuse(ctx: click.Context) -> None:
     """Refuse options that contradict each other, before anything is loaded or measured."""
     names = {one.name: "FILES" if one.name == "more" else one.opts[0] for one in ctx.command.params}
     there = {one.name for one in _given(ctx)}
-    for name in BELONGS.keys() & there:
+    for name in filter(there.__contains__, BELONGS):
         if BELONGS[name] not in there:
             raise UserError(f"{names[name]} belongs to {names[BELONGS[name]]}; give that too.")
     for some, others, why in AGAINST:

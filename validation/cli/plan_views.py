@@ -61,7 +61,9 @@ def show(
     option = best.label and f"With: {best.label}{meaning}"
     if (asked.best.family, best.label) == (COLOCATED, length):
         drafts = "draft" if best.draft_length == 1 else "drafts"
-        use += f", {length} {drafts} a round (vLLM: num_speculative_tokens = {length[4:]}{counted.get('alike', '')})"
+        engine = f"num_speculative_tokens = {length[4:]}"
+        engine += ", draft_sample_method = probabilistic" if counted.get("sampled", True) else ""
+        use += f", {length} {drafts} a round (vLLM: {engine}{counted.get('alike', '')})"
         option = ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(

@@ -49,7 +49,7 @@ class Option:
 
     @property
     def drawn_from_q(self) -> bool:
-        """Return whether a server with its own draft draws it from q itself, as engines do."""
+        """Return whether a server with its own draft draws it from q itself."""
         return "drafts from" not in self.label
 
     @cached_property

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, SERVER, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
 from validation.planning.aims import ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.option import Option
 from validation.planning.padding import said
@@ -215,7 +215,10 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
 def _guarantee(planner: Planner, option: Option) -> str:
     promise = _promise(planner, option) if planner.setting.risk_limit > 0 else ""
     if option.lossless:
-        return f"lossless: each text has the target model's distribution (proved). {promise}".rstrip()
+        said = "lossless: each text has the target model's distribution (proved)."
+        if option.family == COLOCATED:
+            said = "lossless if the engine keeps a lossless rule of acceptance (proved): hlm audit tests it."
+        return f"{said} {promise}".rstrip()
     return promise or "none: what is lost has no limit (--risk)"
 
 

@@ -62,6 +62,7 @@ DEEP = (
     "tests/validation/plots/test_exhibits.py::*_without_a_model_*edge-sd-fig[789][bc]*",
     "tests/validation/plots/test_hlm_decoded.py::test_many_links_*None?",
     "tests/validation/test_processes.py::test_ctrl_c_ends_the_command_*",
+    "tests/validation/test_processes.py::test_figures_are_the_same_*",
     "tests/validation/trace/test_faults.py::test_rounds_of_kill_9*",
     "tests/validation/training/test_training.py::test_an_instructed_pair_*",
     "tests/validation/training/test_training.py::test_a_pair_has_the_licence_*",

@@ -1,6 +1,7 @@
 """Compute Fig. 2 and Table I of flexspec (li2025flexspec) from its printed numbers; no number is read off a curve."""
 
 import re
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +101,19 @@ def paint_lengths(numbers: Numbers) -> Canvas:
 
 
 def simulate_storm(seed: int) -> Numbers:
-    """Compute minutes at 3.2 GB, and the sizes that match the printed minutes; nothing is random."""
-    rows, ends = [], dict[str, list[float]]()
+    """Compute minutes at 3.2 GB, and the sizes in MB that match the printed minutes; nothing is random."""
+    rows, ends = [], dict[str, list[int]]()
     for name, rate, minutes, unit in SYNCHRONISATION:
         ours = float(synchronisation_time(DRAFT_BYTES, rate)) / 60.0
-        low, high = ends[name] = [rate * 60.0 * (minutes + side * unit / 2.0) / 8.0 / 1e9 for side in (-1, 1)]
-        row = (name, f"{rate / 1e6:g} Mbit/s", f"{minutes:g} min", f"{ours:.1f} min", f"{low:.4g} to {high:.4g} GB")
-        rows.append(row)
+        low, high = (rate * 60.0 * (minutes + side * unit / 2.0) / 8.0 / 1e6 for side in (-1, 1))
+        ends[name] = [ceil(low), floor(high)]  # whole megabytes within
+        sizes = f"{ceil(low) / 1e3:.3f} to {floor(high) / 1e3:.3f} GB"
+        rows.append((name, f"{rate / 1e6:g} Mbit/s", f"≈{minutes:g} min", f"{ours:.1f} min", sizes))
     heads = ("network", "rate", "printed", f"{DRAFT_BYTES / 1e9:g} GB take", "sizes that take the printed")
     return {
-        "statistics": {"all_gb": plain([max(low for low, _ in ends.values()), min(high for _, high in ends.values())])},
+        "statistics": {
+            "all_gb": [pick(end) / 1e3 for pick, end in zip((max, min), zip(*ends.values(), strict=True), strict=True)]
+        },
         "tables": [table("Time to send one draft model to one user", heads, tuple(rows))],
         "basis": "8 × size / rate",
     }

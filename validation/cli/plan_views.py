@@ -65,10 +65,13 @@ def show(
         engine += ", draft_sample_method = probabilistic" if counted.get("sampled", True) else ""
         use += f", {length} {drafts} a round (vLLM: {engine}{counted.get('alike', '')})"
         option = ""
+    exact, plain = asked.best_of(lambda one: one.option.lossless), ""
+    if not best.lossless and exact is not None and asked.best.family == exact.family == COLOCATED:
+        plain = f"; engines run it with K = {exact.option.draft_length:g}, without loss"
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(
         console,
-        f"Use: {use}{'; ours is as good' if tied else ''}; it needs {_needs(asked.best)}",
+        f"Use: {use}{'; ours is as good' if tied else ''}; it needs {_needs(asked.best)}{plain}",
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result, counted.get("rejection")),

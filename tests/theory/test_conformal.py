@@ -51,6 +51,21 @@ def test_the_controller_is_the_plain_recursion(instance):
         assert float(np.asarray(controller.threshold)[index]) == pytest.approx(tau, abs=1e-9 * (1 + rate))
 
 
+@given(st.floats(0.02, 0.5), st.floats(0.5, 8.0), st.integers(0, 2))
+def test_the_constant_of_the_sharp_bound_is_the_smallest(epsilon, rate, known):
+    """The rows of the proof of conformal.regret_sharp come within δ + 1/V of εT + 1 − ε, at τ₁ = 0 and T = 3."""
+    delta, size = epsilon / 50, 10 ** (4 + known)
+    top = 1 - 2 * epsilon + delta  # is kept; the many others are below it and below the threshold
+    many = int(2 / min(rate * epsilon, top)) + 2
+    spread = np.array([top, *[(1 - top) / many] * many, *[0.0] * (size - many - 1)])
+    controller, total = ThresholdController(epsilon, rate, 0.0), 0.0
+    for row in (np.full(size, 1 / size), spread, np.full(size, 1 / size)):
+        total += float(row[~np.asarray(controller.step(row))].sum())
+    least = 2 * epsilon + 1 - delta - 1 / size
+    assert total == pytest.approx(least, abs=1e-9)
+    assert total <= 3 * epsilon + 1 - epsilon + 1e-12
+
+
 def test_a_batch_is_rolled_back_to_the_rejected_draft():
     drafts = [FLAT, PEAKED, FLAT]
     for accepted in range(4):

@@ -10,6 +10,16 @@ from hlmtheory.verification import expected_tokens
 SIZES, WIDTHS, CONTEXTS = np.array(
     [[1, 1, 0], [4, 1, 64], [8, 1, 16], [8, 4, 64], [32, 1, 8], [32, 4, 32], [64, 2, 8]]
 ).T
+PLANE = (5e-3, 2e-5, 4e-8)
+
+
+def plane(size, width, context):
+    return PLANE[0] + PLANE[1] * size * width + PLANE[2] * size * context
+
+
+def test_exact_times_give_their_plane():
+    found = fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
+    assert found == pytest.approx(PLANE, rel=1e-9)
 
 
 def test_no_coefficient_is_negative():
@@ -19,7 +29,7 @@ def test_no_coefficient_is_negative():
 
 def test_the_fit_is_that_of_least_squares():
     table = np.stack([np.ones(7), SIZES * WIDTHS, SIZES * CONTEXTS], axis=1)
-    seconds = table @ (5e-3, 2e-5, 4e-8) + np.random.default_rng(5).normal(0.0, 2e-5, 7)
+    seconds = plane(SIZES, WIDTHS, CONTEXTS) + np.random.default_rng(5).normal(0.0, 2e-5, 7)
     found = fit_passes(SIZES, WIDTHS, CONTEXTS, seconds)
     assert found == pytest.approx(np.linalg.lstsq(table, seconds, rcond=None)[0].tolist(), rel=1e-6)
 
@@ -65,7 +75,8 @@ def test_a_round_is_its_passes():
     """Two drafts at 100 cached tokens for 3 sequences: two passes of the draft model, one of width 3, 0.5 s beside."""
     fixed, slope = round_line([4.0, 0.5, 0.25], [1.0, 0.25, 0.125], 2, 100.0, 0.5)
     target = 4.0 + 0.5 * 3 * 3 + 0.25 * 3 * 100
-    assert float(fixed + 3 * slope) == target + 2 * (1.0 + 0.25 * 3 + 0.125 * 3 * 100) + 0.5
+    draft = 1.0 + 0.25 * 3 + 0.125 * 3 * 100
+    assert float(fixed + 3 * slope) == target + 2 * draft + 0.5
     for wrong in (0.5, [4.0, 0.5]):
         with pytest.raises(ValueError, match=r"must be \(a, b, c\) on its last axis"):
             round_line([4.0, 0.5, 0.25], wrong, 2, 100.0, 0.5)

@@ -148,7 +148,10 @@ def test_the_match_is_that_of_fractions(instance):
         assert value == pytest.approx(float(exact_match(*exact)), abs=1e-12)
 
 
-def test_matches_of_subnormal_entries():
+def test_matches_at_the_edges():
+    assert float(shared_seed.match_probability([1.0], [1.0])) == 1.0
+    assert float(shared_seed.match_probability([1.0, 0.0], [0.0, 1.0])) == 0.0
+    assert float(shared_seed.match_probability([0.5, 0.5, 0.0], [0.0, 0.5, 0.5])) == pytest.approx(1 / 3)
     tiny = [1.0, 5e-324, 1e-310]
     assert float(shared_seed.match_probability(tiny, tiny)) == 1.0
     assert float(shared_seed.match_probability(tiny, [5e-324, 1.0, 0.0])) == pytest.approx(0.0, abs=1e-300)

@@ -14,7 +14,7 @@ _LINE = 1.25
 _GAP = 6.0
 """Points between the right edge of the panel and the names; twice as many if some name was moved from its curve."""
 _MOVED = 3.0
-"""Points from which on a thin line joins a name and its curve."""
+"""Points from which on a name is moved; then a thin line joins each name of the panel and its curve."""
 
 
 def label_ends(
@@ -56,9 +56,9 @@ def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool =
     found.sort(key=lambda one: (round(one[0], 1 if tied else 3), -one[1]))
     sizes = [SMALLEST * _LINE * (1 + text.count("\n")) for *_, text, _ in found]
     middles = apart([one[0] for one in found], sizes)
-    gap = _GAP if all(abs(one[0] - middle) <= _MOVED for one, middle in zip(found, middles, strict=True)) else 2 * _GAP
+    moved = any(abs(one[0] - middle) > _MOVED for one, middle in zip(found, middles, strict=True))
     for (height, _, text, color), middle in zip(found, middles, strict=True):
-        _write(axes, text, color, height - bottom, middle - bottom, top - bottom, gap)
+        _write(axes, text, color, height - bottom, middle - bottom, top - bottom, moved=moved)
 
 
 def _curves(axes: Axes) -> list[tuple[str, Any]]:
@@ -101,13 +101,12 @@ def apart(heights: Sequence[float], sizes: Sequence[float]) -> list[float]:
     return middles
 
 
-def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height: float, gap: float) -> None:
-    moved = abs(end - middle) > _MOVED
+def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height: float, *, moved: bool) -> None:
     arrow: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "color": color, "shrinkA": 0, "shrinkB": 0}
     axes.annotate(
         text,
         (1.0, end / height),
-        (gap, middle - end),
+        (2 * _GAP if moved else _GAP, middle - end),
         xycoords="axes fraction",
         textcoords="offset points",
         fontsize=SMALLEST,

@@ -176,13 +176,14 @@ LOOKS: dict[str, dict[str, Any]] = {
 """Line styles: ours blue, the papers' warm, a baseline grey."""
 PANELS = (
     ("ours and cu-hlm's rules", (CHEAPEST, *_CERTIFIED, "offline (21)", _ONLINE)),
-    ("ours and c-sqs's rules", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
+    ("ours; on average: one budget, c-sqs", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
 )
 """Title and rules of each panel; the numbers hold all rules."""
 ENDS = {
     CHEAPEST: "cheapest codec, certified",
     BUDGET: "one budget for all",
     **{name: f"top-k of {bits} bits, certified" for name, bits in zip(_CERTIFIED, WIDTHS[1:], strict=True)},
+    "dense, best ℓ": "dense (all tokens), best ℓ",
 }
 """Names at the ends of the curves, where they are not those of the rules."""
 

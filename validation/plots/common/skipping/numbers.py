@@ -12,6 +12,7 @@ from validation.estimates import Estimate
 from validation.plots.common.record import Numbers, curve, kept, plain
 from validation.plots.common.skipping import sample as samples
 from validation.plots.common.style import axis
+from validation.plots.common.truncation.looks import say
 from validation.trace.reader import Trace
 
 TEMPERATURE = "temperature perturbation"
@@ -55,22 +56,28 @@ def correlation(uncertainty: Row, rejection: Row) -> float:
 
 
 def measure_baselines(trace: Trace, seed: int) -> Numbers:
-    """Measure the mean rejection probability over the uncertainty, for each measure."""
+    """Measure the mean rejection probability over the uncertainty, for each measure at the same tokens."""
     tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
-    measures = {TEMPERATURE: (tokens.uncertainty, tokens.rejection, tokens.prompt)}
-    measures |= {name: values for name, values in baselines.items() if name != TEMPERATURE}
+    every = (tokens.uncertainty, tokens.rejection, tokens.prompt)
     series = []
-    for name, (u, beta, prompt) in measures.items():
+    for name, (u, beta, prompt) in (baselines or {TEMPERATURE: every}).items():
         share = np.bincount(np.rint(u * (len(POINTS) - 1)).astype(int), minlength=len(POINTS)) / len(u)
         series.append(
             curve(name, POINTS, samples.bin_means(u, beta, prompt))
             | {"tokens": len(u), "share": plain(share), "pearson_r": plain(correlation(u, beta))}
         )
+    known = {one["name"]: one["pearson_r"] for one in series}
     return {
         "axes": [{"x": axis("uncertainty u"), "y": axis("rejection probability β")}],
         "series": series,
-        "statistics": {"pearson_r": {one["name"]: one["pearson_r"] for one in series}, "left_out": left_out},
+        "statistics": {
+            "pearson_r": known,
+            "pearson_r_of_all": plain(correlation(tokens.uncertainty, tokens.rejection)),
+            "tokens": series[0]["tokens"],
+            "by_measure": ", ".join(f"{say(r, '.2f')} by {name}" for name, r in known.items()),
+            "left_out": left_out,
+        },
         "positions_drawn": len(tokens.rows),
     }
 

@@ -24,6 +24,8 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from validation.planning.plan import Planner
+    from validation.planning.request import Request
     from validation.planning.result import Result
 
 of_evidence = partial(option, group="Evidence")
@@ -75,14 +77,20 @@ of_output = partial(option, group="Output")
 @of_limits("--transmit-power", "Power of the device while it sends.", default="1W")
 @of_aim(
     "--objective",
-    "The aim of the table and of --policy; capacity: the most users of a full server.",
+    "The aim of the table and of --policy; capacity: users of a full server; goodput: tokens within --latency; fair: "
+    "the geometric mean over --users; cost: by --server-price and --time-price.",
     click.Choice(["throughput", "capacity", "goodput", "fair", "cost"]),
     default="throughput",
 )
 @of_aim("--server-price", "With --objective cost: price of a second of the server.", AT_LEAST_0, default=1.0)
 @of_aim("--time-price", "With --objective cost: price of a second of waiting.", AT_LEAST_0, default=0.1)
 @of_aim("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
-@of_aim("--server-batch", "The most texts in a pass of a full or shared server.", click.IntRange(1, 10_000), default=1)
+@of_aim(
+    "--server-batch",
+    "The most texts in a pass of a full or shared server (vLLM: --max-num-seqs).",
+    click.IntRange(1, 10_000),
+    default=1,
+)
 @of_messages("--seal", "Guard of messages: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"]), default="none")
 @of_messages("--shared-seed/--no-shared-seed", "`ours` may draft by a shared seed: docs/shared_seed.md.", default=True)
 @of_messages("--block/--no-block", "The server may verify the drafts of a round together.", default=False)
@@ -108,7 +116,8 @@ def plan(
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.summary import READS_AGAIN
-    from validation.planning.option import reading_again
+    from validation.planning.engine_counts import basis_said
+    from validation.planning.option import Note, reading_again
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import equal_users, plan_band, read_users
@@ -141,13 +150,18 @@ def plan(
     if request.users > 1:
         users = equal_users(request.users, setting) if listed is None else listed
         shared, plain_users = plan_band(planner, users, request.server_batch)
-    result = make(planner, request, shared)
-    result = _with_evidence(result, about, said, counts=bool(given["acceptance"]))
+    result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
     said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    _show(console, planner, request, result, about["evidence"], given, said_setting, every=all_columns)
+    if all_columns:
+        show_all(
+            console, result, setting.link.name, basis_said(about["evidence"], planner.split, result.asked.best.option)
+        )
+        say(console, f"At: {said_setting}")
+    else:
+        _show(console, planner, request, result, about["evidence"], said_setting, own=given["trace"] is not None)
     if plain_users is not None:
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -165,62 +179,31 @@ def plan(
         print_json(plain)
 
 
-def _with_evidence(result: Result, about: dict[str, Any], said: list[str], *, counts: bool) -> Result:
-    """Return the plan with its notes on measured numbers and the evidence; of counts its guarantee is the engine's."""
-    from validation.planning.engine_counts import longest_recorded
-
-    best, evidence = result.asked.best.option, about["evidence"]
-    of_counts = longest_recorded(best, evidence) if counts else []
-    notes = [note.text for note in about["notes"] if best.row.device or not note.of_device]
-    result.notes[:0] = [*said, *of_counts, *notes]
-    if not (counts and best.lossless and best.draft_length):
-        return result
-    ask = "hlm audit tests it" if evidence["verification"] else "say which with --verification"
-    return replace(result, guarantee=f"lossless if the engine keeps a lossless rule of acceptance (proved): {ask}.")
-
-
 def _show(
-    console: Console, planner: Any, request: Any, result: Result, evidence: Any, given: Any, at: str, *, every: bool
+    console: Console,
+    planner: Planner,
+    request: Request,
+    result: Result,
+    evidence: dict[str, Any],
+    setting: str,
+    *,
+    own: bool,
 ) -> None:
-    """Print the plan at a setting: in a few lines, or every column."""
+    """Print the plan in a few lines; ``own``: whether the user named the trace."""
     from validation.planning.engine_counts import basis_said, not_told_apart
 
-    link, best = planner.setting.link, result.asked.best.option
-    assumes = _assumed(request, planner.setting, evidence if given["acceptance"] else {})
-    basis = basis_said(evidence, planner.split, best)
-    if every:
-        result.notes.extend(assumes)
-        show_all(console, result, link.name, basis)
-        return say(console, f"At: {at}")
+    best = result.asked.best.option
     about_counts: dict[str, Any] = {}
-    if given["acceptance"]:
+    if "files" in evidence:
         bits = 32 * request.vocabulary
-        sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / link.down_bps:.3g} ms)"
+        sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / planner.setting.link.down_bps:.3g} ms)"
         tokens = evidence["tokens"].get(best.draft_length)
         about_counts = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
         about_counts["sampled"] = evidence["draft_sampling"] not in ("greedy", "copied")
-    pair, own = evidence.get("pair"), "" if given["trace"] is not None else "; --trace takes yours"
-    models = [f"Models: {pair}; {evidence['trace']}, rows at temperature 1{own}"] if pair else []
-    at = f"At: {at}; texts of a pass: {request.server_batch} (--server-batch)"
-    show(console, result, basis, [at, *models], assumes, **about_counts)
-    result.notes.extend(assumes)
-
-
-def _assumed(request: Any, setting: Any, evidence: dict[str, Any]) -> list[str]:
-    """Return what the answer assumes where an option was left out, to stand below it; evidence: that of counts."""
-    found = []
-    if evidence and evidence["draft_sampling"] is None:
-        found.append("drafts were sampled from the draft model's distribution (else --drafts)")
-    if evidence and request.server_draft_basis != "given":
-        own_draft = f"{1e3 * setting.own_draft_s:.3g} ms a draft"
-        found.append(f"the server drafts as slowly as the device, {own_draft} (else --server-draft-time)")
-    elif request.server_draft_basis != "given":
-        found.append(f"a draft takes the server {1e3 * setting.own_draft_s:.3g} ms (else --server-draft-time)")
-    if request.passes is None and not request.verify_token_s:
-        found.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
-    if request.server_batch == 1 and request.objective == "capacity":
-        found.append("a pass has one text (else --server-batch)")
-    return [f"Assumes: {'; '.join(f'({n}) {one}' for n, one in enumerate(found, 1))}"] if found else []
+    at = [f"At: {setting}{f'; texts of a pass: {request.server_batch}' if request.server_batch > 1 else ''}"]
+    if pair := evidence.get("pair"):
+        at.append(f"Models: {pair}; {evidence['trace']}, rows at temperature 1{'' if own else '; --trace takes yours'}")
+    show(console, result, basis_said(evidence, planner.split, best), at, **about_counts)
 
 
 BELONGS = {
@@ -286,7 +269,9 @@ def _command(ctx: click.Context) -> str:
 PICTURES = (".svg", ".pdf", ".png")
 
 
-def _planner(console: Console, request: Any, run: Path | None, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _planner(
+    console: Console, request: Request, run: Path | None, given: dict[str, Any]
+) -> tuple[Planner, dict[str, Any]]:
     from validation.planning.from_run import planner_of_run
     from validation.planning.measure import planner_of_acceptance, planner_of_trace
 
@@ -324,8 +309,8 @@ def _said_skips(run: Path, *, as_json: bool) -> bool:
 
 
 def _measured(
-    request: Any, run: Path | None, times: Path | None, left_out: set[str], given: dict[str, Any]
-) -> tuple[Any, list[str], set[str]]:
+    request: Request, run: Path | None, times: Path | None, left_out: set[str], given: dict[str, Any]
+) -> tuple[Request, list[str], set[str]]:
     """Return the request with measured numbers for options that were left out, sentences on them, and the options."""
     from validation.planning.from_run import OPTIONS, with_run
     from validation.planning.times import read_times, with_passes, with_times
@@ -346,7 +331,7 @@ SAME += ("shared_seed", "block")
 """Options that a request takes as they are."""
 
 
-def _request(given: dict[str, Any]) -> Any:
+def _request(given: dict[str, Any]) -> Request:
     from validation.decoding.recorded_links import find_link
     from validation.planning import quantities as read
     from validation.planning.request import Request

@@ -40,9 +40,7 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def show(
-    console: Console, result: Result, basis: str, about: Sequence[str], assumed: Sequence[str], **counted: Any
-) -> None:
+def show(console: Console, result: Result, basis: str, about: Sequence[str], **counted: Any) -> None:
     """Print the answer in a few lines, and each policy in five columns.
 
     ``counted``: of an engine's counts the ``tokens`` of a round, draft lengths that are ``alike``, and a ``rejection``.
@@ -65,17 +63,15 @@ def show(
         engine += ", draft_sample_method = probabilistic" if counted.get("sampled", True) else ""
         use += f", {length} {drafts} a round (vLLM: {engine}{counted.get('alike', '')})"
         option = ""
-    exact, plain = asked.best_of(lambda one: one.option.lossless), ""
-    if not best.lossless and exact is not None and asked.best.family == exact.family == COLOCATED:
-        plain = f"; engines run it with K = {exact.option.draft_length:g}, without loss"
+    exact = asked.best_of(lambda one: one.option.lossless)
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     say(
         console,
-        f"Use: {use}{'; ours is as good' if tied else ''}; it needs {_needs(asked.best)}{plain}",
+        f"Use: {use}{'; ours is as good' if tied else ''}; it needs {_needs(asked.best, exact)}",
         f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
         f"Guarantee: {result.guarantee}",
         _rival(result, counted.get("rejection")),
-        *assumed,
+        *result.assumed,
         style="bold",
     )
     say(console, *filter(None, [option, *about]))
@@ -90,18 +86,14 @@ def show(
         number = three_digits(getattr(each, decides).value or 0.0)
         lines.append([_with_breaks(each), number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
     styles = ["dim" if each.breaks else "bold" if each is row else "" for each in rows]
-    by_counts = counted.get("rejection") is not None
+    calibrated = "c: measured, and its limit calibrated; " if any(line[3].endswith("c") for line in lines) else ""
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
     say(
         console,
         *(answer_of(aim) if aim.name != "a full server" else _most_users(result, aim) for aim in others),
-        f"m: measured counts × the times above; {'' if by_counts else 'c: calibrated on prompts; '}no mark: proved. "
-        f"Users: times those of {base.family}, each policy with its best setting for them (--objective capacity). "
-        "Risk: how far the distribution of a text may be from the target model's. Bits up: what a device sends in a "
-        "round trip; --all: both directions (kB/token).",
-        "Ours: our messages and lengths of a round"
-        + ("" if by_counts else ", and our skips; SQS's rounds, which end by bits, may be faster")
-        + ". Methods by name: docs/choose.md. Symbols, every column, setting and bound: --all.",
+        f"m: measured counts × the times above; {calibrated}no mark: proved. Users: times those of {base.family}, each "
+        "policy at its best for a full server. Risk: total variation of a text's distribution from the target model's. "
+        "Bits up: in a round trip. Methods by name: docs/choose.md. Every column, option and bound: --all.",
         *result.notes,
     )
 
@@ -116,14 +108,12 @@ def _users(result: Result) -> tuple[Listed, dict[str, str]]:
 
 def _most_users(result: Result, aim: Aim) -> str:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
-    (base, users), setting = _users(result), aim.setting
+    base, users = _users(result)
     most = users[aim.best.family]
     best = [one for one in aim.rows if not one.breaks and users[one.family] == most]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
     said += "" if base in best else f": {most} times those of {_with_length(base)}"
-    measured = setting.passes is not None or setting.verify_token_s
-    free = "" if measured else ", and that drafts make no pass longer (--times)"
-    return f"{said}. Assumes --server-batch {setting.server_batch}{free}."
+    return f"{said}."
 
 
 def _with_length(listed: Listed) -> str:
@@ -167,12 +157,15 @@ def _rival(result: Result, rejection: str | None) -> str:
     return said
 
 
-def _needs(listed: Listed) -> str:
-    """Return where a policy needs the draft model, and whether an engine runs it as it is."""
+def _needs(listed: Listed, exact: Listed | None = None) -> str:
+    """Return where a policy needs the draft model, and what engines run of it: at best the exact one."""
     if listed.option.row.device:
         return "the draft model on the device"
     if listed.family == COLOCATED and not listed.option.lossless:
-        return "the draft model on the server, and an engine that keeps sure drafts unverified (none known)"
+        known = "none known"
+        if exact is not None and exact.family == COLOCATED:
+            known += f": engines run K = {exact.option.draft_length:g}, without loss"
+        return f"the draft model on the server, and an engine that keeps sure drafts unverified ({known})"
     return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
 
@@ -226,7 +219,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
             f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
             f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
         )
-    say(console, result.guarantee, *result.notes, *result.bounds)
+    say(console, result.guarantee, *result.notes, *result.assumed, *result.bounds)
 
 
 def _cell(row: Row, head: str, name: str, form: str) -> str:

@@ -4,7 +4,7 @@ A sampled draft needs q_d up, and after a rejection p down. Of a greedy draft, o
 own token, the token id is enough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +133,11 @@ def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
     return said if tokens is None else f"{said}: {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
 
 
-def longest_recorded(option: Option, evidence: dict[str, Any]) -> list[str]:
-    """Mark in the evidence, and return as a note, whether a plan's draft length is the longest that was recorded."""
+def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:
+    """Return a note if a plan's draft length is the longest that was recorded."""
     longest = len(evidence["acceptance_by_depth"])
-    evidence["best_is_longest"] = option.draft_length == longest
     more = LONGER.format(3 * longest // 2 + 1)
-    return [f"K = {longest} is the longest recorded; {more}."] if evidence["best_is_longest"] else []
+    return [f"K = {longest} is the longest recorded; {more}."] if option.draft_length == longest else []
 
 
 def not_told_apart(option: Option, evidence: dict[str, Any]) -> str:

@@ -62,12 +62,12 @@ class Request:
         if self.server_draft_s is not None:
             return self
         if ratio is None:
-            seconds, basis = self.draft_s, "that of the device, because the ratio of parameters is not known"
+            seconds, basis = self.draft_s, "as long as the device: the ratio of parameters is not known"
         else:
             seconds = min(self.verify_s / ratio, self.draft_s)
-            basis = f"the target model's divided by the ratio of parameters, {ratio:.3g}"
+            basis = f"the target's pass over the ratio of parameters, {ratio:.3g}"
             if seconds == self.draft_s:
-                basis = "that of the device: the ratio of parameters would make the server slower"
+                basis = "as long as the device: by the ratio of parameters it would be slower"
         return replace(self, server_draft_s=float(f"{1e3 * seconds:.3g}") / 1e3, server_draft_basis=basis)
 
     def link(self) -> PlanLink:

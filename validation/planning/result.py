@@ -1,5 +1,6 @@
 """The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,9 +8,10 @@ import numpy as np
 
 from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
-from validation.planning.aims import ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
-from validation.planning.option import Option
-from validation.planning.padding import said
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
+from validation.planning.engine_counts import longest_recorded
+from validation.planning.option import Note, Option
+from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
@@ -17,9 +19,10 @@ from validation.planning.shared import Shared
 from validation.planning.verdict import number_said, verdict_of
 
 _DUAL = "dual bound in the model of mean rounds"
+_IF_KEPT = "lossless if the engine keeps a lossless rule of acceptance (proved)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
@@ -28,7 +31,8 @@ class Result:
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     guarantee: str
-    notes: list[str]  # What the numbers assume
+    assumed: list[str]  # What stands for options that were left out
+    notes: list[str]  # What the numbers rest on
     bounds: list[str]
 
     @property
@@ -76,26 +80,56 @@ class Result:
             "gap": self.gap and self.gap.plain(),
             "message_gain": self.message_gain and self.message_gain.plain(),
             "guarantee": self.guarantee,
-            "notes": [*self.notes, *self.bounds],
+            "notes": [*self.notes, *self.assumed, *self.bounds],
         }
 
 
-def make(planner: Planner, request: Request, shared: Shared | None = None) -> Result:
+def make(
+    planner: Planner,
+    request: Request,
+    shared: Shared | None = None,
+    evidence: Mapping[str, Any] | None = None,
+    notes: Sequence[Note] = (),
+) -> Result:
+    """Return the best plan for a request; ``evidence`` and ``notes`` say what the planner was made of."""
     aims = aims_of(planner, planner.setting, shared)
-    full = planner.setting.objective == "capacity"
-    asked = aims[1] if full else aims[0] if shared is None else aims[-1]
+    asked = aims[-1] if shared is not None else aims[0]
+    if planner.setting.objective == "capacity":
+        asked = next(aim for aim in aims if aim.name == FULL_SERVER)
+    best = asked.best.option
+    counts = evidence if evidence is not None and "files" in evidence else None
     gap, message_gain, ours = _bounds(planner)
     return Result(
-        [described(planner, asked, one) for one in asked.rows],
-        aims,
-        asked,
-        planner.binding(asked.best.option),
-        gap,
-        message_gain,
-        " ".join([_guarantee(planner, asked.best.option), *_without_loss(planner, asked)]),
-        [_server_draft(planner, request), *_notes(planner, asked)],
-        [*_no_slower(planner, request), *_any_message(message_gain, ours)],
+        rows=[described(planner, asked, one) for one in asked.rows],
+        aims=aims,
+        asked=asked,
+        binds=planner.binding(best),
+        gap=gap,
+        message_gain=message_gain,
+        guarantee=" ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked)]),
+        assumed=_assumed(planner, request, counts),
+        notes=[
+            *(note.text for note in notes if best.row.device or not note.of_device),
+            *(longest_recorded(best, counts) if counts is not None else []),
+            *_notes(planner, asked),
+        ],
+        bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
+
+
+def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
+    """Return what the answer assumes where an option was left out, as one sentence; ``counts`` are an engine's."""
+    parts = []
+    if counts is not None and counts["draft_sampling"] is None:
+        parts.append("drafts were sampled from the draft model's distribution (else --drafts)")
+    if request.server_draft_basis != "given":
+        own_draft = f"{1e3 * planner.setting.own_draft_s:.3g} ms"
+        parts.append(f"a draft takes the server {own_draft}, {request.server_draft_basis} (else --server-draft-time)")
+    if request.passes is None and not request.verify_token_s:
+        parts.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
+    if request.server_batch == 1:
+        parts.append("a pass of a full server has one text (else --server-batch)")
+    return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}"] if parts else []
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
@@ -156,14 +190,6 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     return gap, message_gain, f"{option.family}, {option.label}"
 
 
-def _server_draft(planner: Planner, request: Request) -> str:
-    sentence = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms"
-    if request.server_draft_s is None or request.server_draft_basis != "given":
-        basis = "that of the device" if request.server_draft_s is None else request.server_draft_basis
-        sentence += f", assumed: {basis} (else --server-draft-time)"
-    return f"{sentence}."
-
-
 def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     """Return how much faster for one user the loss of the answer makes it, with its interval."""
     exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
@@ -208,18 +234,19 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
         option = asked.best.option
         own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
         shown = own[0] if own else option
-        notes.append(said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
+        notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     return [note for note in notes if note]
 
 
-def _guarantee(planner: Planner, option: Option) -> str:
+def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None) -> str:
     promise = _promise(planner, option) if planner.setting.risk_limit > 0 else ""
-    if option.lossless:
-        said = "lossless: each text has the target model's distribution (proved)."
-        if option.family == COLOCATED:
-            said = "lossless if the engine keeps a lossless rule of acceptance (proved): hlm audit tests it."
-        return f"{said} {promise}".rstrip()
-    return promise or "none: what is lost has no limit (--risk)"
+    if not option.lossless:
+        return promise or "none: what is lost has no limit (--risk)"
+    if counts is not None and option.draft_length:
+        return f"{_IF_KEPT}: {'hlm audit tests it' if counts['verification'] else 'say which with --verification'}."
+    if option.family == COLOCATED:
+        return f"{_IF_KEPT}: hlm audit tests it. {promise}".rstrip()
+    return f"lossless: each text has the target model's distribution (proved). {promise}".rstrip()
 
 
 def _promise(planner: Planner, option: Option) -> str:

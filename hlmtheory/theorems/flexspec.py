@@ -137,7 +137,7 @@ def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
     False: K* rises with F/M (draft_length.optimal), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign
-    of O m₀ - b F₀: it *rises* as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give
+    of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give
     O/b = 20. Instead: draft_length.slower_shortens_if.
     """
     return le(

@@ -36,7 +36,7 @@ IN_RANGE = Assumption("1 ≤ K ≤ K_max", draft_length_sides.lengths_in_range)
 HEADER = {
     "acceptance": 0.8,
     "rate_bps": 1e6,
-    "slowdown": 1000.0,
+    "slowdown": 10.0,
     "fixed": 0.02,
     "marginal": 0.0125,
     "bits_per_token": 16.0,

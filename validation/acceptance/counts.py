@@ -35,7 +35,7 @@ def read_optional(where: str, table: Mapping[str, Any], *names: str) -> int | No
 def read_counts(where: str, name: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
         raise UserError(f"{where}: {name} is {type(value).__name__}; a list of counts is needed.")
-    return tuple(read_count(where, f"{name}[{i}]", one) for i, one in enumerate(value))
+    return tuple(read_count(where, f"{name}[{i}]", entry) for i, entry in enumerate(value))
 
 
 def read_word(where: str, table: Mapping[str, Any], name: str) -> str | None:
@@ -48,10 +48,10 @@ def read_word(where: str, table: Mapping[str, Any], name: str) -> str | None:
 def read_histogram(where: str, name: str, value: Any) -> dict[int, int]:
     """Return the positive counts of a histogram; it is a list, or a table with integer keys."""
     if isinstance(value, Mapping):
-        found = {read_length(where, name, key): read_count(where, f"{name}[{key}]", one) for key, one in value.items()}
+        counts = {read_length(where, name, key): read_count(where, f"{name}[{key}]", n) for key, n in value.items()}
     else:
-        found = dict(enumerate(read_counts(where, name, value)))
-    return {i: count for i, count in found.items() if count}
+        counts = dict(enumerate(read_counts(where, name, value)))
+    return {i: count for i, count in counts.items() if count}
 
 
 def read_length(where: str, name: str, key: Any) -> int:

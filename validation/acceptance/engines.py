@@ -28,19 +28,19 @@ LARGEST_SCRAPE, ANSWER_SECONDS = 2**26, 30.0
 """Most bytes that a server's metrics may have, and longest wait for them."""
 
 
-def _choice(one: Any) -> Any:
-    return (one.get("choices") or [{}])[0]
+def _choice(row: Any) -> Any:
+    return (row.get("choices") or [{}])[0]
 
 
 _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read]]], ...] = (
-    (lambda one: "spec_decode_acceptance" in one or "speculative_decoding_stats" in _choice(one), vllm.of_answer),
-    (lambda one: isinstance(one.get("metrics"), Mapping) and "speculative_decoding" in one["metrics"], vllm.of_answer),
-    (lambda one: "spec_decode_num_drafts" in one, vllm.of_bench),
-    (lambda one: "spec_verify_ct" in other_engines.sglang_meta(one), other_engines.sglang),
-    (lambda one: tensorrt.is_iteration(one) or tensorrt.tensorrt_request(one) is not None, tensorrt.tensorrt),
-    (lambda one: "predicted_n" in (one.get("timings") or ()), other_engines.llama_timings),
-    (lambda one: "Acceptance_Length_Histogram" in one, other_engines.specdec_bench),
-    (lambda one: "accept_lengths" in _choice(one), other_engines.spec_bench),
+    (lambda row: "spec_decode_acceptance" in row or "speculative_decoding_stats" in _choice(row), vllm.of_answer),
+    (lambda row: isinstance(row.get("metrics"), Mapping) and "speculative_decoding" in row["metrics"], vllm.of_answer),
+    (lambda row: "spec_decode_num_drafts" in row, vllm.of_bench),
+    (lambda row: "spec_verify_ct" in other_engines.sglang_meta(row), other_engines.sglang),
+    (lambda row: tensorrt.is_iteration(row) or tensorrt.tensorrt_request(row) is not None, tensorrt.tensorrt),
+    (lambda row: "predicted_n" in (row.get("timings") or ()), other_engines.llama_timings),
+    (lambda row: "Acceptance_Length_Histogram" in row, other_engines.specdec_bench),
+    (lambda row: "accept_lengths" in _choice(row), other_engines.spec_bench),
 )
 """A test of the content, and the reader for content that passes it."""
 
@@ -78,33 +78,33 @@ def read_acceptance(*paths: str | Path) -> Reading:
             texts[str(given)] = _scraped(str(given))
             continue
         path = Path(given)
-        found = path / "acceptance_rate.json" if path.is_dir() else path
-        if path.is_dir() and not found.is_file():
+        file = path / "acceptance_rate.json" if path.is_dir() else path
+        if path.is_dir() and not file.is_file():
             raise UserError(
                 f"{path} is a folder without acceptance_rate.json of specdec_bench; name the engine's file."
             )
-        if found in others or str(found) in texts:
-            raise UserError(f"{found} is given twice; its counts would count twice.")
-        start = read_text(found, START)
+        if file in others or str(file) in texts:
+            raise UserError(f"{file} is given twice; its counts would count twice.")
+        start = read_text(file, START)
         if not start.strip():
-            raise UserError(f"{found} is empty; give a file that the engine has written.")
+            raise UserError(f"{file} is empty; give a file that the engine has written.")
         if vllm.is_scrape(start):
-            texts[str(found)] = read_text(found)
+            texts[str(file)] = read_text(file)
         else:
-            others.append(found)
+            others.append(file)
     if len(texts) > 2:
         raise UserError(f"{len(texts)} scrapes of metrics are given; give two, the earlier first.")
     read: list[Read] = list(vllm.of_scrapes(list(texts), list(texts.values()))) if texts else []
     for path in others:
         read += _of_file(path)
-    made = [one for one in read if isinstance(one, AcceptanceRecord)]
-    records = [one for one in made if one.num_spec_steps]
-    left_out = [one for one in read if isinstance(one, LeftOut)]
-    left_out += [LeftOut(one.source, NOTHING) for one in made if not one.num_spec_steps]
+    recorded = [item for item in read if isinstance(item, AcceptanceRecord)]
+    records = [record for record in recorded if record.num_spec_steps]
+    left_out = [item for item in read if isinstance(item, LeftOut)]
+    left_out += [LeftOut(record.source, NOTHING) for record in recorded if not record.num_spec_steps]
     if not records:
         first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
         raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
-    return Reading(tuple(records), tuple(left_out), tuple(one for one in read if isinstance(one, str)))
+    return Reading(tuple(records), tuple(left_out), tuple(item for item in read if isinstance(item, str)))
 
 
 def _scraped(address: str) -> str:
@@ -138,11 +138,11 @@ def _of_file(path: Path) -> Sequence[Read]:
         content = parse(str(path), text)
         if not isinstance(content, list):
             return _of_request(str(path), content)
-        if any(isinstance(one, Mapping) and str(one.get("name", "")).startswith(vllm.PREFIX) for one in content):
+        if any(isinstance(row, Mapping) and str(row.get("name", "")).startswith(vllm.PREFIX) for row in content):
             return vllm.of_metrics_list(str(path), content)
-        if any(isinstance(one, Mapping) and "specDecodingStats" in one for one in content):
+        if any(isinstance(row, Mapping) and "specDecodingStats" in row for row in content):
             return tensorrt.tensorrt(str(path), content)
-        return [record for number, one in enumerate(content) for record in _of_request(f"{path}[{number}]", one)]
+        return [record for number, row in enumerate(content) for record in _of_request(f"{path}[{number}]", row)]
     if read_means(path) is not None:
         raise UserError(f"{path} has means without counts; `hlm acceptance` alone reads them, and shows them as such.")
     if text.lstrip().startswith(("<", "# HELP", "# TYPE")) or re.search("^(vllm|sglang|llamacpp):", text, re.MULTILINE):
@@ -155,7 +155,7 @@ def _of_file(path: Path) -> Sequence[Read]:
 
 def _of_lines(path: Path) -> list[Read]:
     """Return the records of JSON lines; a last line that is cut off is left out, as of a run that was stopped."""
-    found, cut = list[Read](), list[UserError]()
+    records, cut = list[Read](), list[UserError]()
     for where, line in text_lines(path):
         if cut:
             raise cut[0]
@@ -165,8 +165,8 @@ def _of_lines(path: Path) -> list[Read]:
             except UserError as error:
                 cut.append(error)
             else:
-                found += _of_request(where, content)
-    return [*found, *(LeftOut(where, CUT) for _ in cut)]
+                records += _of_request(where, content)
+    return [*records, *(LeftOut(where, CUT) for _ in cut)]
 
 
 def _of_request(where: str, content: Any) -> Sequence[Read]:
@@ -178,8 +178,8 @@ def _of_request(where: str, content: Any) -> Sequence[Read]:
             if read is not other_engines.spec_bench and isinstance(choices, list) and len(choices) > 1:
                 return [LeftOut(where, SEVERAL)]
             marks = _marks(where, content)
-            found = read(where, content)
-            return [replace(one, **marks) if isinstance(one, AcceptanceRecord) else one for one in found]
+            records = read(where, content)
+            return [replace(record, **marks) if isinstance(record, AcceptanceRecord) else record for record in records]
         except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
             raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
     raise UserError(f"{where} has an unknown format; the known formats are {FORMATS}.")

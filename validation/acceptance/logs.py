@@ -135,8 +135,8 @@ def _vllm_sum(where: str, service: str, windows: Sequence[tuple[int, Window]], a
     drafted, sums = zip(*windows, strict=True)
     steps, counts, exact = zip(*sums, strict=True)
     places = tuple(map(sum, zip(*counts, strict=True)))
-    own = {"accepted_per_position": places, "num_spec_tokens": len(places)}
-    record = of_totals(f"vllm {service}".strip(), where, (sum(steps), sum(drafted), sum(places)), **own)
+    by_position = {"accepted_per_position": places, "num_spec_tokens": len(places)}
+    record = of_totals(f"vllm {service}".strip(), where, (sum(steps), sum(drafted), sum(places)), **by_position)
     notes = [f"{where}: {len(windows):,} windows add up to {sum(steps):,} steps; counts are rates x steps."]
     if loose := [count for count, sure in zip(steps, exact, strict=True) if not sure]:
         notes.append(f"Digits of {len(loose):,} leave a rate open by {max(2 * HALF_RATE, 1.0 / min(loose)):.3f}.")
@@ -207,8 +207,8 @@ def llama_log(path: str, text: str) -> list[Read]:
         steps, counts, exact = fitted or (0, (), False)
         if not exact and accepted:
             steps = round(accepted / (length - 1.0))
-        own = {"accepted_per_position": counts if exact else None}
-        records.append(of_totals("llama.cpp", where, (steps, drafted, accepted), **own))
+        by_position = {"accepted_per_position": counts if exact else None}
+        records.append(of_totals("llama.cpp", where, (steps, drafted, accepted), **by_position))
     return records
 
 

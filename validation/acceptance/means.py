@@ -118,7 +118,7 @@ def _checked(where: str, points: Sequence[Mean], *remarks: str) -> Means:
                 f"{where}: {point.name} has {point.length:g} tokens a step; a step emits 1 to {most}. Lengths without "
                 "the target's own token (AL - 1, as TensorRT-LLM takes them) need 1 more; rates are no lengths."
             )
-    said, found = list(remarks), list[Mean]()
+    sentences, curves = list(remarks), list[Mean]()
     for name in dict.fromkeys(point.name for point in points):
         curve = sorted((point for point in points if point.name == name), key=lambda point: point.draft_length or 0)
         falls = [
@@ -131,17 +131,17 @@ def _checked(where: str, points: Sequence[Mean], *remarks: str) -> Means:
 
             fitted = isotonic_regression([point.length for point in curve]).x
             curve = [replace(point, nearest=float(x)) for point, x in zip(curve, fitted, strict=True)]
-            said.append(
+            sentences.append(
                 f"{name} falls at {', '.join(falls)}, by more than rounding. A longer draft cannot emit fewer tokens "
                 "from the same places, so the runs differ; beside it is the nearest curve that does not fall."
             )
-        found += curve
-    return Means(source=where, points=tuple(found), remarks=tuple(said))
+        curves += curve
+    return Means(source=where, points=tuple(curves), remarks=tuple(sentences))
 
 
 def _matrix(where: str, text: str) -> Means | None:
     head, *rows = list(csv.reader(text.splitlines()))
-    points, said = list[Mean](), list[str]()
+    points, remarks = list[Mean](), list[str]()
     for row in filter(None, rows):
         cells = dict(zip(head[1:], map(str.strip, row[1:]), strict=False))
         numbers = {name: float(cell) for name, cell in cells.items() if _NUMBER.fullmatch(cell) and "%" not in cell}
@@ -149,22 +149,22 @@ def _matrix(where: str, text: str) -> Means | None:
         kinds = sorted((number, name) for name, number in numbers.items() if name != "Overall")
         if len(kinds) > 1:
             ends = " to ".join(f"{number:g} ({name})" for number, name in (kinds[0], kinds[-1]))
-            said.append(
+            remarks.append(
                 f"{row[0]}: {ends} tokens a step. Overall is the plain mean of categories, which is not that of steps. "
                 "Whether they are a mixture needs counts: give profile_export.jsonl."
             )
-    return _checked(where, points, *said) if points else None
+    return _checked(where, points, *remarks) if points else None
 
 
 def _sglang(where: str, text: str) -> Means:
-    found = [[float(word or "nan") for word in words] for words in SGLANG_LOG.findall(text) if int(words[0])]
-    weights, lengths, rates, speeds = np.array(found or [[1.0, 1.0, np.nan, np.nan]]).T
+    rows = [[float(word or "nan") for word in words] for words in SGLANG_LOG.findall(text) if int(words[0])]
+    weights, lengths, rates, speeds = np.array(rows or [[1.0, 1.0, np.nan, np.nan]]).T
     # the rate is of accepted drafts over drafts; older versions divide the accept length by K + 1
     with np.errstate(divide="ignore", invalid="ignore"):
         guesses = [float(np.median(guess)) for guess in ((lengths - 1.0) / rates, lengths / rates - 1.0)]
     whole = [guess for guess in guesses if np.isfinite(guess) and abs(guess - round(guess)) < 0.06 * max(guess, 1.0)]
     length = int(np.rint(min(whole, key=lambda guess: abs(guess - round(guess))))) if whole else None
-    said = (
+    sentence = (
         f"SGLang's log: {len(lengths):,} lines, each a mean over its last steps ({lengths.min():g} to "
         f"{lengths.max():g}), weighed by running requests. It prints no number of steps; the answers' meta_info has it."
     )
@@ -172,7 +172,7 @@ def _sglang(where: str, text: str) -> Means:
     seconds = np.divide(weights, speeds, out=np.full(len(weights), np.inf), where=speeds > 0.0)
     timed = seconds < 3.0 * np.median(seconds)  # a line after a pause counts the pause
     lines = tuple(zip(lengths[timed].tolist(), seconds[timed].tolist(), strict=True))
-    return replace(_checked(where, [Mean("SGLang", length or None, mean)], said), lines=lines)
+    return replace(_checked(where, [Mean("SGLang", length or None, mean)], sentence), lines=lines)
 
 
 def _trtllm_bench(where: str, averages: Mapping[str, float]) -> Means:
@@ -183,8 +183,8 @@ def _trtllm_bench(where: str, averages: Mapping[str, float]) -> Means:
     if longest and drafted:  # it counts K drafts in every pass
         points.append(Mean("over steps", longest, round(1.0 + longest * averages.get("ADT", 0.0) / drafted, 2)))
     old = () if length else ("Its acceptance rate is a length: tokens of a step.",)
-    said = "trtllm-bench counts the pass over the prompt, which drafts nothing, as a step."
-    return _checked(where, points, said, *old)
+    sentence = "trtllm-bench counts the pass over the prompt, which drafts nothing, as a step."
+    return _checked(where, points, sentence, *old)
 
 
 def _rates(where: str, texts: Sequence[str], *remarks: str) -> Means:

@@ -30,12 +30,12 @@ def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     histogram = meta.get("spec_correct_drafts_histogram") or meta.get("spec_accept_histogram")
     names = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
     steps = read_field(where, meta, "spec_verify_ct")
-    found = None if histogram is None else read_histogram(where, "spec_correct_drafts_histogram", histogram)
+    counts = None if histogram is None else read_histogram(where, "spec_correct_drafts_histogram", histogram)
     accepted = read_optional(where, meta, *names)
-    if accepted is None and found is not None:
-        accepted = sum(i * count for i, count in found.items())
+    if accepted is None and counts is not None:
+        accepted = sum(i * count for i, count in counts.items())
     proposed = read_optional(where, meta, "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
-    more: dict[str, Any] = {"num_spec_tokens": whole_length(proposed, steps), "acceptance_histogram": found}
+    more: dict[str, Any] = {"num_spec_tokens": whole_length(proposed, steps), "acceptance_histogram": counts}
     more["completion_tokens"] = read_optional(where, meta, "completion_tokens")
     more["seconds_per_token"] = read_seconds(meta, rate="decode_throughput")
     return [of_totals("sglang", where, (steps, None, read_field(where, {names[0]: accepted}, names[0])), **more)]

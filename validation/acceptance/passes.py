@@ -45,9 +45,9 @@ class Measured:
     def sentence(self, name: str) -> str:
         """Return what was measured, and how far a plane is off."""
         a, b, c = self.plane
-        said = f"A pass of the {name} model: {self.count} measured, interpolated. Beyond them {1e3 * a:.4g} ms"
-        said += f" + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
-        return f"{said}, from which the farthest pass is {self.worst:.0%} off."
+        text = f"A pass of the {name} model: {self.count} measured, interpolated. Beyond them {1e3 * a:.4g} ms"
+        text += f" + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
+        return f"{text}, from which the farthest pass is {self.worst:.0%} off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Passes:
     @property
     def measured_to(self) -> int:
         """Return the largest batch at which every model of the table was measured."""
-        return min(max(found.rest) for found in (self.target, self.draft) if found is not None)
+        return min(max(model.rest) for model in (self.target, self.draft) if model is not None)
 
     def sentences(self) -> list[str]:
         draft = [] if self.draft is None else [self.draft.sentence("draft")]
@@ -81,10 +81,10 @@ def rows_of_passes(path: Path) -> tuple[dict[str, NDArray[np.float64]], set[str]
 
 def read_passes(path: str | Path) -> Passes:
     path = Path(path)
-    found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path)[0].items()}
-    if "target" not in found:
+    measured = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path)[0].items()}
+    if "target" not in measured:
         raise UserError(f"{path} has no pass of the target model.")
-    return Passes(found["target"], found.get("draft"))
+    return Passes(measured["target"], measured.get("draft"))
 
 
 def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
@@ -95,8 +95,8 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
     except ValueError as error:
         if model == "target" and len(passes) < 3:
             noun = "passes" if len(passes) > 1 else "pass"
-            said = f"{path} has {len(passes)} {noun} of the target; give at least 3, better 4"
-            raise UserError(f"{said}: batch 1 and your largest, each at width 1 and K + 1.") from error
+            reason = f"{path} has {len(passes)} {noun} of the target; give at least 3, better 4"
+            raise UserError(f"{reason}: batch 1 and your largest, each at width 1 and K + 1.") from error
         if model == "target":
             raise UserError(f"{path}, passes of the {model} model: {error}.") from error
         plane = _line(size * width, seconds)
@@ -104,7 +104,7 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
     table = {}
     for batch in np.unique(size):
         widths = np.unique(width[size == batch])
-        table[int(batch)] = widths, np.array([rest[(size == batch) & (width == one)].mean() for one in widths])
+        table[int(batch)] = widths, np.array([rest[(size == batch) & (width == w)].mean() for w in widths])
     return Measured(plane, table, float(np.median(context)), float(np.max(np.abs(rest) / seconds)), len(passes))
 
 
@@ -119,10 +119,10 @@ def _line(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[fl
 
 
 def _model(where: str, row: dict[str, str]) -> str:
-    found = row.get("model", "").strip() or "target"
-    if found not in _MODELS:
-        raise UserError(f"{where}: the model is {found!r}; write target or draft.")
-    return found
+    model = row.get("model", "").strip() or "target"
+    if model not in _MODELS:
+        raise UserError(f"{where}: the model is {model!r}; write target or draft.")
+    return model
 
 
 def _numbers(where: str, row: dict[str, str]) -> tuple[float, float, float, float]:

@@ -98,7 +98,7 @@ class Reconciliation:
 
 def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
     """Return both sides under each convention, and why their printed numbers differ."""
-    if {one.source for one in first.records} & {one.source for one in second.records}:
+    if {record.source for record in first.records} & {record.source for record in second.records}:
         raise UserError("Both sides are of the same file; give the counts of the other engine.")
     common = min(filter(None, (first.longest, second.longest)), default=None)
     alike = first.longest == second.longest
@@ -139,9 +139,9 @@ def replay(side: Side, length: int, confidence: float) -> Estimate | None:
         count, tokens, most, least = np.concatenate(requests, axis=1)
     else:
         count = np.ones(len(requests))
-        tokens, most, least = np.stack([one[1:] @ one[0] for one in requests], axis=1)
+        tokens, most, least = np.stack([request[1:] @ request[0] for request in requests], axis=1)
     low, high = (mean_over(tokens, np.maximum(steps, 1e-9), confidence, count) for steps in (most, least))
-    ends = [None if one is None else min(one, length + 1.0) for one in (high.value, high.high)]
+    ends = [None if end is None else min(end, length + 1.0) for end in (high.value, high.high)]
     return Estimate(low.value, low.low, ends[1], most=None if low.value == high.value else ends[0])
 
 
@@ -182,43 +182,43 @@ def overlap(first: Estimate | None, second: Estimate | None) -> bool | None:
 
 
 def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]], rows: Sequence[Row]) -> list[str]:
-    said = [_as_printed(sides, tables)]
+    findings = [_as_printed(sides, tables)]
     runs = [point_of(x, side.records, assumed_length=side.assumed_length) for x, side in zip("AB", sides, strict=True)]
-    said += not_compared(runs)
+    findings += not_compared(runs)
     timed = [(1e3 * run.seconds, 1e3 * run.seconds * run.tokens) for run in runs if run.seconds is not None]
     if len(timed) == 2:
-        said.append(
+        findings.append(
             f"As timed, a token takes {timed[0][0]:.3g} ms with A and {timed[1][0]:.3g} with B, a step "
             f"{timed[0][1]:.3g} and {timed[1][1]:.3g}: --sweep ranks runs by the first."
         )
     lengths = [side.longest for side in sides]
     if None not in lengths and lengths[0] != lengths[1]:
-        said.append(
+        findings.append(
             f"They draft up to {lengths[0]} and {lengths[1]} tokens a step, so their steps begin at other tokens. "
             "Compared is what the same texts would take with drafts cut to the shorter K, if a draft depends on the "
             "text before it alone."
         )
     alike = [CONVENTIONS[row.key] for row in rows if row.agree]
     if alike:
-        said.append(f"They agree within their intervals by: {'; '.join(alike)}.")
+        findings.append(f"They agree within their intervals by: {'; '.join(alike)}.")
     by_key = {row.key: row for row in rows}
     if by_key["common"].agree is None and lengths[0] != lengths[1]:
         unknown = " and ".join(letter for letter, length in zip("AB", lengths, strict=True) if length is None)
         why = "a side has no acceptance by depth"
         if unknown:
             why = f"the K of {unknown} is not recorded; give --draft-length"
-        return [*said, f"Whether they accept alike is not decided: {why}."]
+        return [*findings, f"Whether they accept alike is not decided: {why}."]
     deciding = by_key["common"] if by_key["common"].agree is not None else by_key["tokens"]
-    return [*said, _conclusion(deciding, sides)]
+    return [*findings, _conclusion(deciding, sides)]
 
 
 def _as_printed(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]]) -> str:
-    numbers, said = [], []
+    numbers, printed = [], []
     for letter, side, table in zip("AB", sides, tables, strict=True):
         key = side.printed if table[side.printed] is not None else "tokens"
         numbers.append((table[key] or Estimate(None)).value or side.summary.mean_acceptance_length)
-        said.append(f"{side.summary.engine} ({letter}) {numbers[-1]:.3f} ({CONVENTIONS[key]})")
-    return f"As each prints it: {', '.join(said)}; B is {_percent(numbers[1] / numbers[0] - 1.0)} from A."
+        printed.append(f"{side.summary.engine} ({letter}) {numbers[-1]:.3f} ({CONVENTIONS[key]})")
+    return f"As each prints it: {', '.join(printed)}; B is {_percent(numbers[1] / numbers[0] - 1.0)} from A."
 
 
 def _conclusion(deciding: Row, sides: tuple[Side, Side]) -> str:
@@ -242,17 +242,17 @@ def _causes(sides: tuple[Side, Side]) -> str:
         tuple(getattr(side.summary, name) or "not stated" for side in sides)
         for name in ("draft_sampling", "verification")
     )
-    found = []
+    marks = []
     if drafts[0] != drafts[1] or "not stated" in drafts:
-        found.append(f"drafts {drafts[0]} and {drafts[1]}")
+        marks.append(f"drafts {drafts[0]} and {drafts[1]}")
     if rules[0] != rules[1] or "not stated" in rules:
-        found.append(f"verification {rules[0]} and {rules[1]}")
+        marks.append(f"verification {rules[0]} and {rules[1]}")
     lossy = sorted({str(side.summary.verification) for side in sides if side.summary.lossless is False})
-    said = f" Marks: {', '.join(found)}." if found else " The marks of both sides are equal."
+    sentence = f" Marks: {', '.join(marks)}." if marks else " The marks of both sides are equal."
     for rule in lossy:
         how = "more or fewer drafts than" if rule in EITHER_WAY else "more than"
-        said += f" {rule} accepts {how} lossless verification does."
-    return said + " Other causes: temperature, prompts, weights (quantised), a template, a defect."
+        sentence += f" {rule} accepts {how} lossless verification does."
+    return sentence + " Other causes: temperature, prompts, weights (quantised), a template, a defect."
 
 
 def _percent(share: float | None) -> str:

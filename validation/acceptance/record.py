@@ -97,22 +97,22 @@ class AcceptanceRecord:
         for length, row in (self.by_draft_length or {}).items():
             if len(row) != length + 1:
                 yield f"{name} has {len(row)} counts for draft length {length}; {length + 1} are needed"
-        each, made = self.per_step_accepted or (), self.per_step_drafted
-        if made is not None and self.per_step_accepted is not None and len(each) != len(made):
+        each, lengths = self.per_step_accepted or (), self.per_step_drafted
+        if lengths is not None and self.per_step_accepted is not None and len(each) != len(lengths):
             yield "per_step_accepted and per_step_drafted differ in length"
         yield from (
             f"step {n} accepted {i} of {k} drafts"
-            for n, (i, k) in enumerate(zip(each, made or (), strict=False))
+            for n, (i, k) in enumerate(zip(each, lengths or (), strict=False))
             if i > k
         )
         longest = math.inf if self.num_spec_tokens is None else self.num_spec_tokens
         for name, histogram in (("acceptance_histogram", self.acceptance_histogram), *self._tables()):
             if histogram is None:
                 continue
-            found = sum(histogram.values()), sum(i * count for i, count in histogram.items())
-            if found != (steps, accepted):
-                said = "has {:,} steps and {:,} accepted drafts; the totals are".format(*found)
-                yield f"{name} {said} {steps:,} and {accepted:,}"
+            totals = sum(histogram.values()), sum(i * count for i, count in histogram.items())
+            if totals != (steps, accepted):
+                text = "has {:,} steps and {:,} accepted drafts; the totals are".format(*totals)
+                yield f"{name} {text} {steps:,} and {accepted:,}"
             if (deepest := max((i for i, count in histogram.items() if count), default=0)) > longest:
                 yield f"{name} has a step of {deepest} accepted drafts; a step has at most {longest}"
         places = self.accepted_per_position
@@ -263,7 +263,7 @@ class AcceptanceRecord:
 
     def as_json(self) -> dict[str, Any]:
         histogram, by_length = self.histogram, self.by_draft_length
-        found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         derived: dict[str, Any] = {
             "mean_acceptance_length": self.mean_acceptance_length,
             "draft_acceptance_rate": self.draft_acceptance_rate,
@@ -272,10 +272,10 @@ class AcceptanceRecord:
             "acceptance_histogram_by_draft_length": by_length and {str(k): row for k, row in by_length.items()},
             "copied": self.copied or None,
         }
-        found |= derived
-        del found["accepted_per_position"], found["by_draft_length"], found["category"]
-        own = "acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied", "seconds_per_token"
-        return {name: value for name, value in found.items() if value is not None or name not in own}
+        plain |= derived
+        del plain["accepted_per_position"], plain["by_draft_length"], plain["category"]
+        extra = "acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied", "seconds_per_token"
+        return {name: value for name, value in plain.items() if value is not None or name not in extra}
 
 
 def of_totals(engine: str, source: str, totals: Sequence[int | None], **more: Any) -> AcceptanceRecord:
@@ -304,8 +304,8 @@ NOTHING, CUT = "it has no acceptance: nothing was drafted, or n > 1", "the log i
 
 def tally(steps: Iterable[tuple[int, int]]) -> Counts:
     """Return the counts of steps that are given as (drafts, accepted)."""
-    found = Counter(steps)
-    return {k: tuple(found[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in found})}
+    counts = Counter(steps)
+    return {k: tuple(counts[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in counts})}
 
 
 def add(tables: Iterable[Counts]) -> Counts:

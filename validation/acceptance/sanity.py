@@ -20,23 +20,23 @@ def sanity(records: Sequence[AcceptanceRecord], summary: Summary, brief: bool = 
     """Return what must be known before a number of the summary is read; briefly, without what merely holds."""
     tables = [(record.histogram, record.num_spec_steps) for record in records]
     firsts = [(steps - table.get(0, 0), steps) for table, steps in tables if table is not None]
-    said = [text for holds, text in (*_identities(records), *_rates(records, summary)) if not (brief and holds)]
+    sentences = [text for holds, text in (*_identities(records), *_rates(records, summary)) if not (brief and holds)]
     firsts = firsts if len(firsts) == len(records) else []
-    said += [*_impossible(summary), *by_category(records, firsts), *differing("requests", firsts)]
+    sentences += [*_impossible(summary), *by_category(records, firsts), *differing("requests", firsts)]
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
     mean, pooled = float(np.mean(each)), summary.mean_acceptance_length
     if abs(mean / pooled - 1.0) > APART:
-        said.append(
+        sentences.append(
             f"requests of many steps accept {'fewer' if mean > pooled else 'more'} drafts: the mean over requests is "
             f"{mean:.3f} tokens a step, over steps {pooled:.3f}, which is what speed follows."
         )
     if summary.depths and (half := (summary.depths[0].high - summary.depths[0].low) / 2.0) > WIDE:
         needed = int(np.ceil(summary.steps * (half / WIDE) ** 2 / 100.0)) * 100
-        said.append(
+        sentences.append(
             f"{summary.steps:,} steps show little: a first draft is accepted {summary.depths[0].low:.2f} to "
             f"{summary.depths[0].high:.2f} of the time; ±{WIDE:g} takes about {needed:,} steps."
         )
-    return said
+    return sentences
 
 
 def differing(what: str, groups: Sequence[tuple[int, int]]) -> list[str]:
@@ -81,8 +81,8 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
     def apart(place: NDArray[np.int64]) -> float:
         return float(np.bincount(place, weights=table[:, 1]) @ (rates(place) - share) ** 2)
 
-    rng, own = np.random.default_rng(0), apart(place) * (1.0 - 1e-12)
-    chance = (1 + sum(apart(rng.permutation(place)) >= own for _ in range(PERMUTATIONS))) / (1 + PERMUTATIONS)
+    rng, observed = np.random.default_rng(0), apart(place) * (1.0 - 1e-12)
+    chance = (1 + sum(apart(rng.permutation(place)) >= observed for _ in range(PERMUTATIONS))) / (1 + PERMUTATIONS)
     if chance >= RARE:
         return [f"{what} differ no more than requests do (p = {chance:.2g}, {len(names)} {what})."]
     ranked = sorted(zip(rates(place), names, strict=True), reverse=True)
@@ -94,10 +94,10 @@ def by_category(records: Sequence[AcceptanceRecord], firsts: Sequence[tuple[int,
 
 
 def _identities(records: Sequence[AcceptanceRecord]) -> list[tuple[bool, str]]:
-    said, counted = list[tuple[bool, str]](), [record for record in records if record.completion_tokens]
+    checks, counted = list[tuple[bool, str]](), [record for record in records if record.completion_tokens]
     extra = [(r.completion_tokens or 0) - r.num_spec_steps - r.num_accepted_draft_tokens for r in counted]
     if counted and counted[0].engine == "llama.cpp":
-        said.append((False, "steps are tokens - accepted drafts - 1 (the prompt's pass); nothing confirms them."))
+        checks.append((False, "steps are tokens - accepted drafts - 1 (the prompt's pass); nothing confirms them."))
     elif extra:
         holds, low, high = sum(x in (0, 1) for x in extra), min(extra), max(extra)
         text = f"tokens = steps + accepted drafts (+ 1 of the prompt's pass) in {holds:,} of {len(extra):,} answers"
@@ -105,25 +105,25 @@ def _identities(records: Sequence[AcceptanceRecord]) -> list[tuple[bool, str]]:
         cut = -low <= max(record.longest or 1 for record in records)
         why = "the last step was cut" if cut else "steps or drafts are counted wrongly"
         text += f"; up to {-low:,} fewer: {why}" if low < 0 else ""
-        said.append((holds == len(extra), f"{text}."))
+        checks.append((holds == len(extra), f"{text}."))
     full = [(record.longest or 0) * record.num_spec_steps for record in records]
-    made = [record.num_draft_tokens for record in records]
-    if all(full) and None not in made:
-        lacking = sum(full) - sum(filter(None, made))
+    drafts = [record.num_draft_tokens for record in records]
+    if all(full) and None not in drafts:
+        lacking = sum(full) - sum(filter(None, drafts))
         fixed = f"{lacking:,} of {sum(full):,} are lacking, so some steps drafted fewer" if lacking else "holds"
-        said.append((not lacking, f"drafts = K x steps: {fixed}."))
-    return said
+        checks.append((not lacking, f"drafts = K x steps: {fixed}."))
+    return checks
 
 
 def _rates(records: Sequence[AcceptanceRecord], summary: Summary) -> list[tuple[bool, str]]:
     drafted, each = [record.num_draft_tokens for record in records], summary.accepted / summary.steps
-    total, said, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
+    total, sentences, places = sum(filter(None, drafted)), list[str](), records[0].accepted_per_position
     if None not in drafted and total > 1.5 * summary.steps and summary.accepted:
         share = f"{summary.accepted / total:.1%} of all drafts, {each:.2f} of {total / summary.steps:.3g} a step"
-        said.append(f"{share}; it falls as K grows.")
+        sentences.append(f"{share}; it falls as K grows.")
     if len(records) == 1 and places is not None and len(places) > 1 and places[0]:
-        said += readings([count / summary.steps for count in places], each)
-    return [(True, text) for text in said]
+        sentences += readings([count / summary.steps for count in places], each)
+    return [(True, text) for text in sentences]
 
 
 def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]:
@@ -158,26 +158,26 @@ def readings(rates: Sequence[float], accepted: float | None = None) -> list[str]
 def _impossible(summary: Summary) -> list[str]:
     from scipy.special import betaincinv
 
-    steps, said, depths = summary.steps, list[str](), summary.depths if summary.identified else ()
+    steps, texts, depths = summary.steps, list[str](), summary.depths if summary.identified else ()
     first = summary.depths[0].accepted if summary.depths else summary.accepted
     if not summary.copied and (most := float(betaincinv(first + 1, max(steps - first, 1), 0.95))) < UNLIKE:
-        said.append(
+        texts.append(
             f"impossible for a draft model that resembles its target, at any temperature: {first:,} accepted in "
             f"{steps:,} steps, below {most:.1%} at 95%. Are the drafts those that are verified (or copies, as n-grams)?"
         )
     if depths and all(depth.accepted == depth.examined for depth in depths) and 0.05 ** (1.0 / steps) > 1.0 - UNLIKE:
-        said.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")
+        texts.append(f"all drafts of {steps:,} steps were accepted: the draft is the target, or nothing is verified.")
     for before, depth in pairwise(depths):
         if depth.accepted == 0 and (1.0 - before.acceptance) ** depth.examined < 0.05:
             sure = (1.0 - before.low) ** depth.examined < RARE
-            said.append(
+            texts.append(
                 f"a cliff, {'not a decay' if sure else 'or chance'}: of {depth.examined:,} drafts at depth "
                 f"{depth.depth} none was accepted, after {before.acceptance:.0%} at depth {before.depth}: a limit or a "
                 "defect ends drafts there."
             )
         if depth.low > before.high:
-            said.append(
+            texts.append(
                 f"acceptance rises from {before.acceptance:.0%} at depth {before.depth} to {depth.acceptance:.0%} at "
                 f"depth {depth.depth}: steps are a mixture of easy and hard places (or drafts copy)."
             )
-    return said
+    return texts

@@ -95,9 +95,9 @@ def synthetic(engine: str, accepted: float, length: int, law: Sequence[float] | 
     by_rate, by_mean = written[engine]
     forms: list[tuple[Any, str, Sequence[float]]] = [] if law is None or by_rate is None else [(by_rate, BY_RATE, law)]
     forms.append((by_mean, BY_MEAN[engine], law_of_mean(engine, accepted, length)))
-    own = {} if law is None else {"measured_variance": variance(law), "measured_slowest": slowest(law)}
+    measured = {} if law is None else {"measured_variance": variance(law), "measured_slowest": slowest(law)}
     return [
-        {"setting": setting, "loss": loss, "variance": variance(kept), "slowest": slowest(kept)} | own
+        {"setting": setting, "loss": loss, "variance": variance(kept), "slowest": slowest(kept)} | measured
         for setting, loss, kept in forms
     ]
 

@@ -145,10 +145,10 @@ class Summary:
     left_out: tuple[str, ...] = ()  # answers that are not counted, with the reason
 
     def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
         if self.crossover is not None:
-            found["crossover"]["extrapolated"] = self.crossover.extrapolated
-        return found
+            plain["crossover"]["extrapolated"] = self.crossover.extrapolated
+        return plain
 
 
 def summarise(
@@ -176,7 +176,7 @@ def summarise(
         "copied": records[0].copied,
         "lossless": recorded.VERIFICATIONS.get(records[0].verification or ""),
         "remarks": (*remarks(records), *([READS_AGAIN] if times is not None and times.reads_again else [])),
-        "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
+        "left_out": tuple(f"{answer.source}: {answer.reason}" for answer in left_out),
     }
     ends, reasons = [], []
     for record in records:
@@ -272,11 +272,11 @@ def _joined(
     rises at the lower end, which is below the mean, and falls at the upper one.
     """
     error = 1.0 - max(confidence, 2.0**-53)
-    both = [function(one.sum(axis=0), error=error, method="anytime") for one in (fewest, most)]
+    both = [function(counts.sum(axis=0), error=error, method="anytime") for counts in (fewest, most)]
     lows, highs = [both[1].low], [both[0].high]
     if len(most) >= FEWEST_CLUSTERS:
-        clustered = [function(one, error=error, method="clustered") for one in (fewest, most)]
-        lows, highs = [*lows, *(one.low for one in clustered)], [*highs, *(one.high for one in clustered)]
+        clustered = [function(counts, error=error, method="clustered") for counts in (fewest, most)]
+        lows, highs = [*lows, *(each.low for each in clustered)], [*highs, *(each.high for each in clustered)]
     return both, np.min(lows, axis=0), np.max(highs, axis=0)
 
 
@@ -288,19 +288,19 @@ def _depths(
     rates = np.where(few.examined == many.examined, many.acceptances, np.nan)
     columns = zip(many.examined, many.accepted, rates, low, high, strict=True)
     depths = tuple(
-        Depth(depth=d, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(one), high=float(other))
-        for d, (n, a, rate, one, other) in enumerate(columns, start=1)
+        Depth(depth=d, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(bottom), high=float(top))
+        for d, (n, a, rate, bottom, top) in enumerate(columns, start=1)
         if n
     )
     return depths, np.where(few.examined > 0, few.acceptances, 1.0)[: len(depths)]
 
 
 def _promise(confidence: float, requests: int) -> str:
-    said = f"{confidence:.0%}, for one depth and for all draft lengths together. They assume that a draft's acceptance "
+    text = f"{confidence:.0%}, for one depth and for all draft lengths together. They assume that a draft's acceptance "
     if requests < FEWEST_CLUSTERS:
-        said += "depends on its depth alone. Requests differ, so the real uncertainty is larger: give "
-        return f"{said}{FEWEST_CLUSTERS} or more records, such as answers, one a line"
-    return f"{said}depends on its depth alone, or that requests that differ are independent and many"
+        text += "depends on its depth alone. Requests differ, so the real uncertainty is larger: give "
+        return f"{text}{FEWEST_CLUSTERS} or more records, such as answers, one a line"
+    return f"{text}depends on its depth alone, or that requests that differ are independent and many"
 
 
 def _choices(
@@ -323,7 +323,7 @@ def _not_told_apart(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     times: RoundTimes,
-    schedule: Sequence[tuple[int, int, int]],
+    ranges: Sequence[tuple[int, int, int]],
     corners: bool,
 ) -> dict[str, Any]:
     """Return the shortest and the longest draft that are the best for some acceptances within the intervals.
@@ -341,7 +341,7 @@ def _not_told_apart(
         possible = np.flatnonzero(fast >= slow.max())
         return int(possible[0]), int(possible[-1])
 
-    shortest_longest = [np.array([at(batch) for batch in range(first, last + 1)]) for first, last, _ in schedule]
+    shortest_longest = [np.array([at(batch) for batch in range(first, last + 1)]) for first, last, _ in ranges]
     rows = tuple((int(ends[:, 0].min()), int(ends[:, 1].max())) for ends in shortest_longest)
     return {"not_told_apart": at(1), "schedule_not_told_apart": rows}
 
@@ -368,8 +368,8 @@ def _crossover(
         pays = max((batch for batch in range(1, largest_batch + 1) if _best(tokens, times, batch)), default=0)
         return max(fitted, pays + 1.0) if pays == largest_batch else pays + 1.0
 
-    found, low, high = (loses(one) if one is not None else np.nan for one in (tokens, *(ends or (None, None))))
-    return Crossover(int(found) if np.isfinite(found) else None, low, high, times.measured_to)
+    batch, low, high = (loses(each) if each is not None else np.nan for each in (tokens, *(ends or (None, None))))
+    return Crossover(int(batch) if np.isfinite(batch) else None, low, high, times.measured_to)
 
 
 def square(counts: recorded.Counts, longest: int) -> NDArray[np.int64]:

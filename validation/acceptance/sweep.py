@@ -47,8 +47,8 @@ def point_of(
     counts = np.array([(r.num_spec_steps, r.num_accepted_draft_tokens) for r in records], dtype=np.float64)
     steps, accepted = counts.sum(axis=0)
     lengths = [(assumed_length or r.longest, r.num_draft_tokens) for r in records]
-    made = [k * n if d is None and k else d for (k, d), n in zip(lengths, counts[:, 0], strict=True)]
-    drafts = None if None in made else float(sum(filter(None, made)) / steps)
+    drafted = [k * n if d is None and k else d for (k, d), n in zip(lengths, counts[:, 0], strict=True)]
+    drafts = None if None in drafted else float(sum(filter(None, drafted)) / steps)
     tokens = 1.0 + accepted / steps
     if token_s is None and step_s is None and times is not None:
         step_s = _step_seconds(records, assumed_length, times, drafts)
@@ -110,8 +110,8 @@ def rank(runs: Sequence[Point], confidence: float) -> tuple[list[Point], str | N
     spread = np.sqrt(sum(float(np.sum((x / x.mean() - 1.0) ** 2)) for x in repeats) / freedom) if freedom else None
     points = sorted((_together(group) for group in groups.values()), key=lambda point: point.seconds or 0.0)
     if spread is not None:
-        own = [point.noise if point.runs == 1 else 0.0 for point in points]
-        noises = [max(float(spread) / point.runs**0.5, least) for point, least in zip(points, own, strict=True)]
+        floors = [point.noise if point.runs == 1 else 0.0 for point in points]
+        noises = [max(float(spread) / point.runs**0.5, least) for point, least in zip(points, floors, strict=True)]
         points = [replace(point, noise=noise) for point, noise in zip(points, noises, strict=True)]
     rng, shape = np.random.default_rng(0), (DRAWS, len(points))
     units = rng.standard_t(freedom, shape) if freedom else rng.standard_normal(shape)

@@ -31,11 +31,11 @@ def tensorrt_request(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return TensorRT-LLM's counts of one answer, of its first choice or its performance metrics, in vLLM's names."""
     choices = content.get("choices")
     for table in (choices[0] if isinstance(choices, list) and choices else None, content.get("request_perf_metrics")):
-        found = table.get("speculative_decoding") if isinstance(table, Mapping) else None
-        if isinstance(found, Mapping) and "total_accepted_draft_tokens" in found:
-            accepted, drafted = found["total_accepted_draft_tokens"], found.get("total_draft_tokens")
+        counts = table.get("speculative_decoding") if isinstance(table, Mapping) else None
+        if isinstance(counts, Mapping) and "total_accepted_draft_tokens" in counts:
+            accepted, drafted = counts["total_accepted_draft_tokens"], counts.get("total_draft_tokens")
             named = {"num_accepted_draft_tokens": accepted, "num_draft_tokens": drafted, "engine": "tensorrt-llm"}
-            return {"usage": content.get("usage"), "metrics": {"speculative_decoding": {**found, **named}}}
+            return {"usage": content.get("usage"), "metrics": {"speculative_decoding": {**counts, **named}}}
     return None
 
 
@@ -46,8 +46,8 @@ def is_iteration(content: Any) -> bool:
 
 def tensorrt(path: str, content: Any) -> Sequence[Read]:
     """Return the sum over the iterations of TensorRT-LLM's statistics, or the record of one request."""
-    if isinstance(content, Mapping) and (found := tensorrt_request(content)) is not None:
-        return of_answer(path, found)
+    if isinstance(content, Mapping) and (answer := tensorrt_request(content)) is not None:
+        return of_answer(path, answer)
     return _sum(path, [row for row in (content if isinstance(content, list) else [content]) if is_iteration(row)])
 
 
@@ -55,18 +55,18 @@ def _sum(path: str, rows: Sequence[Mapping[str, Any]]) -> list[Read]:
     """Return the sum of iterations. Ranks of attention data parallelism may repeat the counts of the first one."""
     by_rank: dict[Any, list[tuple[int, ...]]] = defaultdict(list)
     for number, row in enumerate(rows):
-        found = row.get("specDecodingStats") or {}
-        if not isinstance(found, Mapping):
-            raise UserError(f"{path}[{number}]: specDecodingStats is {str(found)[:40]!r}; a table of counts is needed.")
-        if any(found.values()):
-            counts = tuple(read_field(f"{path}[{number}]", found, name) for name in NAMES)
+        stats = row.get("specDecodingStats") or {}
+        if not isinstance(stats, Mapping):
+            raise UserError(f"{path}[{number}]: specDecodingStats is {str(stats)[:40]!r}; a table of counts is needed.")
+        if any(stats.values()):
+            counts = tuple(read_field(f"{path}[{number}]", stats, name) for name in NAMES)
             by_rank[row.get("attentionDpRank")].append(counts)
     ranks = sorted(by_rank.values(), key=len, reverse=True)  # of a log that is cut, ranks may lack a row
-    repeat = len(ranks) > 1 and all(one == ranks[0][: len(one)] and len(ranks[0]) - len(one) < 2 for one in ranks)
-    table = np.array([(0, 0, 0), *(counts for one in ranks[: 1 if repeat else None] for counts in one)])
+    repeat = len(ranks) > 1 and all(rank == ranks[0][: len(rank)] and len(ranks[0]) - len(rank) < 2 for rank in ranks)
+    table = np.array([(0, 0, 0), *(counts for rank in ranks[: 1 if repeat else None] for counts in rank)])
     how = "repeat one another's counts, which are counted once" if repeat else "are added"
-    said = [f"{path}: {len(ranks)} ranks {how}."] if len(ranks) > 1 else []
-    return [_record(path, table.sum(axis=0).tolist()), *said]
+    notes = [f"{path}: {len(ranks)} ranks {how}."] if len(ranks) > 1 else []
+    return [_record(path, table.sum(axis=0).tolist()), *notes]
 
 
 def _record(where: str, totals: Sequence[int]) -> AcceptanceRecord:
@@ -77,9 +77,9 @@ def tensorrt_log(path: str, text: str) -> list[Read]:
     """Return the sum of the iterations of a log, and a record of each evaluation (TLLM_EVAL_SPEC_STATS)."""
     rows, read, lines = list[dict[str, Any]](), list[Read](), text.splitlines()
     for number, line in enumerate(lines, start=1):
-        found = _STATISTICS.search(line)
-        if found is not None:
-            about, counts = (dict(_COUNT.findall(part)) for part in (line, found[1] or ""))
+        match = _STATISTICS.search(line)
+        if match is not None:
+            about, counts = (dict(_COUNT.findall(part)) for part in (line, match[1] or ""))
             rows.append(about | {"specDecodingStats": {name: float(value) for name, value in counts.items()}})
         elif "specDecodingStats" in line and number == len(lines) and not text.endswith("\n"):
             read.append(LeftOut(f"{path}, line {number}", CUT))
@@ -90,10 +90,10 @@ def tensorrt_log(path: str, text: str) -> list[Read]:
         where, accepted = f"{path}, evaluation {number}", float(mean) - 1.0
         if not all(counts) or accepted < 0.001:
             raise UserError(f"{where} {NO_COUNTS}.")
-        taken, made = map(int, counts)
+        taken, drafted = map(int, counts)
         fewest, most = (taken / (accepted + half) for half in (0.0005, -0.0005))
-        whole = [steps for steps in range(math.ceil(fewest), int(most) + 1) if steps and made % steps == 0]
-        read.append(_record(where, (whole[0] if len(whole) == 1 else round(taken / accepted), made, taken)))
+        whole = [steps for steps in range(math.ceil(fewest), int(most) + 1) if steps and drafted % steps == 0]
+        read.append(_record(where, (whole[0] if len(whole) == 1 else round(taken / accepted), drafted, taken)))
         read.append(f"{where}: steps are accepted drafts over AL - 1, {fewest:,.0f} to {most:,.0f} by its digits.")
     if not read:
         raise UserError(f"{path} {NO_COUNTS}.")

@@ -30,19 +30,19 @@ def is_scrape(text: str) -> bool:
 def without_counters(where: str, text: str) -> UserError:
     """Return the error for an answer or a file without counters of drafts; it says what the text is."""
     known = " or ".join(f"{prefix}drafts_total" for prefix in SCRAPED)
-    said = f"has no counters of drafts ({known}): it serves without speculative decoding, or has other names"
+    reason = f"has no counters of drafts ({known}): it serves without speculative decoding, or has other names"
     if text.lstrip()[:1] == "<":
-        said = "is a web page; give the address of the server's /metrics, or what it answers"
+        reason = "is a web page; give the address of the server's /metrics, or what it answers"
     elif "sglang:" in text:
-        said = "is SGLang's, which counts no accepted drafts; store the answers, whose meta_info has the counts"
-    return UserError(f"{where} {said}.")
+        reason = "is SGLang's, which counts no accepted drafts; store the answers, whose meta_info has the counts"
+    return UserError(f"{where} {reason}.")
 
 
 def _engine(path: str, text: str) -> str:
-    found = [prefix for prefix in SCRAPED if prefix in text]
-    if len(found) > 1:
-        raise UserError(f"{path} has counters of {len(found)} engines; scrape one server at a time.")
-    return found[0]
+    prefixes = [prefix for prefix in SCRAPED if prefix in text]
+    if len(prefixes) > 1:
+        raise UserError(f"{path} has counters of {len(prefixes)} engines; scrape one server at a time.")
+    return prefixes[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +63,26 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
     for number, line in enumerate(lines, start=1):
         if not line.startswith(prefix):
             continue
-        where, found = f"{path}, line {number}", _SAMPLE.match(line.strip())
+        where, sample = f"{path}, line {number}", _SAMPLE.match(line.strip())
         if number == len(lines) and not text.endswith("\n"):
             raise UserError(f"{where} ends without a line break, so the scrape may be cut off; save it again.")
-        if found is None:
+        if sample is None:
             raise UserError(f"{where} is not a Prometheus sample: {line[:60]!r}.")
-        name = found["name"].removeprefix(prefix).removesuffix("_total")
+        name = sample["name"].removeprefix(prefix).removesuffix("_total")
         if name.endswith("_created"):
-            began[f"{found['name']} {found['labels']}"] = found["value"]
+            began[f"{sample['name']} {sample['labels']}"] = sample["value"]
             continue
-        if "e" in found["value"] and SCRAPED[prefix] == "llama.cpp":
+        if "e" in sample["value"] and SCRAPED[prefix] == "llama.cpp":
             raise UserError(
-                f"{where} has {found['value']}: from a million on llama.cpp prints six digits of a count; restart the "
+                f"{where} has {sample['value']}: from a million on llama.cpp prints six digits of a count; restart the "
                 "server before your load, or give its log."
             )
-        labels = dict(_LABEL.findall(found["labels"] or ""))
+        labels = dict(_LABEL.findall(sample["labels"] or ""))
         models |= {labels["model_name"]} if "model_name" in labels else set()
         try:
-            value = counting.read_count(where, found["name"], float(found["value"]))
+            value = counting.read_count(where, sample["name"], float(sample["value"]))
         except ValueError as error:
-            raise UserError(f"{where}: {found['value']!r} is not a number.") from error
+            raise UserError(f"{where}: {sample['value']!r} is not a number.") from error
         if name == "accepted_tokens_per_pos":
             places[counting.read_length(where, "position", labels.get("position", ""))] += value
         elif "token_position" in labels and name in ("drafted_tokens", "accepted_tokens"):  # of TensorRT-LLM
@@ -101,19 +101,19 @@ def of_scrapes(paths: list[str], texts: list[str]) -> Sequence[Read]:
     prefixes = [_engine(path, text) for path, text in zip(paths, texts, strict=True)]
     if len(set(prefixes)) > 1:
         raise UserError(f"{' and '.join(paths)} are of two engines; give two scrapes of one server.")
-    found = [_scrape(path, text, prefixes[0]) for path, text in zip(paths, texts, strict=True)]
-    models = set().union(*(one.models for one in found))
+    scrapes = [_scrape(path, text, prefixes[0]) for path, text in zip(paths, texts, strict=True)]
+    models = set().union(*(scrape.models for scrape in scrapes))
     if len(models) > 1:
         records = list[AcceptanceRecord]()
         for model in sorted(models):
             lines = [[line for line in text.splitlines() if f'model_name="{model}"' in line] for text in texts]
             if [] in lines:
                 raise UserError(f"{paths[lines.index([])]} lacks {model}; give two scrapes of one server.")
-            own_record = next(iter(of_scrapes(paths, ["\n".join((*own, "")) for own in lines])))
-            assert isinstance(own_record, AcceptanceRecord)
-            records.append(replace(own_record, engine=f"{own_record.engine} {model}"))
+            model_record = next(iter(of_scrapes(paths, ["\n".join((*rows, "")) for rows in lines])))
+            assert isinstance(model_record, AcceptanceRecord)
+            records.append(replace(model_record, engine=f"{model_record.engine} {model}"))
         return records
-    before, after = (found[0], found[-1]) if len(found) > 1 else (_Scrape({}, {}, set(), {}), found[0])
+    before, after = (scrapes[0], scrapes[-1]) if len(scrapes) > 1 else (_Scrape({}, {}, set(), {}), scrapes[0])
     where = " to ".join(paths)
     _refuse_restart(where, prefixes[0], before, after)
     totals = {name: value - before.totals.get(name, 0) for name, value in after.totals.items()}
@@ -123,11 +123,11 @@ def of_scrapes(paths: list[str], texts: list[str]) -> Sequence[Read]:
     return [record, *_undrafted(record, [_PREDICTED.search(text) for text in texts])]
 
 
-def _undrafted(record: AcceptanceRecord, found: Sequence[re.Match[str] | None]) -> list[str]:
+def _undrafted(record: AcceptanceRecord, matches: Sequence[re.Match[str] | None]) -> list[str]:
     """Return a sentence if llama.cpp emitted many tokens in rounds without drafts, which it does not count."""
-    if not all(found):
+    if not all(matches):
         return []
-    numbers = [float(one[1]) for one in found if one]
+    numbers = [float(match[1]) for match in matches if match]
     emitted = numbers[-1] - sum(numbers[:-1])
     alone = emitted - record.num_spec_steps - record.num_accepted_draft_tokens
     if alone <= record.num_spec_steps / 2:
@@ -177,37 +177,37 @@ def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
 def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
     """Return the record of one answer of vLLM or AIPerf; both use the same names."""
     metrics, about, usage = content.get("metrics"), content.get("metadata"), content.get("usage") or {}
-    found = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
-    found = found or (content.get("choices") or [{}])[0].get("speculative_decoding_stats")
-    if found is None and "spec_decode_acceptance" in content:
-        found, usage = content["spec_decode_acceptance"], content["spec_decode_acceptance"] or {}
+    counts = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    counts = counts or (content.get("choices") or [{}])[0].get("speculative_decoding_stats")
+    if counts is None and "spec_decode_acceptance" in content:
+        counts, usage = content["spec_decode_acceptance"], content["spec_decode_acceptance"] or {}
     warm = isinstance(about, Mapping) and "warmup" in map(about.get, ("benchmark_phase", "phase_kind", "credit_phase"))
-    if found is None or content.get("error") is not None or warm:
-        return [LeftOut(where, NOTHING if found is None else "AIPerf marks it as a warm-up or as failed")]
+    if counts is None or content.get("error") is not None or warm:
+        return [LeftOut(where, NOTHING if counts is None else "AIPerf marks it as a warm-up or as failed")]
     name = "acceptance_histogram"
-    histogram, by_length = found.get(name), found.get(f"{name}_by_draft_length")
+    histogram, by_length = counts.get(name), counts.get(f"{name}_by_draft_length")
     fields: dict[str, Any] = {
-        name: counting.read_optional(where, found, name) for name in ("num_draft_tokens", "num_spec_tokens")
+        name: counting.read_optional(where, counts, name) for name in ("num_draft_tokens", "num_spec_tokens")
     }
-    listed = [part for part in ("per_step_accepted", "per_step_drafted") if found.get(part) is not None]
-    fields |= {part: counting.read_counts(where, part, found[part]) for part in listed}
-    fields |= {mark: counting.read_word(where, found, mark) for mark in ("draft_sampling", "verification")}
+    listed = [part for part in ("per_step_accepted", "per_step_drafted") if counts.get(part) is not None]
+    fields |= {part: counting.read_counts(where, part, counts[part]) for part in listed}
+    fields |= {mark: counting.read_word(where, counts, mark) for mark in ("draft_sampling", "verification")}
     if by_length is not None:
         keys = ((counting.read_length(where, f"{name}_by_draft_length", k), k) for k in by_length)
         fields["by_draft_length"] = {n: counting.read_counts(where, f"draft length {k}", by_length[k]) for n, k in keys}
     latency = metrics.get("inter_token_latency") if isinstance(metrics, Mapping) else None
-    seconds = found.get("seconds_per_token")
+    seconds = counts.get("seconds_per_token")
     if not seconds and isinstance(latency, Mapping):
         seconds = counting.read_seconds(latency, milliseconds="value")
     return [
         AcceptanceRecord(
-            engine=str(found.get("engine", "vllm")).replace("_", "-"),
+            engine=str(counts.get("engine", "vllm")).replace("_", "-"),
             source=where,
-            num_spec_steps=counting.read_field(where, found, "num_spec_steps"),
-            num_accepted_draft_tokens=counting.read_field(where, found, "num_accepted_draft_tokens"),
+            num_spec_steps=counting.read_field(where, counts, "num_spec_steps"),
+            num_accepted_draft_tokens=counting.read_field(where, counts, "num_accepted_draft_tokens"),
             completion_tokens=counting.read_optional(where, usage, "completion_tokens"),
             acceptance_histogram=None if histogram is None else counting.read_histogram(where, name, histogram),
-            copied=found.get("copied") is True,
+            copied=counts.get("copied") is True,
             seconds_per_token=seconds,
             **fields,
         )
@@ -233,5 +233,5 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
 def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
     names = (("drafts",), ("verified_draft_tokens", "draft_tokens"), ("accepted_tokens",))
     counts = [counting.read_field(source, totals, *each) for each in names]
-    own: dict[str, Any] = {"num_spec_tokens": len(places) or None, "accepted_per_position": tuple(places) or None}
-    return of_totals(engine, source, counts, **own)
+    more: dict[str, Any] = {"num_spec_tokens": len(places) or None, "accepted_per_position": tuple(places) or None}
+    return of_totals(engine, source, counts, **more)

@@ -90,14 +90,14 @@ class BatchState:
         model = self.session.pair.target
         if not isinstance(model, VersionedTarget):
             return self.model_class(model, *shape)
-        return self.versioned_class(model, [one.prompt for one in self.records], self.prompt_end, *shape)
+        return self.versioned_class(model, [record.prompt for record in self.records], self.prompt_end, *shape)
 
     def left(self, slots: Array) -> Array:
         """Return how many tokens a round of these slots may add."""
-        made = self.kept_end[slots] - self.prompt_end[slots]
-        left = self.session.new_tokens - made
+        kept = self.kept_end[slots] - self.prompt_end[slots]
+        left = self.session.new_tokens - kept
         if isinstance(target := self.session.pair.target, VersionedTarget):
-            limits = [target.until_switch(place) for place in made.tolist()]
+            limits = [target.until_switch(place) for place in kept.tolist()]
             left = np.minimum(
                 left, [most if limit is None else limit for most, limit in zip(left, limits, strict=True)]
             )
@@ -144,8 +144,8 @@ class BatchState:
 
     def close_rounds(self, slots: Array, rounds: list[Round]) -> None:
         """Time the rounds' messages, write the rounds into their records, and reset the slots for the next round."""
-        for slot, sequence, one in zip(slots.tolist(), self.sequences[slots].tolist(), rounds, strict=True):
-            self.records[sequence].rounds.append(one)
+        for slot, sequence, exchange in zip(slots.tolist(), self.sequences[slots].tolist(), rounds, strict=True):
+            self.records[sequence].rounds.append(exchange)
             self.in_flight[slot] = []
             for model in (DRAFT, TARGET):
                 self.seconds[model][slot], self.passes[model][slot] = 0.0, 0
@@ -203,7 +203,7 @@ class BatchState:
 
     def require_finite(self, which: str, slots: Array, mass: Array) -> None:
         """Raise if a distribution has non-finite or zero mass: ``mass`` (n,) are the sums for these slots."""
-        bad = next((i for i, one in enumerate(mass.tolist()) if not 0 < one < math.inf), None)
+        bad = next((i for i, total in enumerate(mass.tolist()) if not 0 < total < math.inf), None)
         if bad is None:
             return
         slot, pair = slots[bad], self.session.pair

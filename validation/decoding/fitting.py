@@ -37,8 +37,8 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
     tokens = tokens_of(trace, seed)
     line = paper_line(tokens)
     if line is None or not line[0] > 0:
-        found = "u is constant" if line is None else f"slope {line[0]:.3g}"
-        raise UserError(f"The rejection probability does not rise with the uncertainty ({found}).")
+        reason = "u is constant" if line is None else f"slope {line[0]:.3g}"
+        raise UserError(f"The rejection probability does not rise with the uncertainty ({reason}).")
     share = float(np.mean(tokens.rejection > 0))
     averse, prone = skip_thresholds(*line, non_acceptance=share)
     k = offline_k(trace, distortion_tolerance)
@@ -59,8 +59,8 @@ def _calibrated(tokens: Tokens, risk: float) -> float:
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
-    if (found := _read(trace, file)) is not None:
-        return found
+    if (stored := _read(trace, file)) is not None:
+        return stored
     fitted = fit(trace)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_sealed(file, {"trace": _mark(trace), "fitted": asdict(fitted)})
@@ -101,8 +101,8 @@ def stored_fit(trace: Trace) -> str | None:
     """Return the fingerprint of the fit that is stored beside a trace; None if none of this trace is."""
     if not isinstance(trace.path, Path):  # a run is stored in a folder
         return None
-    found = _read(trace, trace.path.parent / FIT_FILE)
-    return None if found is None else fit_mark(asdict(found))
+    stored = _read(trace, trace.path.parent / FIT_FILE)
+    return None if stored is None else fit_mark(asdict(stored))
 
 
 def _read(trace: Trace, file: Path) -> Fitted | None:

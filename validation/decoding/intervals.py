@@ -73,6 +73,6 @@ def median(values: Array) -> Array:
     if finite.all():
         return np.asarray(np.median(values, axis=-1))  # several times faster
     some = finite.any(axis=-1)
-    found = np.full(len(values), np.nan)
-    found[some] = np.nanmedian(values[some], axis=-1)
-    return found
+    medians = np.full(len(values), np.nan)
+    medians[some] = np.nanmedian(values[some], axis=-1)
+    return medians

@@ -65,12 +65,12 @@ class KeyValueCache:
                 stored[:1, :, self._slice] = new
             return self._stored[layer][0][:1, :, : self._seen], self._stored[layer][1][:1, :, : self._seen]
         slots, positions, shifted = self._indices_on(keys.device)
-        found = []
+        views = []
         for stored, new in zip(self._stored[layer], (keys, values), strict=True):
             stored[slots, :, positions] = new.transpose(1, 2)
             whole = shifted is None
-            found.append(stored[: len(slots), :, : self._seen] if whole else stored[slots, :, shifted].transpose(1, 2))
-        return found[0], found[1]
+            views.append(stored[: len(slots), :, : self._seen] if whole else stored[slots, :, shifted].transpose(1, 2))
+        return views[0], views[1]
 
     def keep(self, slots: Array, used: Array) -> None:
         """Keep only these slots, in this order; if a slot moves, copy only its used positions."""
@@ -84,7 +84,7 @@ class KeyValueCache:
         if list(offsets) == list(range(len(offsets))):
             return
         for stored in chain.from_iterable(self._stored.values()):
-            stored[slot, :, first : first + len(offsets)] = stored[slot][:, [first + one for one in offsets]]
+            stored[slot, :, first : first + len(offsets)] = stored[slot][:, [first + offset for offset in offsets]]
 
     def part(self, slots: Array) -> KeyValueCache:
         import torch
@@ -116,20 +116,20 @@ class JointCache(KeyValueCache):
         super().prepare(positions, seen, shifted)
         for i, cache in enumerate(self._caches if len(positions) else ()):
             last = cache.capacity - 1
-            own = None if shifted is None else np.minimum(shifted[i : i + 1], last)
-            cache.prepare(np.minimum(positions[i : i + 1], last), seen if own is not None else min(seen, last + 1), own)
+            row = None if shifted is None else np.minimum(shifted[i : i + 1], last)
+            cache.prepare(np.minimum(positions[i : i + 1], last), seen if row is not None else min(seen, last + 1), row)
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store each slot's keys and values in its own cache, and return what the queries see, zeros behind it."""
         shape = (*keys.shape[:2], self._seen)
-        found = keys.new_zeros((*shape, keys.shape[3])), values.new_zeros((*shape, values.shape[3]))
+        joined = keys.new_zeros((*shape, keys.shape[3])), values.new_zeros((*shape, values.shape[3]))
         for i, cache in enumerate(self._caches):
             parts = cache.update(keys[i : i + 1], values[i : i + 1], layer)
-            for whole, part in zip(found, parts, strict=True):
+            for whole, part in zip(joined, parts, strict=True):
                 whole[i, :, : part.shape[2]] = part[0]
-        return found
+        return joined
 
 
 class CachedModel:
@@ -226,15 +226,15 @@ class CachedModel:
         return other
 
     def _masks(self, positions: Array, seen: int, offset: Array | None) -> Any:
-        own = positions if offset is None else positions + offset
+        queries = positions if offset is None else positions + offset
 
         def make(window: int | None) -> torch.Tensor:
-            mask = self._band(1 - (window or self._reach), 1, seen, own)
+            mask = self._band(1 - (window or self._reach), 1, seen, queries)
             return mask if offset is None else mask.minimum(self._band(0, self._reach, seen, offset))
 
         return self._for_layers(make)
 
-    def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
+    def _band(self, first: int, last: int, seen: int, queries: Array) -> torch.Tensor:
         import torch
 
         if (first, last) not in self._bands:
@@ -242,7 +242,7 @@ class CachedModel:
             row = torch.zeros(len(far), dtype=self._dtype).masked_fill_((far < first) | (far >= last), self._hidden)
             rows = row.to(self.device).unfold(0, self._reach, 1)
             self._bands[first, last] = rows.numpy() if self._in_numpy else rows
-        start, rows = self._reach - own[:, None], self._bands[first, last][:, :seen]
+        start, rows = self._reach - queries[:, None], self._bands[first, last][:, :seen]
         return torch.from_numpy(rows[start]) if self._in_numpy else rows[torch.from_numpy(start).to(self.device)]
 
 
@@ -270,7 +270,7 @@ class TreeModel(CachedModel):
         """Read new nodes of each slot's tree in one pass."""
         import torch
 
-        counts = np.array([len(one) for one in tokens])
+        counts = np.array([len(row) for row in tokens])
         width, starts = max(int(counts.max()), 1), self.cached + self.stored
         capacity = self._cache.capacity
         seen = min(int(starts.max()) + width, capacity)
@@ -293,11 +293,11 @@ class TreeModel(CachedModel):
             options["output_hidden_states"] = True
         wait_for(self.device)
         began = time.perf_counter()
-        made = self.model(torch.from_numpy(ids).to(self.device), past_key_values=self._cache, use_cache=True, **options)
+        out = self.model(torch.from_numpy(ids).to(self.device), past_key_values=self._cache, use_cache=True, **options)
         wait_for(self.device)
         self.seconds = time.perf_counter() - began
         self.stored = self.stored + counts
-        return made.logits[..., : self.vocabulary], made.hidden_states[-1] if features else None
+        return out.logits[..., : self.vocabulary], out.hidden_states[-1] if features else None
 
     def commit(self, slot: int, nodes: Sequence[int]) -> None:
         """Keep these nodes of a slot's tree, a path in order, as cached tokens, and drop the others."""

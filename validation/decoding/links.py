@@ -77,19 +77,19 @@ class Channel:
 
     def time(self, sequences: Array, rounds: Sequence[Round], real_bytes: bool) -> None:
         """Write the seconds of messages into a round of each sequence."""
-        up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in rounds])
-        down = np.array([8.0 * one.down_bytes for one in rounds])
-        seconds = self.transmission(sequences, up) + self.way.extra(up, down)
-        for one, value in zip(rounds, seconds.tolist(), strict=True):
-            one.link_s = value
+        up = np.array([8.0 * exchange.bytes if real_bytes else exchange.bits for exchange in rounds])
+        down = np.array([8.0 * exchange.down_bytes for exchange in rounds])
+        spent = self.transmission(sequences, up) + self.way.extra(up, down)
+        for exchange, value in zip(rounds, spent.tolist(), strict=True):
+            exchange.link_s = value
 
 
 def airtime(bits: Array, bandwidth_hz: float, snr: Array) -> Array:
     """Return the seconds that messages take at their SNR (messages,); 0 where nothing is sent."""
-    sent, found = bits > 0, np.zeros(len(bits))
+    sent, airtimes = bits > 0, np.zeros(len(bits))
     if sent.any():
-        found[sent] = shannon_latency(bits[sent], bandwidth_hz, snr[sent])
-    return found
+        airtimes[sent] = shannon_latency(bits[sent], bandwidth_hz, snr[sent])
+    return airtimes
 
 
 def fading_links(

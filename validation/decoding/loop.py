@@ -95,18 +95,18 @@ def decode(
         used = None if method.streamed else channel
         session = Session(pair, len(names), numbers, used, temperature, top_p, new_tokens, lengths)
         label = link.name if link else "none"
-        own = [
+        fresh = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
         ]
         kind = TreeLoop if method.tree_nodes else Loop
         on_text = _streaming(names, channel, on_finished) if method.streamed else on_finished
-        loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_text)
+        loop = kind(session, method, [encoded[i] for i in members], fresh, times, risk, on_text)
         try:
             loop.run()
         except DecodingError as error:
             error.records = records + loop.done
             raise
-        records += own
+        records += fresh
     return [record for _, record in sorted(zip(order, records, strict=True), key=lambda pair: pair[0])]
 
 
@@ -181,8 +181,8 @@ class Loop(BatchState):
         ends, end_tokens = self.kept_end[slots].tolist(), self.session.pair.end_tokens
         known = [self.tokens[slot, :end] for slot, end in zip(slots.tolist(), ends, strict=True)]
         asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
-        found = [self.method.guess(sequence, tokens)[:most] for sequence, tokens, most in asked]
-        for slot, end, guesses in zip(slots.tolist(), ends, found, strict=True):
+        proposed = [self.method.guess(sequence, tokens)[:most] for sequence, tokens, most in asked]
+        for slot, end, guesses in zip(slots.tolist(), ends, proposed, strict=True):
             if not len(guesses):
                 continue
             tokens = [int(token) for token in guesses]
@@ -202,32 +202,32 @@ class Loop(BatchState):
         step = Step(self.sequences[slots], positions, logits, q, ahead == 0)
 
         # 2. draw from the distributions that the method proposes
-        made = self.method.propose(step)
+        proposal = self.method.propose(step)
         if self.method.shared_seed:
-            tokens, _ = self.session.race(made.distributions, step.sequences, positions)
+            tokens, _ = self.session.race(proposal.distributions, step.sequences, positions)
         else:
             numbers = self.noise.drafts(step.sequences, positions, ahead, levels(q.shape[-1]))
-            tokens, _ = draw(made.distributions, numbers)
-        known = made.distributions if made.server_distributions is None else made.server_distributions
+            tokens, _ = draw(proposal.distributions, numbers)
+        known = proposal.distributions if proposal.server_distributions is None else proposal.server_distributions
         probabilities = probabilities_at(known, tokens)
 
         # 3. ask the method which drafts skip verification, and which distribution the server receives for each other
         skip = step.first_of_round & self.method.skip(step, tokens)
-        own = self.method.server_distributions(step, tokens, skip)
+        stated = self.method.server_distributions(step, tokens, skip)
         each_q = q.unbind()
-        held, notes = own or (each_q if known is q else known, made.notes)
+        held, notes = stated or (each_q if known is q else known, proposal.notes)
         columns = (tokens.tolist(), probabilities.tolist(), each_q, held, notes or [None] * len(slots))
         drafts = [Draft(*parts) for parts in zip(*columns, strict=True)]
 
         # 4. keep drafts that skip verification, put the others in flight; a full round waits for verification
-        full = np.False_ if made.ends_round is None else np.asarray(made.ends_round)
+        full = np.False_ if proposal.ends_round is None else np.asarray(proposal.ends_round)
         (kept,), (sent,) = (skip & ~full).nonzero(), (~(skip | full)).nonzero()
         if len(kept):
             self.keep_skipped(slots[kept], tokens[kept], [drafts[i] for i in kept.tolist()])
         if len(sent):
             self.add_drafts(slots[sent], tokens[sent], [drafts[i] for i in sent.tolist()])
         complete = self.is_end(tokens) | (ahead + 1 >= self.draft_length[slots])
-        complete |= np.False_ if made.last_of_round is None else np.asarray(made.last_of_round)
+        complete |= np.False_ if proposal.last_of_round is None else np.asarray(proposal.last_of_round)
         self.waiting[slots] = full | (~skip & complete)
 
     def _verify(self) -> None:
@@ -237,23 +237,23 @@ class Loop(BatchState):
         messages = [self.method.message(drafts) for drafts in in_flight]
 
         # 2. verify
-        found = self._verified(slots, in_flight, messages)
+        results = self._verified(slots, in_flight, messages)
 
         # 3. replace and roll back
         ends = self.draft_end[slots]
-        rounds = self._write_round(slots, in_flight, messages, found)
+        rounds = self._write_round(slots, in_flight, messages, results)
 
         # 4. tell the method what happened
-        accepted, rejected = found.accepted.tolist(), found.rejected.tolist()
+        accepted, rejected = results.accepted.tolist(), results.rejected.tolist()
         for i, (slot, now) in enumerate(zip(slots.tolist(), rounds, strict=True)):
             sequence = int(self.sequences[slot])
             outcome = Outcome(sequence, in_flight[i], accepted[i], rejected[i], self.rate[slot])
             if self.method.wants_likeliest:
-                outcome.likeliest = found.rows(i)[-len(in_flight[i]) - 1 :].argmax(dim=-1).cpu().numpy()
+                outcome.likeliest = results.rows(i)[-len(in_flight[i]) - 1 :].argmax(dim=-1).cpu().numpy()
             now.threshold = self.method.learn(outcome)
         if self.risk:
             for i, slot in enumerate(slots.tolist()):
-                now, target = rounds[i], found.rows(i)
+                now, target = rounds[i], results.rows(i)
                 self._add_skip_risks(slot, now, target, int(ends[i]))
                 verified = in_flight[i][: now.accepted + now.resampled]
                 first = len(target) - 1 - len(in_flight[i])
@@ -270,19 +270,19 @@ class Loop(BatchState):
         logits = self.forward(TARGET, slots, sizes)
         position = self.kept_end[slots] - self.prompt_end[slots]
         left = self.left(slots)
-        found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
-        self.require_finite(TARGET, slots, found.mass)
-        return found
+        results = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
+        self.require_finite(TARGET, slots, results.mass)
+        return results
 
     def _write_round(
-        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
+        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], results: VerifiedDrafts
     ) -> list[Round]:
         position = (self.kept_end - self.prompt_end)[slots] - self.skipped[slots]
 
         # replace: the server's token follows the accepted drafts; later drafts are dropped
-        has_token = found.token >= 0
-        place = self.kept_end[slots] + found.accepted
-        self.tokens[slots[has_token], place[has_token]] = found.token[has_token]
+        has_token = results.token >= 0
+        place = self.kept_end[slots] + results.accepted
+        self.tokens[slots[has_token], place[has_token]] = results.token[has_token]
         self.kept_end[slots] = self.draft_end[slots] = place + has_token
 
         # roll back: remove the dropped drafts from the caches, and the last token, since its logits may be needed again
@@ -294,7 +294,7 @@ class Loop(BatchState):
         # describe the round
         rounds = []
         for i, slot in enumerate(slots.tolist()):
-            drafts, accepted, resampled = in_flight[i], int(found.accepted[i]), int(found.rejected[i])
+            drafts, accepted, resampled = in_flight[i], int(results.accepted[i]), int(results.rejected[i])
             dropped, rounding = self.method.distortion(drafts[: accepted + resampled])
             now = Round(
                 position=int(position[i]),
@@ -378,18 +378,18 @@ class TreeLoop(Loop):
         if model is None or not len(self.sequences):
             return
         began = time.perf_counter()
-        found: Any = None
+        states: Any = None
         if counts.max() > 0:
             chains = [np.arange(count) for count in counts]
             tokens = [row[:count] for row, count in zip(self.tokens, counts, strict=True)]
             sees = [np.tri(count, dtype=bool) for count in counts]
-            _, found = model.read_nodes(tokens, chains, sees, features=True)
+            _, states = model.read_nodes(tokens, chains, sees, features=True)
             for slot, count in enumerate(counts.tolist()):
                 model.commit(slot, range(count))
         self.count_prefill(began)
         for slot, sequence in enumerate(self.sequences.tolist()):
             known = self.tokens[slot, : self.prompt_end[slot]]
-            features = None if found is None else found[slot, : counts[slot]]
+            features = None if states is None else states[slot, : counts[slot]]
             self.method.read_prompt(sequence, known, features)
 
     def _step(self) -> None:
@@ -455,10 +455,10 @@ class TreeLoop(Loop):
         self.count_pass(TARGET, np.arange(len(trees)), model.seconds)
         rows, likeliest = [], []
         for slot, tree in enumerate(trees):
-            own = logits[slot, : len(parts[0][slot])]
-            found = distributions_of(own[: len(tree) + 1], self.session.temperature, self.session.top_p)
-            rows.append(found.double().cpu().numpy())
-            likeliest.append(own.argmax(dim=-1).cpu().numpy())
+            scores = logits[slot, : len(parts[0][slot])]
+            distributions = distributions_of(scores[: len(tree) + 1], self.session.temperature, self.session.top_p)
+            rows.append(distributions.double().cpu().numpy())
+            likeliest.append(scores.argmax(dim=-1).cpu().numpy())
         return rows, likeliest, features
 
     def _keep_path(self, slot: int, tree: DraftTree, path: list[int], token: int) -> None:

@@ -122,13 +122,13 @@ def summarize(
     return Summary(method, link, tuple(record.prompt for record in records), tokens, estimates, draws)
 
 
-def compare(one: Summary, other: Summary, name: str) -> Estimate:
+def compare(first: Summary, other: Summary, name: str) -> Estimate:
     """Return the ratio of a metric between two methods on the same prompts and draws, with its paired 95% interval."""
-    if one.prompts != other.prompts or len(one.draws[name]) != len(other.draws[name]):
-        raise UserError(f"{one.method!r} and {other.method!r} have other prompts or draws; summarize both alike.")
-    values = [np.nan if s[name].value is None else s[name].value for s in (one, other)]
+    if first.prompts != other.prompts or len(first.draws[name]) != len(other.draws[name]):
+        raise UserError(f"{first.method!r} and {other.method!r} have other prompts or draws; summarize both alike.")
+    values = [np.nan if s[name].value is None else s[name].value for s in (first, other)]
     quotient = intervals.divide(np.asarray(values[0]), np.asarray(values[1]))
-    return intervals.estimate(quotient, intervals.divide(one.draws[name], other.draws[name]), CONFIDENCE)
+    return intervals.estimate(quotient, intervals.divide(first.draws[name], other.draws[name]), CONFIDENCE)
 
 
 def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
@@ -136,7 +136,7 @@ def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[GenerationRecord]] = {}
     for record in records:
         groups.setdefault((record.method, record.link), []).append(record)
-    found = []
+    rows = []
     for (method, link), group in groups.items():
         columns = columns_of(group)
         values = _metric_values(columns, np.arange(len(group))[None])
@@ -144,23 +144,23 @@ def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
         risks, count = columns["risk"], len(group)
         error = float(risks.std(ddof=1) / np.sqrt(count)) if count > 1 else None
         head = {"method": method, "link": link, "texts": count, "tokens": int(columns["tokens"].sum())}
-        found.append(head | metrics | {"risk_error": error})
-    return found
+        rows.append(head | metrics | {"risk_error": error})
+    return rows
 
 
 def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
     counts = intervals.counts_of(chosen, len(columns["texts"]))
     total = {name: counts @ column for name, column in columns.items()}
     has_risk = bool(columns["risk_computed"].all())
-    found = {}
+    values = {}
     for metric in METRICS:
         ratio = intervals.divide(total[metric.above], total[metric.below])
         if metric.needs_risk and not has_risk:
             ratio = np.full(len(chosen), np.nan)
-        found[metric.name] = 1.0 - ratio if metric.complement else ratio
+        values[metric.name] = 1.0 - ratio if metric.complement else ratio
     for name, (above, below) in MEDIANS.items():
-        found[name] = intervals.median(intervals.divide(columns[above], columns[below])[chosen])
-    return found
+        values[name] = intervals.median(intervals.divide(columns[above], columns[below])[chosen])
+    return values
 
 
 def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
@@ -176,22 +176,22 @@ def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
 
 def columns_of(records: Sequence[GenerationRecord]) -> dict[str, Array]:
     """Return columns (records,): the sums of the fields of :class:`Round`, and counts of texts, tokens and turns."""
-    tables = [np.array([_FIELDS(one) for one in (*record.rounds, record.last)], dtype=np.float64) for record in records]
+    tables = [np.array([_FIELDS(row) for row in (*record.rounds, record.last)], dtype=np.float64) for record in records]
     sums = np.stack([table.sum(axis=0) for table in tables])
-    found = {name: sums[:, column] for name, column in _PLACE.items()}
-    found["texts"] = np.ones(len(records))
-    found["risk_computed"] = np.array([float(record.risk_computed) for record in records])
-    found["tokens"] = np.array([float(len(record.tokens)) for record in records])
-    found["seconds"] = found["draft_s"] + found["target_s"] + found["link_s"] - found["overlap_s"]
-    found["rounds"] = np.array([float(len(record.rounds)) for record in records])
-    found["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
-    found["turns"] = found["rounds"] + found["skipped"]  # the rounds of cu-hlm and u-hlm
-    found["looked_at"] = found["accepted"] + found["resampled"]  # drafts after a rejected one are dropped
-    timed = found["seconds"] > 0
-    found["timed_texts"] = timed.astype(np.float64)
-    found["text_speed"] = np.where(timed, found["tokens"] / np.where(timed, found["seconds"], 1.0), 0.0)
-    found["turn_speed"], found["timed_turns"] = np.array([_turns(table) for table in tables]).T
-    return found
+    columns = {name: sums[:, column] for name, column in _PLACE.items()}
+    columns["texts"] = np.ones(len(records))
+    columns["risk_computed"] = np.array([float(record.risk_computed) for record in records])
+    columns["tokens"] = np.array([float(len(record.tokens)) for record in records])
+    columns["seconds"] = columns["draft_s"] + columns["target_s"] + columns["link_s"] - columns["overlap_s"]
+    columns["rounds"] = np.array([float(len(record.rounds)) for record in records])
+    columns["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
+    columns["turns"] = columns["rounds"] + columns["skipped"]  # the rounds of cu-hlm and u-hlm
+    columns["looked_at"] = columns["accepted"] + columns["resampled"]  # drafts after a rejected one are dropped
+    timed = columns["seconds"] > 0
+    columns["timed_texts"] = timed.astype(np.float64)
+    columns["text_speed"] = np.where(timed, columns["tokens"] / np.where(timed, columns["seconds"], 1.0), 0.0)
+    columns["turn_speed"], columns["timed_turns"] = np.array([_turns(table) for table in tables]).T
+    return columns
 
 
 def _turns(table: Array) -> tuple[float, float]:

@@ -73,10 +73,10 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
         there = None
     if there is not None and there.models == _models(pair):
         return there
-    found = measure_passes(pair)
+    passes = measure_passes(pair)
     folder.mkdir(parents=True, exist_ok=True)
-    write_sealed(file, found.plain())
-    return found
+    write_sealed(file, passes.plain())
+    return passes
 
 
 def speed(records: Sequence[GenerationRecord], passes: Passes) -> Estimate:

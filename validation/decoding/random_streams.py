@@ -69,18 +69,18 @@ class Noise:
 
     def drafts(self, sequences: Array, positions: Array, ahead: Array, count: int) -> Array:
         """Return random numbers (n, count) for a draft at a position with ``ahead`` (n,) drafts in flight before it."""
-        found = self.uniforms(DRAFT, sequences, positions, count)
+        numbers = self.uniforms(DRAFT, sequences, positions, count)
         for offset in set(ahead[ahead > 0].tolist()):
             some = ahead == offset
-            found[some] = self._tables(_AHEAD, (count,), offset, count)[sequences[some], positions[some]]
-        return found
+            numbers[some] = self._tables(_AHEAD, (count,), offset, count)[sequences[some], positions[some]]
+        return numbers
 
     def blocks(self, sequence: int, position: int, count: int) -> Array:
         """Return a random number (count,) for each block of drafts of a round that begins at this position."""
-        found = self.uniform(ACCEPT, np.full(count, sequence), np.minimum(position + np.arange(count), self.positions))
+        draws = self.uniform(ACCEPT, np.full(count, sequence), np.minimum(position + np.arange(count), self.positions))
         for offset in range(1, count):
-            found[offset] = self._tables(_BLOCK, (), offset)[sequence, position]
-        return found
+            draws[offset] = self._tables(_BLOCK, (), offset)[sequence, position]
+        return draws
 
     def link(self, sequence: int) -> np.random.Generator:
         return self._links[sequence]

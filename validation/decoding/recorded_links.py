@@ -41,7 +41,7 @@ def load_links(place: str | Path) -> dict[str, TraceLink]:
 def find_link(place: str | Path, name: str | None = None) -> tuple[str, TraceLink]:
     """Return a recorded link of a CSV file, or of a folder of them, after its name; the first if no name is given."""
     links = load_links(place)
-    named = [one for one in links if name in (None, one)] or [one for one in links if one.partition("/")[2] == name]
+    named = [key for key in links if name in (None, key)] or [key for key in links if key.partition("/")[2] == name]
     if not named:
         raise UserError(f"{place} holds no link {name!r}; it has {len(links):,}, such as {next(iter(links))!r}.")
     if name is not None and len(named) > 1:

@@ -65,8 +65,8 @@ class GenerationRecord:
     last: Round = field(default_factory=Round)  # tokens and times after the last exchange
 
     def total(self, name: str) -> float:
-        found: float = sum(getattr(one, name) for one in (*self.rounds, self.last))
-        return found
+        summed: float = sum(getattr(entry, name) for entry in (*self.rounds, self.last))
+        return summed
 
     @property
     def seconds(self) -> float:
@@ -77,7 +77,7 @@ class GenerationRecord:
         """Return the record as a journal stores it: fields, sums over the rounds and, if wanted, every round."""
         stored = _rename(asdict(self), STORED_NAMES)
         if rounds:
-            stored["rounds"] = [_rename(one, STORED_NAMES) for one in stored["rounds"]]
+            stored["rounds"] = [_rename(row, STORED_NAMES) for row in stored["rounds"]]
             stored["last"] = _rename(stored["last"], STORED_NAMES)
         else:
             del stored["rounds"], stored["last"]
@@ -88,9 +88,9 @@ class GenerationRecord:
     def of(cls, plain: dict[str, Any]) -> Self:
         """Return the record that :meth:`plain` stored with its rounds; ignore keys that are not fields."""
         known = {f.name for f in fields(cls)} - {"rounds", "last"}
-        own = {name: value for name, value in _rename(plain, _FIELD_NAMES).items() if name in known}
-        rounds = [Round(**_rename(one, _FIELD_NAMES)) for one in plain["rounds"]]
-        return cls(**own, rounds=rounds, last=Round(**_rename(plain["last"], _FIELD_NAMES)))
+        values = {name: value for name, value in _rename(plain, _FIELD_NAMES).items() if name in known}
+        rounds = [Round(**_rename(row, _FIELD_NAMES)) for row in plain["rounds"]]
+        return cls(**values, rounds=rounds, last=Round(**_rename(plain["last"], _FIELD_NAMES)))
 
 
 def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: flo
         rows = parts[0].softmax(dim=-1)
     else:
         rows = parts[0].new_empty((sum(len(part) for part in parts), parts[0].shape[-1]))
-        for part, made in zip(parts, rows.split([len(part) for part in parts]), strict=True):
-            torch.softmax(part, dim=-1, out=made)
+        for part, out in zip(parts, rows.split([len(part) for part in parts]), strict=True):
+            torch.softmax(part, dim=-1, out=out)
     if top_p >= 1:
         return rows
     cut = torch.where(rows >= _border(rows, top_p), rows, 0.0)

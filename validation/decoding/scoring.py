@@ -39,7 +39,7 @@ def score(
     pair: Pair,
     prompts: Sequence[Prompt],
     records: Sequence[GenerationRecord],
-    own: Sequence[GenerationRecord],
+    of_target: Sequence[GenerationRecord],
     *,
     known: Mapping[str, dict[str, Any]] | None = None,
     embed: Embed | None = None,
@@ -53,7 +53,7 @@ def score(
             embed = None
     embed = embed and remembering(embed)
     answers = {prompt.id: prompt.reference for prompt in prompts if prompt.reference is not None}
-    theirs = dict(zip((record.prompt for record in own), _texts_of(pair, own), strict=True))
+    theirs = dict(zip((record.prompt for record in of_target), _texts_of(pair, of_target), strict=True))
     wanted = {"similarity_reference": answers, "similarity_large": theirs}
     last = "similarity_large" if embed else "nats_total"
     groups = [list(group) for _, group in groupby(records, key=lambda record: (record.method, record.link))]
@@ -76,7 +76,7 @@ def score(
             continue
         for name, references in wanted.items():
             known_to = [record for record in some if record.prompt in references]
-            values = similarity(_texts_of(pair, known_to), [references[one.prompt] for one in known_to], embed)
+            values = similarity(_texts_of(pair, known_to), [references[record.prompt] for record in known_to], embed)
             for record, value in zip(known_to, values.tolist(), strict=True):
                 scores[score_key(record)][name] = value
     return scores
@@ -116,8 +116,8 @@ def load_embedding() -> Embed:
         from sentence_transformers import SentenceTransformer
 
         safe: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
-        found = SentenceTransformer(str(folder), device="cpu", **safe)
-    return lambda texts: np.asarray(found.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
+        model = SentenceTransformer(str(folder), device="cpu", **safe)
+    return lambda texts: np.asarray(model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
 
 
 def remembering(embed: Embed) -> Embed:
@@ -138,7 +138,7 @@ def text_nats(pair: Pair, prompts: Sequence[Prompt], records: Sequence[Generatio
     longest = max(len(record.tokens) for record in records)
     encoded = encode_prompts(pair, [by_id[record.prompt] for record in records], longest)
     nats = np.zeros(len(records))
-    order = np.argsort([len(ids) + len(one.tokens) for ids, one in zip(encoded, records, strict=True)], kind="stable")
+    order = np.argsort([len(ids) + len(row.tokens) for ids, row in zip(encoded, records, strict=True)], kind="stable")
     for start in range(0, len(records), batch):
         chosen = order[start : start + batch]
         nats[chosen] = _nats(pair, [encoded[i] for i in chosen], [records[i].tokens for i in chosen])
@@ -163,10 +163,10 @@ def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array
         ids[i, : len(prompt) + len(text)] = torch.tensor([*prompt, *text])
     with torch.inference_mode():
         logits = pair.target(ids.to(pair.device)).logits[..., : pair.vocabulary]
-        found = np.zeros(len(texts))
+        nats = np.zeros(len(texts))
         for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
             first = len(prompt) - 1  # logits at the prompt's last token predict the first new one
             rows = logits[i, first : first + len(text)].double().log_softmax(dim=-1)
             wanted = ids[i, first + 1 : first + 1 + len(text), None].to(rows.device)
-            found[i] = -float(rows.gather(-1, wanted).sum())
-    return found
+            nats[i] = -float(rows.gather(-1, wanted).sum())
+    return nats

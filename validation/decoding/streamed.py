@@ -51,12 +51,12 @@ def stream(record: GenerationRecord, sequence: int, channel: Channel | None) -> 
 
 def matches_of(record: GenerationRecord) -> list[bool]:
     """Return for each token of a text whether the device's draft was it."""
-    found = [match for one in record.rounds for match in [True] * one.accepted + [False] * one.resampled]
-    if len(found) != len(record.tokens):
+    matches = [match for entry in record.rounds for match in [True] * entry.accepted + [False] * entry.resampled]
+    if len(matches) != len(record.tokens):
         raise ValueError(
-            f"{record.method} drafted {len(found)} of {len(record.tokens)} tokens; every one needs a draft"
+            f"{record.method} drafted {len(matches)} of {len(record.tokens)} tokens; every one needs a draft"
         )
-    return found
+    return matches
 
 
 def replay(matches: Sequence[bool], sizes: Sizes, sequence: int = 0, channel: Channel | None = None) -> list[Round]:
@@ -128,29 +128,30 @@ class _Replay:
             self.waiting.append(place)
 
     def _verified(self, now: int, start: int, place: int) -> None:
-        self.busy, one = False, self.verified[-1]
-        one.accepted = next((i for i, at in enumerate(self.reading) if not self.matches[at]), len(self.reading))
-        one.resampled = int(one.accepted < len(self.reading))
-        if one.resampled:
+        self.busy, entry = False, self.verified[-1]
+        entry.accepted = next((i for i, at in enumerate(self.reading) if not self.matches[at]), len(self.reading))
+        entry.resampled = int(entry.accepted < len(self.reading))
+        if entry.resampled:
             self.path += 1
             self.waiting.clear()
         self.down_free = max(now, self.down_free) + self.answer
-        self._push(self.down_free + self.propagation, ANSWERED, self.path, place + one.accepted + one.resampled)
+        self._push(self.down_free + self.propagation, ANSWERED, self.path, place + entry.accepted + entry.resampled)
 
     def _answered(self, now: int, start: int, place: int) -> None:
-        one, sizes = self.verified.popleft(), self.sizes
+        entry, sizes = self.verified.popleft(), self.sizes
         if place == len(self.matches):
-            one.drafted += self.arrived  # what the server never read
+            entry.drafted += self.arrived  # what the server never read
             self.events.clear()
             self.waiting.clear()
-        one.bits, one.bytes, one.down_bytes = one.drafted * sizes.bits, one.drafted * sizes.bytes, sizes.down_bytes
-        one.draft_passes, one.target_passes = self.made, 1
-        one.draft_s, one.target_s = self.made * self.draft / TICKS, self.verify / TICKS
-        one.link_s = (self.sent_ticks + 2 * self.propagation + self.answer) / TICKS
-        one.overlap_s = one.draft_s + one.target_s + one.link_s - (now - self.known) / TICKS
-        self.rounds.append(one)
+        entry.bits, entry.bytes = entry.drafted * sizes.bits, entry.drafted * sizes.bytes
+        entry.down_bytes = sizes.down_bytes
+        entry.draft_passes, entry.target_passes = self.made, 1
+        entry.draft_s, entry.target_s = self.made * self.draft / TICKS, self.verify / TICKS
+        entry.link_s = (self.sent_ticks + 2 * self.propagation + self.answer) / TICKS
+        entry.overlap_s = entry.draft_s + entry.target_s + entry.link_s - (now - self.known) / TICKS
+        self.rounds.append(entry)
         self.made, self.sent_ticks, self.known = 0, 0, now
-        if one.resampled and place < len(self.matches):
+        if entry.resampled and place < len(self.matches):
             self.start = start
             self.outbox.clear()
             self._push(now + self.draft, DRAFTED, start, place)

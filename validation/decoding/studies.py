@@ -121,8 +121,8 @@ class Decoded:
 
     @property
     def methods(self) -> list[Method]:
-        made = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
-        return [method for method in made if method.name in self.about["methods"]]
+        every = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
+        return [method for method in every if method.name in self.about["methods"]]
 
     @property
     def sources(self) -> list[str]:
@@ -166,9 +166,9 @@ def decode_study(
     complete = [m for m in methods if done[m.name] == len(prompts) * (networks if m.follows_rate else 1)]
     records = [record for record in there if record.method in {method.name for method in complete}]
     settings["seed"] = seed + 1
-    own = sweep(pair, prompts, [TargetOnly()], folder / "own", progress=progress, **settings)
+    of_target = sweep(pair, prompts, [TargetOnly()], folder / "own", progress=progress, **settings)
     file = folder / "scores.json"
-    scores = score(pair, prompts, records, own, known=_known_scores(file), progress=progress)
+    scores = score(pair, prompts, records, of_target, known=_known_scores(file), progress=progress)
     settings["seed"] = seed
     about = {
         "study": study.name,
@@ -225,10 +225,10 @@ def open_study(folder: Path) -> Decoded:
 def _known_scores(file: Path) -> Scores:
     """Return the stored scores; none if the file is damaged, so that all are computed again."""
     try:
-        found = read_sealed(file)
+        scores = read_sealed(file)
     except (FileNotFoundError, UserError):
         return {}
-    return found if all(isinstance(values, dict) for values in found.values()) else {}
+    return scores if all(isinstance(values, dict) for values in scores.values()) else {}
 
 
 def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, folder: Path) -> Path:
@@ -256,8 +256,8 @@ def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tu
     groups = [records for records in decoded.by_method.values() if records]
     if not groups:
         return None
-    made = [(info_of(records[0].method).method, records) for records in groups]
-    both = [records for method, records in made if method and method.runs_draft and method.runs_target]
+    kinds = [(info_of(records[0].method).method, records) for records in groups]
+    both = [records for method, records in kinds if method and method.runs_draft and method.runs_target]
     record = (both or groups)[0][0]
     prompt = next(prompt.text for prompt in prompts if prompt.id == record.prompt)
     return record.method, prompt, text_of(record, tokenizer)

@@ -52,8 +52,8 @@ def sweep(
     options: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "new_tokens": new_tokens, "batch": batch}
     options |= {"seed": seed, "times": None if times is None else list(times), "risk": risk}
     settings = fingerprints(pair, [], []) | options
-    found = encode_prompts(pair, prompts, new_tokens)
-    encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
+    tokens = encode_prompts(pair, prompts, new_tokens)
+    encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, tokens, strict=True)}
     jobs = [(method, link) for method in methods for link in (links or (None,))]
     marks = {(method.name, _link_name(link)): mark_of(method, link) for method, link in jobs}
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,8 +97,8 @@ def mark_of(method: Method, link: FadingLink | None) -> str:
 
 
 def _parameters(method: Method) -> dict[str, Any]:
-    found = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
-    flat = {STORED_NAMES.get(name, name): value for name, value in found.items()}
+    plain = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
+    flat = {STORED_NAMES.get(name, name): value for name, value in plain.items()}
     return flat | {"costs": sorted(getattr(method, "costs", {}).items())}
 
 

@@ -51,23 +51,23 @@ class DraftTree:
             node = known[node, token] if (node, token) in known else self.add(node, token)
 
     def children(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.tokens]
+        children: list[list[int]] = [[] for _ in self.tokens]
         for node, parent in enumerate(self.parents[1:], 1):
-            found[parent].append(node)
-        return found
+            children[parent].append(node)
+        return children
 
     def depths(self) -> list[int]:
-        found = [0]
+        depths = [0]
         for parent in self.parents[1:]:
-            found.append(found[parent] + 1)
-        return found
+            depths.append(depths[parent] + 1)
+        return depths
 
     def path_to(self, node: int) -> list[int]:
-        found = []
+        path = []
         while node != ROOT:
-            found.append(node)
+            path.append(node)
             node = self.parents[node]
-        return found[::-1]
+        return path[::-1]
 
     def pass_tokens(self) -> Array:
         return np.array([*self.tokens, *self.window_tokens], dtype=np.int64)
@@ -168,11 +168,11 @@ def draw_children(tree: DraftTree, node: int, draft: Array, count: int, chance: 
     """Draw ``count`` children of a node from q (V,) without replacement, fewer if q has fewer tokens; add them."""
     left = np.array(draft, dtype=np.float64)
     tree.drawn_from[node] = left / left.sum()
-    left, found = left.copy(), []
+    left, children = left.copy(), []
     for _ in range(count):
         if not left.any():
             break
         token = chance.token(left)
         left[token] = 0.0
-        found.append(tree.add(node, token))
-    return found
+        children.append(tree.add(node, token))
+    return children

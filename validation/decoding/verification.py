@@ -184,16 +184,16 @@ def _with_residuals(
     if known:  # the drafts of a method are either all certain or all drawn from a distribution
         rows = known[0][None] if len(known) == 1 else torch.stack(known)
         weights = () if weight is None else (torch.from_numpy(weight[rejected]).to(target.device)[:, None],)
-        found = residual(target, rows, *weights)
+        residuals = residual(target, rows, *weights)
     else:
-        found = without_token(target, np.array([draft.token for draft in first]))
-    return found if all_rejected else following.double().index_copy(0, index, found)
+        residuals = without_token(target, np.array([draft.token for draft in first]))
+    return residuals if all_rejected else following.double().index_copy(0, index, residuals)
 
 
 def _answers(method: Method, drafts: list[Draft], target: torch.Tensor) -> torch.Tensor:
     import torch
 
-    return torch.stack([method.answered(*one) for one in zip(drafts, target, strict=True)])
+    return torch.stack([method.answered(*pair) for pair in zip(drafts, target, strict=True)])
 
 
 def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tuple[float, float]:

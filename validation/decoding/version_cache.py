@@ -65,27 +65,27 @@ class VersionedModel:
         counts = np.broadcast_to(np.asarray(rows), slots.shape)
         places = until[slots] - counts + 1 - self.prompt_end[slots]  # new tokens before the round
         versions = self._versions(slots, counts, places)
-        found: dict[int, torch.Tensor] = {}
+        logits: dict[int, torch.Tensor] = {}
         self.seconds = 0.0
         for name, model in self.models.items():
             (mine,) = (versions == name).nonzero()
             if not len(mine):
                 continue
-            own, memory = slots[mine], self._memory[name]
+            chosen, memory = slots[mine], self._memory[name]
             model.cached = memory.valid(tokens)
-            model.cached[own] = np.clip(until[own] - counts[mine], 0, model.cached[own])
-            model.cached[own[memory.owner[own] != name]] = 0
+            model.cached[chosen] = np.clip(until[chosen] - counts[mine], 0, model.cached[chosen])
+            model.cached[chosen[memory.owner[chosen] != name]] = 0
             goal = model.cached.copy()
-            goal[own] = until[own]
+            goal[chosen] = until[chosen]
             if (goal > model.cached).any():
-                if parts := model.read(tokens, goal, rows=counts[mine], only=own):
+                if parts := model.read(tokens, goal, rows=counts[mine], only=chosen):
                     each = torch.cat(parts).split(counts[mine].tolist())
-                    found |= dict(zip(mine.tolist(), each, strict=True))
+                    logits |= dict(zip(mine.tolist(), each, strict=True))
                 self.seconds += model.seconds
-            memory.length, memory.owner[own] = model.cached.copy(), name
-            memory.tokens[own] = tokens[own]
+            memory.length, memory.owner[chosen] = model.cached.copy(), name
+            memory.tokens[chosen] = tokens[chosen]
         self.cached = np.maximum(until, self.cached)
-        return [found[i] for i in range(len(slots)) if i in found]
+        return [logits[i] for i in range(len(slots)) if i in logits]
 
     def _versions(self, slots: Array, counts: Array, places: Array) -> Array:
         names = []

@@ -37,8 +37,8 @@ def unpack(data: bytes, widths: Iterable[int]) -> list[int]:
     >>> unpack(bytes.fromhex("a04100"), [3, 7, 7])
     [5, 1, 2]
     """
-    whole, left, found = int.from_bytes(data, "big"), 8 * len(data), []
+    whole, left, numbers = int.from_bytes(data, "big"), 8 * len(data), []
     for width in widths:
         left -= width
-        found.append(whole >> left & (1 << width) - 1)
-    return found
+        numbers.append(whole >> left & (1 << width) - 1)
+    return numbers

@@ -64,17 +64,17 @@ class Row:
     counts: dict[str, float]
 
     def plain(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
-            found[name] = value.plain() if isinstance(value, Number) else value
-        return found | {"breaks": list(self.breaks)}
+            entries[name] = value.plain() if isinstance(value, Number) else value
+        return entries | {"breaks": list(self.breaks)}
 
 
-def measured_number(found: Estimate, basis: str, prompts: int) -> Number:
+def measured_number(estimate: Estimate, basis: str, prompts: int) -> Number:
     """Return a number with its interval, which one prompt does not give."""
-    low, high = (found.low, found.high) if prompts > 1 else (None, None)
-    return Number(found.value, low, high, basis=basis, prompts=prompts)
+    low, high = (estimate.low, estimate.high) if prompts > 1 else (None, None)
+    return Number(estimate.value, low, high, basis=basis, prompts=prompts)
 
 
 def measured_speed(above: Array, seconds: Array, prompts: int) -> Number:
@@ -114,7 +114,7 @@ class Aim:
 
     def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:
         """Return the best of some options that keep the limits; None if there is none."""
-        return best_kept([one for one in self.listed if allowed(one)])
+        return best_kept([row for row in self.listed if allowed(row)])
 
     def number(self, listed: Listed) -> float:
         """Return the number that decides: of a price and of a server's time the least is best, else the largest."""
@@ -128,17 +128,17 @@ def has_device(listed: Listed) -> bool:
 
 def best_kept(rows: Iterable[Listed]) -> Listed | None:
     """Return the best row that keeps the limits; of equal ones one of ours, which a device can run."""
-    kept = [one for one in rows if not one.breaks]
-    most = max((one.value for one in kept), default=0.0)
-    equal = [one for one in kept if one.value >= most * (1.0 - TIE)]
-    return max(equal, key=lambda one: (one.option.row.ours, one.second), default=None)
+    kept = [row for row in rows if not row.breaks]
+    most = max((row.value for row in kept), default=0.0)
+    equal = [row for row in kept if row.value >= most * (1.0 - TIE)]
+    return max(equal, key=lambda row: (row.option.row.ours, row.second), default=None)
 
 
 def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> list[Aim]:
     """Return the aims: one user, a full server, and the users that ``shared`` holds."""
     usual = setting if setting.objective not in ("capacity", "fair") else replace(setting, objective="throughput")
     full = setting if setting.objective == "capacity" else replace(setting, objective="capacity")
-    pools = {name: planner.pool(one) for name, one in ((ONE_USER, usual), (FULL_SERVER, full))}
+    pools = {name: planner.pool(wanted) for name, wanted in ((ONE_USER, usual), (FULL_SERVER, full))}
     if shared is not None:
         pools[shared.name] = planner.pool(shared.setting)
     listed: dict[str, set[int]] = {family: set() for family in ROWS}
@@ -163,24 +163,24 @@ def _aim(
 ) -> Aim:
     setting, rows, every = pool.setting, [], []
     for family, places in listed.items():
-        own = []
+        of_family = []
         for place in sorted(places):
             held = pool if place < len(pool.options) else widest
             option, total = widest.options[place], widest.test[place]
             value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)
             speed = float(np.mean(setting.speeds(total)))
             second = speed if setting.objective == "capacity" or shared is not None else -float(load(setting, total))
-            own.append(Listed(family, option, held.breaks(place), value, second))
-        every += own
-        if own:
-            rows.append(best_kept(own) or max(own, key=lambda one: one.value))
+            of_family.append(Listed(family, option, held.breaks(place), value, second))
+        every += of_family
+        if of_family:
+            rows.append(best_kept(of_family) or max(of_family, key=lambda row: row.value))
     best = best_kept(rows)
     if best is None:
         raise UserError(planner.nearest(pool))
-    others = [one for one in rows if not one.option.row.ours]
-    alone = [one for one in others if not has_device(one)]
-    rival = best_kept(others) or max(alone, key=lambda one: one.value)
-    return Aim(name, setting, [rival, *(one for one in rows if one is not rival)], every, best)
+    others = [row for row in rows if not row.option.row.ours]
+    alone = [row for row in others if not has_device(row)]
+    rival = best_kept(others) or max(alone, key=lambda row: row.value)
+    return Aim(name, setting, [rival, *(row for row in rows if row is not rival)], every, best)
 
 
 def aim_of(planner: Planner, setting: Setting) -> Aim:

@@ -55,6 +55,6 @@ def _measured(trace: Trace, limits: list[float]) -> list[float]:
     weight, size = np.concatenate(weights), np.concatenate(sizes)
     weight = weight if weight.any() else np.ones(len(weight))
     each, place = np.unique(size, return_inverse=True)
-    bits = np.array([8.0 * len(coded_answer(p[0], 0, int(one))) for one in each])  # the size alone decides the length
-    found: list[float] = (weight @ bits[place].reshape(size.shape) / weight.sum()).tolist()
-    return found
+    bits = np.array([8.0 * len(coded_answer(p[0], 0, int(n))) for n in each])  # the size alone decides the length
+    means: list[float] = (weight @ bits[place].reshape(size.shape) / weight.sum()).tolist()
+    return means

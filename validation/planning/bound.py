@@ -42,8 +42,8 @@ class Model:
         """Return the model of the given texts, reduced to ``rows`` positions."""
         total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
-        own = np.flatnonzero(np.isin(profile.owner, texts))
-        u = np.sort(profile.uncertainty[own])
+        chosen = np.flatnonzero(np.isin(profile.owner, texts))
+        u = np.sort(profile.uncertainty[chosen])
         u = u[((np.arange(rows) + 0.5) / rows * len(u)).astype(int)]
         return cls(rounds, u, np.clip(line.slope * u + line.intercept, 0.0, 1.0), profile.vocabulary)
 

@@ -53,7 +53,7 @@ def policy_of(
     if setting.leak_bits is not None:
         promised = (*promised, wire.Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
     rival, rate, split = aim_of(planner, setting).rival.option, setting.link.quantile(0.5), planner.split
-    seconds = [setting.seconds(one.counts[split.test].sum(axis=0), rate) for one in (rival, option)]
+    seconds = [setting.seconds(candidate.counts[split.test].sum(axis=0), rate) for candidate in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
     faster = wire.Guarantee(name, share if np.isfinite(share) else 0.0, "measured", split.prompts["test"])

@@ -41,20 +41,20 @@ def options_of_records(
     ``times`` are those of a server that drafts for one text.
     """
     records = _records(files, drafts, verification)
-    found, evidence = options_of_counts(records, vocabulary, draft_length)
+    options, evidence = options_of_counts(records, vocabulary, draft_length)
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
     evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
     summary = summarise(records, assumed_length=draft_length, times=times)
     lengths = () if records[0].copied else summary.lengths
-    evidence["tokens"] = {one.draft_length: (one.tokens, one.low, one.high) for one in lengths}
+    evidence["tokens"] = {length.draft_length: (length.tokens, length.low, length.high) for length in lengths}
     evidence["not_told_apart"] = summary.not_told_apart
     notes = _notes(records, _by_ids(records), vocabulary)
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
-        said = (
+        text = (
             "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
         )
-        notes.append(Note(said))
-    return found, {"evidence": evidence, "notes": notes}
+        notes.append(Note(text))
+    return options, {"evidence": evidence, "notes": notes}
 
 
 def options_of_counts(
@@ -79,7 +79,7 @@ def options_of_counts(
 
     none = np.zeros(len(records))
     server = {"passes": 1, "verified": 1, "down_bits": width}
-    found = [
+    options = [
         exact(SERVER, "one exchange a token", table(**server, exchanges=1, up_bits=8)),
         Option(DEVICE, "", table(drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
         exact(STREAM, "no round trips", table(**server)),
@@ -89,12 +89,12 @@ def options_of_counts(
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
-        own = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
-        found.append(exact(COLOCATED, f"K = {k}", table(**own), k))
+        alone = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
+        options.append(exact(COLOCATED, f"K = {k}", table(**alone), k))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
         if ids:
             sent = table(**shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)
-            found.append(exact(OURS, f"token ids, K = {k}", sent, k))
+            options.append(exact(OURS, f"token ids, K = {k}", sent, k))
             continue
         row = width + 32.0 * vocabulary
         full = table(**shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * reply)
@@ -104,10 +104,10 @@ def options_of_counts(
             down_bits=rounds * reply + rejected * rejection_bits(vocabulary),
         )
         sized = (float(vocabulary), float(vocabulary))
-        found.append(exact(FIXED, f"K = {k}", full, k, top_k=sized))
-        found.append(exact(FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
-        found.append(exact(OURS, f"q_d up, p down, K = {k}", split, k, top_k=(1, 1), codec=0))
-    return found, {
+        options.append(exact(FIXED, f"K = {k}", full, k, top_k=sized))
+        options.append(exact(FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
+        options.append(exact(OURS, f"q_d up, p down, K = {k}", split, k, top_k=(1, 1), codec=0))
+    return options, {
         "engine": records[0].engine,
         "records": len(records),
         "reads_again": records[0].reads_again,
@@ -126,11 +126,11 @@ def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
     held = counted(prompts, f"held-out {noun}" if split.enough else noun)
     if steps is None:
         return held
-    said = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"
+    basis = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"
     if split.enough:
-        return f"{held}, of {said}"
+        return f"{held}, of {basis}"
     tokens = evidence.get("tokens", {}).get(option.draft_length)
-    return said if tokens is None else f"{said}: {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
+    return basis if tokens is None else f"{basis}: {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
 
 
 def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:
@@ -181,10 +181,10 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> l
 
 def _own(table: Counts, deepest: int, pooled: Array) -> Array:
     """Return a record's acceptance by depth; the pooled one counts as one more examined draft."""
-    counted = square(table, deepest)
+    steps = square(table, deepest)
     rates = np.empty(deepest)
     for depth in range(deepest):
-        long = counted[depth + 1 :]  # rounds with more than ``depth`` drafts
+        long = steps[depth + 1 :]  # rounds with more than ``depth`` drafts
         examined, accepted = long[:, depth:].sum(), long[:, depth + 1 :].sum()
         rates[depth] = (accepted + np.nan_to_num(pooled[depth])) / (examined + 1.0)
     return rates

@@ -41,19 +41,19 @@ class Quartiles(Estimate):
 
 def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Quartiles]:
     """Return the rate, the round trip, a draft and a pass of a record, by option."""
-    rounds = [one for text in record.texts for one in text.rounds if not one["opened"]]
-    drafts = [one["draft_s"] / (one["drafted"] + one["skipped"]) for one in rounds if one["drafted"] + one["skipped"]]
-    found = {"--draft-time": _quartiles(drafts, "no round but the first of a text drafted anything")}
-    alone = [one for one in record.probes if one["frames"] == 1]
+    rounds = [row for text in record.texts for row in text.rounds if not row["opened"]]
+    drafts = [row["draft_s"] / (row["drafted"] + row["skipped"]) for row in rounds if row["drafted"] + row["skipped"]]
+    measured = {"--draft-time": _quartiles(drafts, "no round but the first of a text drafted anything")}
+    alone = [row for row in record.probes if row["frames"] == 1]
     if rate_bps is None:
-        found["--rate"] = _rate(record)
-    rate = rate_bps or found["--rate"].value or np.inf
-    trips = [one["seconds"] - 8.0 * (one["up_bytes"] + one["down_bytes"]) / rate for one in alone]
-    found["--rtt"] = _quartiles(trips, "it has no pings")
-    trip = found["--rtt"].value or 0.0
-    waits = [one["wait_s"] - trip - 8.0 * (one["up_bytes"] + one["down_bytes"] + WEBSOCKET) / rate for one in rounds]
-    found["--verify-time"] = _quartiles(waits, "each round waited no longer than its round trip and its bits take")
-    return found
+        measured["--rate"] = _rate(record)
+    rate = rate_bps or measured["--rate"].value or np.inf
+    trips = [row["seconds"] - 8.0 * (row["up_bytes"] + row["down_bytes"]) / rate for row in alone]
+    measured["--rtt"] = _quartiles(trips, "it has no pings")
+    trip = measured["--rtt"].value or 0.0
+    waits = [row["wait_s"] - trip - 8.0 * (row["up_bytes"] + row["down_bytes"] + WEBSOCKET) / rate for row in rounds]
+    measured["--verify-time"] = _quartiles(waits, "each round waited no longer than its round trip and its bits take")
+    return measured
 
 
 def _quartiles(values: list[float], why: str) -> Quartiles:
@@ -62,12 +62,12 @@ def _quartiles(values: list[float], why: str) -> Quartiles:
 
 
 def _rate(record: RunRecord) -> Quartiles:
-    trains = [one for one in record.probes if one["frames"] > 1]
-    lengths = sorted({one["frames"] for one in trains})
+    trains = [row for row in record.probes if row["frames"] > 1]
+    lengths = sorted({row["frames"] for row in trains})
     if len(lengths) < 2:
         return Quartiles(None, why="it has no trains of pings of two lengths")
     ends = lengths[0], lengths[-1]
-    short, long = ([one["seconds"] for one in trains if one["frames"] == length] for length in ends)
+    short, long = ([row["seconds"] for row in trains if row["frames"] == length] for length in ends)
     bits = 8.0 * trains[0]["up_bytes"] * (ends[1] - ends[0])
     longer = min(long) - min(short), min(long) - max(short), max(long) - min(short)
     if longer[0] <= 0:
@@ -80,7 +80,7 @@ def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
     again = "plan from a trace, or record `--method 'shared seed'`"
     if run["streamed"] or run["messages"] == "server":
         raise UserError(f"{source}: a {run['method']} run has no rounds of a draft length; {again}.")
-    if any(one["skipped"] for text in record.texts for one in text.rounds):
+    if any(row["skipped"] for text in record.texts for row in text.rounds):
         raise UserError(
             f"{source}: its device kept drafts without verification, and nobody knows which of them the server would "
             f"have accepted; {again}."
@@ -91,13 +91,13 @@ def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
             f"{source}: drafts of {run['method']} are accepted by another rule or drawn from other rows than those of "
             f"the models, so it tells this message alone; {again}."
         )
-    found = []
+    records = []
     for number, text in enumerate(record.texts):
-        counts = tally((one["drafted"], one["accepted"]) for one in text.rounds)
+        counts = tally((row["drafted"], row["accepted"]) for row in text.rounds)
         if not counts:
             continue
-        accepted, drafted = (sum(one[name] for one in text.rounds) for name in ("accepted", "drafted"))
-        found.append(
+        accepted, drafted = (sum(row[name] for row in text.rounds) for name in ("accepted", "drafted"))
+        records.append(
             AcceptanceRecord(
                 engine="hlm device",
                 source=f"{source}, text {number + 1}",
@@ -109,9 +109,9 @@ def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
                 verification="match" if seeded else "standard",
             )
         )
-    if not found:
+    if not records:
         raise UserError(f"{source} has no rounds; record a run that ends some.")
-    return found
+    return records
 
 
 def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any]]:
@@ -122,7 +122,7 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
     seal = "hmac" if record.run["keyed"] else "checksum"
     evidence |= {"run": str(path), "method": record.run["method"], "texts": len(records)}
     evidence["depths"] = _depths(records, record.adapts)
-    notes = [Note(said) for said in _limits(record, options)]
+    notes = [Note(text) for text in _limits(record, options)]
     planner = Planner(sealed(options, seal), setting, split_prompts(np.arange(len(records))))
     return planner, {"evidence": evidence, "notes": notes}
 
@@ -132,34 +132,34 @@ def _depths(records: list[AcceptanceRecord], adapts: bool) -> dict[str, Any]:
     deepest = max(max(record.by_draft_length or {}) for record in records)
     squares = np.stack([square(record.by_draft_length or {}, deepest) for record in records])
     method = "anytime" if adapts else "clustered" if len(records) >= 10 else "exact"
-    found = acceptance_by_depth(squares if method == "clustered" else squares.sum(axis=0), method=method)
-    columns = {name: np.asarray(getattr(found, name)).tolist() for name in ("examined", "acceptances", "low", "high")}
+    rates = acceptance_by_depth(squares if method == "clustered" else squares.sum(axis=0), method=method)
+    columns = {name: np.asarray(getattr(rates, name)).tolist() for name in ("examined", "acceptances", "low", "high")}
     seen = [index for index, count in enumerate(columns["examined"]) if count]
     return {"intervals": method} | {name: [values[i] for i in seen] for name, values in columns.items()}
 
 
 def _limits(record: RunRecord, options: list[Option]) -> list[str]:
     longest = max(int(option.draft_length) for option in options)
-    said = [
+    sentences = [
         f"Not in the record: drafts of another model, longer than {longest} a round, skipped, or in another message. "
         "What is not listed is not compared."
     ]
     if record.run["shared_seed"]:
-        said.append(
+        sentences.append(
             "Drafts were compared with the server's own tokens. Drafts that are accepted by their probabilities are "
             "accepted more often, so a server with its own draft may be faster than it is shown here."
         )
     killed = sum(text.end is None for text in record.texts)
-    return said + ([f"{counted(killed, 'text')} did not end in the record; the rounds count."] if killed else [])
+    return sentences + ([f"{counted(killed, 'text')} did not end in the record; the rounds count."] if killed else [])
 
 
-def said_of_times(found: dict[str, Quartiles], given: set[str]) -> list[str]:
+def said_of_times(numbers: dict[str, Quartiles], given: set[str]) -> list[str]:
     """Return what was measured, for options of which some were given instead."""
     measured = []
-    for option, one in found.items():
+    for option, number in numbers.items():
         factor, unit = (1e-6, "Mbit/s") if option == "--rate" else (1e3, "ms")
-        if option not in given and one.value is not None:
-            scaled = one * factor
+        if option not in given and number.value is not None:
+            scaled = number * factor
             measured.append(f"{option} {scaled.value:.4g} {unit} ({scaled.low:.3g}–{scaled.high:.3g})")
     return [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
 
@@ -167,12 +167,12 @@ def said_of_times(found: dict[str, Quartiles], given: set[str]) -> list[str]:
 def with_run(request: Any, path: Path, given: set[str], rate_known: bool) -> tuple[Any, list[str]]:
     """Return a request with the numbers of a record, and sentences on them; options that were given stay."""
     record = read_record(path)
-    found = measured_in(record, request.rate_bps if rate_known else None)
+    measured = measured_in(record, request.rate_bps if rate_known else None)
     changed = {}
-    for option, one in found.items():
+    for option, number in measured.items():
         if option in given:
             continue
-        if one.value is None:
-            raise UserError(f"{path} does not tell {option}: {one.why}; give it.")
-        changed[OPTIONS[option]] = float(f"{one.value:.4g}")
-    return replace(request, **changed, vocabulary=int(record.run["vocabulary"])), said_of_times(found, given)
+        if number.value is None:
+            raise UserError(f"{path} does not tell {option}: {number.why}; give it.")
+        changed[OPTIONS[option]] = float(f"{number.value:.4g}")
+    return replace(request, **changed, vocabulary=int(record.run["vocabulary"])), said_of_times(measured, given)

@@ -46,12 +46,12 @@ def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) ->
             f"No text of the trace has {draft_length + 1} tokens, as a step of {draft_length} drafts needs."
         )
     place = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found = {}
+    estimates = {}
     for name, row in zip(LAWS, chances, strict=True):
         along = np.zeros((counts.max(), len(counts)))
         along[place, text] = row
-        found[name] = ratio(*_steps(along, counts, draft_length), confidence=confidence)
-    return found
+        estimates[name] = ratio(*_steps(along, counts, draft_length), confidence=confidence)
+    return estimates
 
 
 def _steps(chances: Array, length: Array, drafts: int) -> tuple[Array, Array]:

@@ -67,13 +67,13 @@ def planner_of_trace(
     model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
     if setting.leak_bits is not None:
         plain = options(Evidence(profile, cut, shared_seed=shared_seed, block=block))
-        found = padded(plain, profile, split.train, setting.leak_bits)
+        menu = padded(plain, profile, split.train, setting.leak_bits)
     else:
         answers = answer_bits(trace, profile, answers_file)
-        found = options(Evidence(profile, cut, answers, shared_seed, block, trees=setting.verify_token_s > 0))
-    found = sealed(found, seal)
+        menu = options(Evidence(profile, cut, answers, shared_seed, block, trees=setting.verify_token_s > 0))
+    menu = sealed(menu, seal)
     streamed = Streamed.of(profile, SEALS[seal]) if shared_seed and setting.leak_bits is None else None
-    return Planner(found, setting, split, line, model, streamed), about
+    return Planner(menu, setting, split, line, model, streamed), about
 
 
 def _about_pair(pair: Any) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def _about_pair(pair: Any) -> dict[str, Any]:
     counts = [known.get(f"{size}_parameters") for size in ("large", "small")]
     large, small = (float(count) if isinstance(count, int | float) else 0.0 for count in counts)
     sides = ((known.get("large_name"), large), (known.get("small_name"), small))
-    said = ", ".join(f"{name} ({count / 1e6:,.3g} M)" if count else name for name, count in sides if name)
-    return {"pair": said, "parameter_ratio": large / small if large > 0 and small > 0 else None}
+    names = ", ".join(f"{name} ({count / 1e6:,.3g} M)" if count else name for name, count in sides if name)
+    return {"pair": names, "parameter_ratio": large / small if large > 0 and small > 0 else None}
 
 
 def planner_of_acceptance(
@@ -102,5 +102,5 @@ def planner_of_acceptance(
     verify_s, each_s = (setting.verify_s, setting.verify_token_s) if table is None else (table.table[0][0], 0.0)
     rest = None if table is None else lambda batch, widths: table.seconds(widths, batch) - verify_s
     times = RoundTimes(verify=verify_s + between_s, verify_token=each_s, draft=setting.own_draft_s, target_rest=rest)
-    found, about = options_of_records(files, vocabulary, draft_length, drafts, verification, times)
-    return Planner(sealed(found, seal), setting, split_prompts(np.arange(len(found[0].counts)))), about
+    menu, about = options_of_records(files, vocabulary, draft_length, drafts, verification, times)
+    return Planner(sealed(menu, seal), setting, split_prompts(np.arange(len(menu[0].counts)))), about

@@ -57,10 +57,10 @@ def _colocated(known: Evidence) -> Iterator[Option]:
     """
     profile, family = known.profile, rows.COLOCATED
     drawn = ["", *(f", drafts from {lattice.name}" for lattice in LATTICES)]
-    for codec, k, level, said, table, text, token in _rounds(known):
+    for codec, k, level, words, table, text, token in _rounds(known):
         if codec < SEEDED:
-            label, own = f"K = {k}{drawn[codec]}{said}", at_server(table, profile)
-            yield Option(family, label, own, k, level, text, token, codec=codec if level > -np.inf else None)
+            label, counts = f"K = {k}{drawn[codec]}{words}", at_server(table, profile)
+            yield Option(family, label, counts, k, level, text, token, codec=codec if level > -np.inf else None)
     for name, table, _ in _budgeted(known):
         yield exact(family, f"drafts from {name}", at_server(table, profile), _mean_length(table))
     for codec in range(SEEDED if known.block else 0):
@@ -93,8 +93,8 @@ def _sqs(known: Evidence) -> Iterator[Option]:
 
 
 def _ours(known: Evidence) -> Iterator[Option]:
-    for codec, k, level, said, table, text, token in _rounds(known):
-        label = f"{CODECS[codec]}, K = {k}{said}"
+    for codec, k, level, words, table, text, token in _rounds(known):
+        label = f"{CODECS[codec]}, K = {k}{words}"
         yield Option(rows.OURS, label, table, k, level, text, token, known.kept(codec), codec)
     for codec in range(1, SEEDED if known.block else 1):  # the server needs the distribution of each draft
         label, tables = f"{CODECS[codec]}, K = {{}}, by block", known.profile.blocks[:, codec]
@@ -161,9 +161,9 @@ def _with_rows(known: Evidence, column: int) -> Array:
 
 
 def _with_bits(counts: Array, bits: float) -> Array:
-    found = counts.copy()
-    found[..., COUNTS.index("up_bits")] += bits * counts[..., COUNTS.index("exchanges")]
-    return np.asarray(found)
+    sent = counts.copy()
+    sent[..., COUNTS.index("up_bits")] += bits * counts[..., COUNTS.index("exchanges")]
+    return np.asarray(sent)
 
 
 def _mean_length(counts: Array) -> float:

@@ -23,10 +23,10 @@ _ROUNDING = 1e-7  # of a sum of logarithms
 def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Array:
     steps = len(sizes)
     drafts = np.clip(length - np.arange(steps)[:, None], 0, most)
-    found = np.zeros(sizes.shape)
+    messages = np.zeros(sizes.shape)
     plain = [0, *(message_bytes(vocabulary, np.full(n, NO_ROW_BITS)) for n in range(1, most + 1))]
-    found[:, 0] = 8.0 * np.array(plain)[drafts]
-    found[:, -1] = 8.0 * np.array([0, *(token_bytes(vocabulary, n) for n in range(1, most + 1))])[drafts]
+    messages[:, 0] = 8.0 * np.array(plain)[drafts]
+    messages[:, -1] = 8.0 * np.array([0, *(token_bytes(vocabulary, n) for n in range(1, most + 1))])[drafts]
     for codec, lattice in enumerate(LATTICES, 1):
         size = np.maximum(sizes[:, codec], 1).astype(np.int64)
         each, place = np.unique(size, return_inverse=True)
@@ -38,8 +38,8 @@ def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Arr
         total += np.where(vary, drafts * np.log2(vocabulary), 0.0)
         body = _varint(vocabulary) + 2 + _varint(lattice.resolution) + np.where(vary, 0, _varint(size))
         bare = _FRAME + body + np.ceil((np.ceil(total - _ROUNDING)) / 8.0)
-        found[:, codec] = np.where(drafts > 0, 8.0 * (bare + np.where(bare + 1 < 128, 1, 2)), 0.0)
-    return found
+        messages[:, codec] = np.where(drafts > 0, 8.0 * (bare + np.where(bare + 1 < 128, 1, 2)), 0.0)
+    return messages
 
 
 def longest_bytes(codec: int, drafts: int, vocabulary: int) -> int:
@@ -70,11 +70,11 @@ def token_bytes(vocabulary: int, drafts: int) -> int:
 
 
 def _vary(size: Array, drafts: Array, most: int) -> Array:
-    found = np.zeros(size.shape, dtype=bool)
+    varies = np.zeros(size.shape, dtype=bool)
     for j in range(1, most):
         shifted = np.concatenate([size[j:], size[:j]]) if j < len(size) else size
-        found |= (j < drafts) & (shifted != size)
-    return found
+        varies |= (j < drafts) & (shifted != size)
+    return varies
 
 
 def _varint(value: Any) -> Any:

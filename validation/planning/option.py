@@ -65,9 +65,9 @@ def exact(family: str, label: str, counts: Array, draft_length: float = 0, **mor
 
 def without_exchanges(counts: Array) -> Array:
     """Return the counts of a server that sends its tokens as they come: passes without round trips."""
-    found = counts.copy()
-    found[..., [COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
-    return np.asarray(found)
+    kept = counts.copy()
+    kept[..., [COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
+    return np.asarray(kept)
 
 
 def at_server(table: Array, profile: Profile) -> Array:
@@ -122,15 +122,15 @@ def reading_again(options: Sequence[Option], draft: Passes | None) -> list[Optio
     Each round has one more draft pass, K + 1 wide. It counts as the passes of one token that take as long, 1 if no
     passes of the draft model are given.
     """
-    found, server_drafts = [], COUNTS.index("server_drafts")
+    changed, server_drafts = [], COUNTS.index("server_drafts")
     for option in options:
         counts = option.counts.copy()
         passes, verified = (counts[..., COUNTS.index(name)] for name in ("passes", "verified"))
         width = verified / np.maximum(passes, 1e-12)
         again = passes if draft is None else passes * draft.seconds(width) / draft.seconds(np.ones(1))
         counts[..., server_drafts] += np.where(counts[..., server_drafts] > 0, again, 0.0)
-        found.append(replace(option, counts=counts))
-    return found
+        changed.append(replace(option, counts=counts))
+    return changed
 
 
 def sealed(options: Sequence[Option], seal: str) -> list[Option]:
@@ -138,10 +138,10 @@ def sealed(options: Sequence[Option], seal: str) -> list[Option]:
     bits = SEALS[seal]
     if not bits:
         return list(options)
-    found = []
+    changed = []
     for option in options:
         counts = option.counts.copy()
         for direction in ("up_bits", "down_bits"):
             counts[..., COUNTS.index(direction)] += bits * counts[..., COUNTS.index("exchanges")]
-        found.append(replace(option, counts=counts))
-    return found
+        changed.append(replace(option, counts=counts))
+    return changed

@@ -31,13 +31,13 @@ _ROUNDING = 1e-9
 
 def padded(options: Sequence[Option], profile: Profile, training: Array, bits: float) -> list[Option]:
     """Return the options with padded messages; the papers' options that tell more are marked, and ours left out."""
-    found, classes = [], int(2.0**bits + _ROUNDING)
+    kept, classes = [], int(2.0**bits + _ROUNDING)
     for option in options:
         if option.family != rows.OURS:
-            found.append(_rival(option, profile, classes))
+            kept.append(_rival(option, profile, classes))
         elif option.lossless and option.codec:
-            found.append(_ours(option, profile, training, classes))
-    return found
+            kept.append(_ours(option, profile, training, classes))
+    return kept
 
 
 def said(option: Option, lengths: Array) -> str:
@@ -89,7 +89,7 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
     if family == rows.FIXED:
         row = width + 32.0 * profile.vocabulary
     elif family == rows.SQS:
-        lattice = next(one for one in LATTICES if option.label.startswith(f"{one.name}, "))
+        lattice = next(entry for entry in LATTICES if option.label.startswith(f"{entry.name}, "))
         each = np.arange(1, most_counts(lattice, profile.vocabulary) + 1)
         adaptive = lattice.k is None
         row = width + float(np.max(payload_bits(profile.vocabulary, each, lattice.resolution, adaptive=adaptive)))

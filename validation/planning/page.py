@@ -34,7 +34,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
         plan=plan,
         users=plan.get("users"),
         recorded=_recorded(plan),
-        symbols=symbols_said("\n".join(one["option"] for one in plan["menu"])),
+        symbols=symbols_said("\n".join(entry["option"] for entry in plan["menu"])),
         title=_title(plan["evidence"]),
         data=Markup(_for_script(page_data(plan))),
         style=Markup(style),

@@ -52,8 +52,8 @@ class Pool:
             )
         families = np.array([option.family for option in self.options])
         self.places = {family: np.flatnonzero(families == family) for family in ROWS}
-        own = [place for place in self.places[COLOCATED] if self.options[place].drawn_from_q]
-        self.places[COLOCATED] = np.array(own, dtype=np.int64)  # an engine draws its drafts from q itself
+        from_q = [place for place in self.places[COLOCATED] if self.options[place].drawn_from_q]
+        self.places[COLOCATED] = np.array(from_q, dtype=np.int64)  # an engine draws its drafts from q itself
         if setting.risk_limit <= 0:
             for family in (U_HLM, CU_HLM):
                 level = planner.paper_threshold()
@@ -140,7 +140,7 @@ class Planner:
 
     def _levels(self, group: int | str, kind: str) -> tuple[Array, Array]:
         """Return the thresholds of a group, and the calibration prompts' losses up to each, (prompts, levels)."""
-        own = {
+        by_level = {
             option.threshold: option
             for option in self.options
             if option.family in (OURS, U_HLM, CU_HLM)
@@ -148,10 +148,10 @@ class Planner:
             and option.threshold > -np.inf
             and group_of(option) == group
         }
-        levels = np.array(sorted(own))
+        levels = np.array(sorted(by_level))
         if not len(levels):
             return levels, np.zeros((self.split.prompts["calibrate"], 0))
-        losses = np.stack([self._loss(own[level], kind) for level in levels.tolist()], axis=-1)
+        losses = np.stack([self._loss(by_level[level], kind) for level in levels.tolist()], axis=-1)
         return levels, self.split.means(np.maximum.accumulate(np.clip(losses, 0.0, 1.0), axis=-1), self.split.calibrate)
 
     @staticmethod
@@ -306,7 +306,7 @@ class Planner:
         parts = {name: float(value) for name, value in setting.parts(total, setting.link.quantile(0.5)).items()}
         if np.isinf(parts[UP]):
             return "the uplink is down at its median"
-        name = max(parts, key=lambda one: parts[one])
+        name = max(parts, key=lambda part: parts[part])
         whole = sum(parts.values())
         sentence = f"{parts[name] / whole:.0%} of its time goes to {name}" if whole else "nothing takes time"
         limits = self.active_limits(option)

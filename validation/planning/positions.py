@@ -116,76 +116,40 @@ def _weights() -> Array:
 
 
 def join(parts: list[Positions]) -> Positions:
-    return Positions(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Positions)))
+    return Positions(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Positions)))
 
 
 def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
-    at, vocabulary = np.arange(len(q)), q.shape[-1]
+    at, width = np.arange(len(q)), index_bits(q.shape[-1])
     y, known = np.maximum(chunk.tokens, 0), chunk.tokens >= 0
-    p_y = np.where(known, p[at, y], 0.0)
-    # 1. whole rows: u of the BINS likeliest tokens and of the draft d; all others are in the last bin, by what is left
-    d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), vocabulary - 1)
+    p_y, q_y = np.where(known, p[at, y], 0.0), q[at, y]
+    d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), q.shape[-1] - 1)
     index, value = _likeliest(q)
-    tokens = np.concatenate([index[:, :BINS], d[:, None]], axis=1)
-    gaps = np.asarray(scaled_gaps(NUMPY, chunk.draft_logits, MAX_TEMPERATURE))
-    u = np.clip(1.0 - mean_at(NUMPY, gaps, np.take_along_axis(gaps, tokens, axis=-1), quick_rule()), 0.0, 1.0)
-    bins = np.full(q.shape, BINS - 1)
-    np.put_along_axis(bins, tokens, np.maximum(np.ceil(u * BINS).astype(np.int64) - 1, 0), axis=-1)
+    u, bins = _uncertainty(chunk.draft_logits, np.concatenate([index[:, :BINS], d[:, None]], axis=1))
     low = bins < BINS - 1
-    both = np.minimum(p, q)
-    place = (at[:, None] * BINS + bins)[low]
-    masses = [[_by_bin(values[low], place, values.sum(axis=-1))] for values in (q, both)]
-    columns = [_column(np.minimum(both.sum(axis=-1), 1.0), q[at, y], p_y)]
-    width = index_bits(vocabulary)
-    bits, kept, sizes = [np.full(len(q), width + 32.0)], [np.ones(len(q))], [np.zeros(len(q))]
-    # 2. one drawn draft
-    rejection = np.maximum(0.0, 1.0 - p[at, d] / np.where(q[at, d] > 0, q[at, d], 1.0))
-    # 3. quantised rows, of the likeliest tokens alone
-    target, own_bins = np.take_along_axis(p, index, axis=-1), np.take_along_axis(bins, index, axis=-1)
-    is_y = index == y[:, None]
-    for lattice in LATTICES:
-        row, size, counted = _quantised(lattice, value)
-        n = row.shape[-1]
-        both = np.minimum(target[:, :n], row)
-        columns.append(_column(np.minimum(both.sum(axis=-1), 1.0), (row * is_y[:, :n]).sum(axis=-1), p_y))
-        some = row > 0
-        place = (at[:, None] * BINS + own_bins[:, :n])[some]
-        for mass, values in zip(masses, (row, both), strict=True):
-            mass.append(_by_bin(values[some], place, values.sum(axis=-1)))
-        each = np.unique(counted)
-        table = np.asarray(payload_bits(vocabulary, each, lattice.resolution, adaptive=lattice.k is None))
-        bits.append(table[np.searchsorted(each, counted)] + width)  # and the drawn token
-        kept.append(size.astype(np.float64))
-        sizes.append(some.sum(axis=-1).astype(np.float64))
-    # 4. the shared seed: the same drafts as whole rows
+
+    def each(number: float) -> Array:
+        return np.full(len(q), number)
+
+    whole = _columns(q, p, q_y, p_y, bins, low) | {"bits": each(width + 32.0), "kept": each(1.0), "sizes": each(0.0)}
+    rows = [_quantised_columns(lattice, index, value, p, y, p_y, bins) for lattice in LATTICES]
     matched, given = race_matches(p, q, y)
+    divisor = np.where(p_y > 0, p_y, 1.0)
     rate = np.minimum(matched.sum(axis=-1), 1.0)
-    same = np.where(p_y > 0, np.minimum(matched[at, y] / np.where(p_y > 0, p_y, 1.0), 1.0), rate)
-    columns.append((rate, same, *columns[0][2:]))
-    place = (at[:, None] * BINS + bins)[low]
-    masses[0].append(masses[0][0])
-    masses[1].append(_by_bin(matched[low], place, matched.sum(axis=-1)))
-    moved = _by_bin(given[low], place, given.sum(axis=-1))
-    moved[at, bins[at, y]] -= q[at, y] / np.where(p_y > 0, p_y, 1.0)
+    accepted = np.where(p_y > 0, np.minimum(matched[at, y] / divisor, 1.0), rate)
+    seeded = whole | {"acceptance": rate, "accepted": accepted, "accepted_mass": _by_bin(matched, bins, low)}
+    seeded |= {"bits": each(width), "kept": each(0.0)}  # the same drafts as whole rows
+    moved = _by_bin(given, bins, low)
+    moved[at, bins[at, y]] -= q_y / divisor
     moved[p_y <= 0] = 0.0
-    bits.append(np.full(len(q), float(width)))
-    kept.append(np.zeros(len(q)))
-    sizes.append(np.zeros(len(q)))
-    rates, accepted, fell, ratio = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
+    table = {name: np.stack([codec[name] for codec in (whole, *rows, seeded)], axis=1) for name in whole}
+    table["ratio"] = table["ratio"][:, :-1]
     return Positions(
-        acceptance=rates,
-        accepted=accepted,
-        fell=fell,
-        ratio=ratio[:, :-1],
-        bits=np.stack(bits, axis=1),
-        kept=np.stack(kept, axis=1),
-        sizes=np.stack(sizes, axis=1),
-        draft_mass=np.stack(masses[0], axis=1),
-        accepted_mass=np.stack(masses[1], axis=1),
+        **table,
         moved=moved,
         uncertainty=u[:, -1],
-        rejection=rejection,
+        rejection=np.maximum(0.0, 1.0 - p[at, d] / np.where(q[at, d] > 0, q[at, d], 1.0)),
         sure=sure_drafts(p, q, index[:, : MOST_CHILDREN - 1], np.where(known, y, -1)),
     )
 
@@ -197,7 +161,7 @@ def sure_drafts(p: Array, q: Array, likeliest: Array, token: Array) -> Array:
     accepted if the text's token y is in S, and else with min(1, q'_y/p_y) (``verification.top_drafts_tried``).
     """
     at, known = np.arange(len(q)), token >= 0
-    rest, found = q.copy(), []
+    rest, rates = q.copy(), []
     for sure in range(likeliest.shape[1] + 1):
         if sure:
             rest[at, likeliest[:, sure - 1]] = 0.0
@@ -205,9 +169,9 @@ def sure_drafts(p: Array, q: Array, likeliest: Array, token: Array) -> Array:
         drawn = np.minimum(p, rest / np.where(total > 0, total, 1.0))
         drawn[at[:, None], likeliest[:, :sure]] = p[at[:, None], likeliest[:, :sure]]
         p_y = np.where(known, p[at, token], 0.0)
-        own = drawn[at, token] / np.where(p_y > 0, p_y, 1.0)
-        found.append(np.minimum(np.where(p_y > 0, own, drawn.sum(axis=-1)), 1.0))
-    return np.stack(found, axis=1)
+        accepted = drawn[at, token] / np.where(p_y > 0, p_y, 1.0)
+        rates.append(np.minimum(np.where(p_y > 0, accepted, drawn.sum(axis=-1)), 1.0))
+    return np.stack(rates, axis=1)
 
 
 def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
@@ -239,19 +203,53 @@ def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
     return matched, np.where(p_y[:, None] > 0, given, 0.0)
 
 
-def _column(rate: Array, q_y: Array, p_y: Array) -> tuple[Array, Array, Array, Array]:
-    """Return α, the acceptance of the text's token, its (1 - q̂_y/p_y)⁺, and q̂_y/p_y."""
-    known = p_y > 0
-    ratio = q_y / np.where(known, p_y, 1.0)
-    accepted = np.where(known, np.minimum(1.0, ratio), rate)
-    return rate, accepted, np.where(known, np.maximum(0.0, 1.0 - ratio), 1.0), np.where(known, ratio, rate)
+def _uncertainty(logits: Array, tokens: Array) -> tuple[Array, Array]:
+    """Return u of some tokens of each row, and the bin of every token; that of all others is the last."""
+    gaps = np.asarray(scaled_gaps(NUMPY, logits, MAX_TEMPERATURE))
+    u = np.clip(1.0 - mean_at(NUMPY, gaps, np.take_along_axis(gaps, tokens, axis=-1), quick_rule()), 0.0, 1.0)
+    bins = np.full(gaps.shape, BINS - 1)
+    np.put_along_axis(bins, tokens, np.maximum(np.ceil(u * BINS).astype(np.int64) - 1, 0), axis=-1)
+    return u, bins
 
 
-def _by_bin(values: Array, place: Array, total: Array) -> Array:
-    """Return the sum of values by position and bin; the last bin also holds what is left of the total."""
-    found = np.bincount(place, values, minlength=len(total) * BINS).reshape(len(total), BINS)
-    found[:, -1] += np.maximum(total - found.sum(axis=-1), 0.0)
-    return np.asarray(found)
+def _columns(row: Array, p: Array, row_y: Array, p_y: Array, bins: Array, chosen: Array) -> dict[str, Array]:
+    """Return what :class:`Positions` holds of a codec that draws from ``row``, besides what its message takes."""
+    both, known = np.minimum(p, row), p_y > 0
+    rate, ratio = np.minimum(both.sum(axis=-1), 1.0), row_y / np.where(known, p_y, 1.0)
+    return {
+        "acceptance": rate,
+        "accepted": np.where(known, np.minimum(1.0, ratio), rate),
+        "fell": np.where(known, np.maximum(0.0, 1.0 - ratio), 1.0),
+        "ratio": np.where(known, ratio, rate),
+        "draft_mass": _by_bin(row, bins, chosen),
+        "accepted_mass": _by_bin(both, bins, chosen),
+    }
+
+
+def _quantised_columns(
+    lattice: Lattice, index: Array, value: Array, p: Array, y: Array, p_y: Array, bins: Array
+) -> dict[str, Array]:
+    """Return the columns of a codec that draws from quantised rows over the likeliest tokens, ``index``."""
+    row, size, counted = _quantised(lattice, value)
+    index, vocabulary = index[:, : row.shape[-1]], p.shape[-1]
+    target, bins = (np.take_along_axis(values, index, axis=-1) for values in (p, bins))
+    row_y = (row * (index == y[:, None])).sum(axis=-1)
+    sizes, place = np.unique(counted, return_inverse=True)
+    payload = np.asarray(payload_bits(vocabulary, sizes, lattice.resolution, adaptive=lattice.k is None))
+    return _columns(row, target, row_y, p_y, bins, row > 0) | {
+        "bits": payload[place] + index_bits(vocabulary),  # and the drawn token
+        "kept": size.astype(np.float64),
+        "sizes": (row > 0).sum(axis=-1).astype(np.float64),
+    }
+
+
+def _by_bin(values: Array, bins: Array, chosen: Array) -> Array:
+    """Return the sum of the chosen values by position and bin; the last bin also holds what is left of all values."""
+    count, total = len(values), values.sum(axis=-1)
+    place = (np.arange(count)[:, None] * BINS + bins)[chosen]
+    masses = np.bincount(place, values[chosen], minlength=count * BINS).reshape(count, BINS)
+    masses[:, -1] += np.maximum(total - masses.sum(axis=-1), 0.0)
+    return np.asarray(masses)
 
 
 def _likeliest(q: Array) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ VERSION = 11
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
-ADAPTIVE = tuple(number for number, one in enumerate(LATTICES) if one.k is None)
+ADAPTIVE = tuple(number for number, lattice in enumerate(LATTICES) if lattice.k is None)
 """Lattices whose support, and so the bits of a draft, the device knows only after the draft model's pass."""
 MOST_TEXTS = 320
 """Texts of a profile; of a longer trace, evenly spaced prompts are taken."""
@@ -41,7 +41,7 @@ _GROUP = 40  # texts whose counts are computed together
 _WORKERS = 2
 
 SHARED_SEED = "shared seed"
-CODECS = ("q_d up, p down", *(f"lattice {one.name}" for one in LATTICES), SHARED_SEED)
+CODECS = ("q_d up, p down", *(f"lattice {lattice.name}" for lattice in LATTICES), SHARED_SEED)
 """Lossless messages of a draft: DSSD's, quantised rows that the draft is drawn from, and a token of a shared stream."""
 SEEDED = CODECS.index(SHARED_SEED)
 
@@ -197,11 +197,11 @@ def _measure(trace: Trace, report: Report | None, key: str, cache: Path | None) 
 
 def _names(prompts: list[Any]) -> dict[int, str]:
     """Return the ids of the prompts by their number; a prompt that a file repeats has the id of its first line."""
-    known = {number: one for number, one in enumerate(prompts) if isinstance(one, dict) and "id" in one}
+    known = {number: row for number, row in enumerate(prompts) if isinstance(row, dict) and "id" in row}
     first: dict[Any, str] = {}
-    for one in known.values():
-        first.setdefault(one.get("text"), str(one["id"]))
-    return {n: str(one["id"]) if one.get("text") is None else first[one["text"]] for n, one in known.items()}
+    for row in known.values():
+        first.setdefault(row.get("text"), str(row["id"]))
+    return {n: str(row["id"]) if row.get("text") is None else first[row["text"]] for n, row in known.items()}
 
 
 # ----------------------------------------------------------------------------------------------------- counts
@@ -210,8 +210,8 @@ def _names(prompts: list[Any]) -> dict[int, str]:
 def _along(values: list[Array]) -> Array:
     """Return values (n, ...) of each text as (T, ..., texts), 0 beyond its end."""
     table = np.zeros((max(map(len, values)), *values[0].shape[1:], len(values)))
-    for number, own in enumerate(values):
-        table[: len(own), ..., number] = own
+    for number, rows in enumerate(values):
+        table[: len(rows), ..., number] = rows
     return table
 
 
@@ -220,14 +220,14 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     accepted, bits, sizes, sure = (
         _along([getattr(text, name) for text in texts]) for name in ("accepted", "bits", "sizes", "sure")
     )
-    own, before_last = accepted[:, 0], np.arange(length.max())[:, None] < length - 1
+    from_q, before_last = accepted[:, 0], np.arange(length.max())[:, None] < length - 1
     rejected = np.where(before_last[:, None], 1.0 - accepted[:, :SEEDED], 0.0)
     return {
         "lengths": length,
         **_of_rounds(texts, length, accepted, bits, sizes, vocabulary),
         **_losses(texts),
         "acceptance": np.stack([text.acceptance.mean(axis=0) for text in texts]),
-        "accepted": own.T,
+        "accepted": from_q.T,
         "chances": accepted.transpose(2, 0, 1),
         "counted": sizes.transpose(2, 0, 1),
         "rejections": rejected.sum(axis=0).T,
@@ -247,8 +247,8 @@ def _of_rounds(
     width = index_bits(vocabulary)
     plain = Wire(header=16.0, reply=reply_bits(vocabulary))
     dssd = replace(plain, rejection=rejection_bits(vocabulary))
-    ratio, own, nothing = _along([text.ratio for text in texts]), accepted[:, 0], np.zeros_like(bits)
-    whole, zero = np.full_like(own, width + 32.0 * vocabulary), np.zeros_like(own)
+    ratio, from_q, nothing = _along([text.ratio for text in texts]), accepted[:, 0], np.zeros_like(bits)
+    whole, zero = np.full_like(from_q, width + 32.0 * vocabulary), np.zeros_like(from_q)
     skip, first = _first_drafts(texts, accepted)
     rows, lattices = slice(1, 1 + len(LATTICES)), [number + 1 for number in ADAPTIVE]
     by_length: dict[str, list[Array]] = {name: [] for name in ("planned", "blocks", "split", "full", "quantised")}
@@ -269,8 +269,8 @@ def _of_rounds(
         by_length["planned"].append(np.concatenate(planned, axis=1))
         header = replace(plain, header=sent[:, :SEEDED])
         by_length["blocks"].append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio))
-        by_length["split"].append(expected_counts(own, bits[:, 0], length, k, wire=dssd))
-        by_length["full"].append(expected_counts(own, whole, length, k, wire=plain))
+        by_length["split"].append(expected_counts(from_q, bits[:, 0], length, k, wire=dssd))
+        by_length["full"].append(expected_counts(from_q, whole, length, k, wire=plain))
         by_length["quantised"].append(expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain))
     adaptive, spent = accepted[:, lattices], bits[:, lattices]
     budgeted = [expected_counts(adaptive, spent, length, until_spent(spent, most), wire=plain) for most in BUDGETS]

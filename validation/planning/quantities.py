@@ -77,22 +77,22 @@ def read_latency(text: str) -> tuple[float, float]:
 
 def read_leak(text: str) -> float:
     """Return the most bits that the sizes of a round may tell: ``bits=1``."""
-    said = f"write bits=0 for messages of one size, or up to bits={MOST_LEAK:g} for 2^bits sizes"
-    return _limit("--leak", text, ("bits",), MOST_LEAK, said)[1]
+    hint = f"write bits=0 for messages of one size, or up to bits={MOST_LEAK:g} for 2^bits sizes"
+    return _limit("--leak", text, ("bits",), MOST_LEAK, hint)[1]
 
 
 def read_risk(text: str) -> tuple[str, float]:
     """Return the kind and the limit of a risk: ``text=.1`` (a whole text) or ``token=.01`` (a mean over tokens)."""
-    said = "write text=.1 for a whole text or token=.01 for a token, from 0 to 1"
-    return _limit("--risk", text, ("text", "token"), 1.0, said)
+    hint = "write text=.1 for a whole text or token=.01 for a token, from 0 to 1"
+    return _limit("--risk", text, ("text", "token"), 1.0, hint)
 
 
-def _limit(option: str, text: str, kinds: tuple[str, ...], most: float, said: str) -> tuple[str, float]:
+def _limit(option: str, text: str, kinds: tuple[str, ...], most: float, hint: str) -> tuple[str, float]:
     kind, _, number = text.partition("=")
     try:
         value = float(number)
     except ValueError:
         value = math.nan
     if kind not in kinds or not 0 <= value <= most:
-        raise UserError(f"{option} is {text!r}; {said}.")
+        raise UserError(f"{option} is {text!r}; {hint}.")
     return kind, value

@@ -101,7 +101,7 @@ class Request:
         if self.objective == "fair" and self.users < 2:
             raise UserError("The objective fair shares a band between users; give --users 2 or more, or a CSV file.")
         share, limit = self.latency if self.latency is not None else (0.95, None)
-        named = {one.name for one in fields(Setting)} & {one.name for one in fields(Request)}
-        own = {name: getattr(self, name) for name in named}
+        named = {field.name for field in fields(Setting)} & {field.name for field in fields(Request)}
+        values = {name: getattr(self, name) for name in named}
         kind, most = self.risk
-        return Setting(self.link(), risk_kind=kind, risk_limit=most, latency_share=share, latency_s=limit, **own)
+        return Setting(self.link(), risk_kind=kind, risk_limit=most, latency_share=share, latency_s=limit, **values)

@@ -29,10 +29,10 @@ COUNTS = (
 def count_table(**columns: Any) -> Array:
     """Return counts, (..., texts, counts), from some columns; the others are 0."""
     known = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in columns.values()))
-    found = np.zeros((*known[0].shape, len(COUNTS)))
+    table = np.zeros((*known[0].shape, len(COUNTS)))
     for name, values in zip(columns, known, strict=True):
-        found[..., COUNTS.index(name)] = values
-    return found
+        table[..., COUNTS.index(name)] = values
+    return table
 
 
 def named(counts: Array) -> dict[str, Array]:
@@ -70,22 +70,22 @@ def expected_counts(
     total = np.concatenate([np.zeros((1, *np.shape(bits)[1:])), np.cumsum(bits, axis=0)])
     start = np.zeros((steps + deepest + 2, *shape))
     start[0] = 1.0
-    found = {name: np.zeros(shape) for name in COUNTS}
+    sums = {name: np.zeros(shape) for name in COUNTS}
     for t in range(steps):
         now = np.where(t < length, start[t], 0.0)
         if skip is not None:
             kept = now * skip[t]
             start[t + 1] += kept
-            found["drafts"] += kept
-            found["skipped"] += kept
+            sums["drafts"] += kept
+            sums["skipped"] += kept
             now = now - kept
         left = np.maximum(length - t, 0)
         wanted = most if isinstance(most, int) else most[t]
         drafts = np.minimum(wanted, left)  # (texts,), or of the shape of ``most``
         fewest = int(drafts.min())
-        found["exchanges"] += now
-        found["drafts"] += now * drafts
-        found["verified"] += now * (drafts + 1 if read is None else read[t])
+        sums["exchanges"] += now
+        sums["drafts"] += now * drafts
+        sums["verified"] += now * (drafts + 1 if read is None else read[t])
         ends = np.minimum(t + drafts, steps)
         if isinstance(most, int) and (drafts == fewest).all():
             sent = total[ends.flat[0]] - total[t]
@@ -93,8 +93,8 @@ def expected_counts(
             ends = np.broadcast_to(ends, (1, *shape))
             sent = np.take_along_axis(np.broadcast_to(total, (steps + 1, *shape)), ends, 0)[0] - total[t]
         header = wire.header[t] if isinstance(wire.header, np.ndarray) else wire.header
-        found["up_bits"] += now * (header + sent)
-        found["down_bits"] += now * wire.reply
+        sums["up_bits"] += now * (header + sent)
+        sums["down_bits"] += now * wire.reply
         alive, product = now, np.ones(shape)
         for j in range(deepest):
             active = j < drafts
@@ -109,20 +109,20 @@ def expected_counts(
             lost = lost if j < fewest else np.where(active, lost, 0.0)
             start[t + j + 1] += lost
             if wire.rejection:
-                found["down_bits"] += lost * wire.rejection
+                sums["down_bits"] += lost * wire.rejection
             alive = alive - lost
         for count in np.unique(drafts).tolist():
             here = np.where(drafts == count, alive, 0.0)
             start[t + count + (1 if bonus or not count else 0)] += here
-    return count_table(**found | {"passes": found["exchanges"], "tokens": length})
+    return count_table(**sums | {"passes": sums["exchanges"], "tokens": length})
 
 
 def expected_streaks(accepted: Array, length: int) -> Array:
     """Return the expected cycles of a text by their accepted drafts, (T,)."""
     alpha = accepted[:length]
-    found = np.zeros(len(accepted))
+    streaks = np.zeros(len(accepted))
     alive = np.concatenate([[1.0], 1.0 - alpha[:-1]])  # cycles that begin at each position, and go on
     for j in range(length):
-        found[j] += (alive[:-1] * (1.0 - alpha[j : length - 1])).sum() + alive[-1]
+        streaks[j] += (alive[:-1] * (1.0 - alpha[j : length - 1])).sum() + alive[-1]
         alive = alive[:-1] * alpha[j : length - 1]
-    return found
+    return streaks

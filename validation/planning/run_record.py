@@ -98,31 +98,31 @@ def read_record(path: Path) -> RunRecord:
     """Return the record of a file, without a half line at its end."""
     with naming(path):
         whole = path.read_bytes()
-    found: RunRecord | None = None
+    record: RunRecord | None = None
     for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
         kind, given = _line(path, number, line)
         if kind == "run":
-            if found is not None and any(given[name] != found.run[name] for name in (*SAME, *SAMPLED)):
+            if record is not None and any(given[name] != record.run[name] for name in (*SAME, *SAMPLED)):
                 raise UserError(f"{path}: line {number} begins a run of other models or settings; plan each alone.")
-            found = found or RunRecord(given)
-            found.adapts |= given["adapts"]
+            record = record or RunRecord(given)
+            record.adapts |= given["adapts"]
             continue
-        if found is None:
+        if record is None:
             raise UserError(f"{path} does not begin with a run; it is no record of `hlm device --record`.")
         if kind == "probe":
-            found.probes.append(given)
+            record.probes.append(given)
         elif kind == "text":
-            found.texts.append(RecordedText(given))
-        elif not found.texts:
+            record.texts.append(RecordedText(given))
+        elif not record.texts:
             raise UserError(f"{path}: line {number}, {kind}, comes before any text; the file is damaged.")
         elif kind == "end":
-            found.texts[-1].end = given
+            record.texts[-1].end = given
         else:
-            (found.texts[-1].rounds if kind == "round" else found.texts[-1].answers).append(given)
-    if found is None:
+            (record.texts[-1].rounds if kind == "round" else record.texts[-1].answers).append(given)
+    if record is None:
         held = "half a line, because its run was killed" if whole and _begins(whole) else "no line of a record"
         raise UserError(f"{path} holds {held}; write one with `hlm device --record`.")
-    return found
+    return record
 
 
 def _begins(whole: bytes) -> bool:
@@ -155,9 +155,9 @@ def skips_of(record: RunRecord, source: str) -> dict[str, Any] | None:
 
     With the probability π a draft that would be kept is sent; its loss is 1 if the server rejects it.
     """
-    rounds = [one for text in record.texts for one in text.rounds]
-    audited = [one for one in rounds if one["audited"]]
-    skipped = sum(one["skipped"] for one in rounds)
+    rounds = [row for text in record.texts for row in text.rounds]
+    audited = [row for row in rounds if row["audited"]]
+    skipped = sum(row["skipped"] for row in rounds)
     if not skipped and not audited:
         return None
     probability = float(record.run["audit"])
@@ -167,13 +167,13 @@ def skips_of(record: RunRecord, source: str) -> dict[str, Any] | None:
             "the server would have accepted; record with --audit 0.1."
         )
     tokens = sum(map(_tokens, record.texts))
-    rejected = sum(not one["accepted"] for one in audited)
+    rejected = sum(not row["accepted"] for row in audited)
     losses = np.zeros(max(tokens, 1))
     losses[:rejected] = 1.0
     bound = float(audit_bound(losses, probability, ERROR)[-1])
-    found = {"texts": len(record.texts), "tokens": tokens, "skipped": skipped, "audit_probability": probability}
-    found |= {"audited": len(audited), "rejected": rejected, "confidence": 1.0 - ERROR, "mean_risk_bound": bound}
-    return found | {"text_bound": min(1.0, bound * tokens / max(len(record.texts), 1))}
+    skips = {"texts": len(record.texts), "tokens": tokens, "skipped": skipped, "audit_probability": probability}
+    skips |= {"audited": len(audited), "rejected": rejected, "confidence": 1.0 - ERROR, "mean_risk_bound": bound}
+    return skips | {"text_bound": min(1.0, bound * tokens / max(len(record.texts), 1))}
 
 
 def _tokens(text: RecordedText) -> int:
@@ -184,10 +184,10 @@ def _tokens(text: RecordedText) -> int:
     return 0 if last is None else int(last["position"] + last["accepted"])
 
 
-def said_of_skips(found: dict[str, Any]) -> str:
+def said_of_skips(skips: dict[str, Any]) -> str:
     return (
-        f"Measured: of {found['tokens']:,} tokens {found['skipped']:,} were kept without verification, and of "
-        f"{found['audited']:,} that would have been and were sent, the server rejected {found['rejected']:,}. So the "
-        f"mean risk of a token is at most {found['mean_risk_bound']:.3g}, and the mean total variation of a text at "
-        f"most {found['text_bound']:.3g}, at {found['confidence']:.0%}, whenever the run was stopped."
+        f"Measured: of {skips['tokens']:,} tokens {skips['skipped']:,} were kept without verification, and of "
+        f"{skips['audited']:,} that would have been and were sent, the server rejected {skips['rejected']:,}. So the "
+        f"mean risk of a token is at most {skips['mean_risk_bound']:.3g}, and the mean total variation of a text at "
+        f"most {skips['text_bound']:.3g}, at {skips['confidence']:.0%}, whenever the run was stopped."
     )

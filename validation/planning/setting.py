@@ -100,11 +100,11 @@ class Passes:
 
 def _along(at: Array, places: tuple[int, ...], values: tuple[float, ...]) -> Array:
     """Return values between places on straight lines; beyond the last one, the last slope if it rises."""
-    found = np.interp(at, places, values)
+    inside = np.interp(at, places, values)
     if len(places) < 2:
-        return np.asarray(found)
+        return np.asarray(inside)
     slope = max((values[-1] - values[-2]) / (places[-1] - places[-2]), 0.0)
-    return np.asarray(found + slope * np.maximum(at - places[-1], 0.0))
+    return np.asarray(inside + slope * np.maximum(at - places[-1], 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +158,10 @@ class Setting:
 
     def server_seconds(self, counts: Array, batch: int = 1) -> Array:
         """Return the seconds of the server for a text: its part of passes of both models that ``batch`` texts share."""
-        passes, own, exchanges = (counts[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "exchanges"))
-        one, drafts = np.ones(()), self.draft_passes
-        grows = 1.0 if drafts is None else drafts.seconds(one, batch) / drafts.seconds(one)
-        shared = passes * self.pass_seconds(counts, batch) + own * self.own_draft_s * grows
-        return np.asarray((shared + (passes - exchanges) * self.between_s) / batch)
+        c, token, drafts = named(counts), np.ones(()), self.draft_passes
+        grows = 1.0 if drafts is None else drafts.seconds(token, batch) / drafts.seconds(token)
+        shared = c["passes"] * self.pass_seconds(counts, batch) + c["server_drafts"] * self.own_draft_s * grows
+        return np.asarray((shared + (c["passes"] - c["exchanges"]) * self.between_s) / batch)
 
     def joules(self, counts: Array, rate_bps: float) -> Array:
         drafts, bits = counts[..., COUNTS.index("drafts")], counts[..., COUNTS.index("up_bits")]
@@ -191,8 +190,8 @@ class Setting:
         """Return the mean seconds from the first draft of an exchange to its reply, at each rate, (..., rates)."""
         exchanges, skipped = total[..., COUNTS.index("passes")], total[..., COUNTS.index("skipped")]
         some = exchanges > 1e-9 * np.maximum(total[..., 0], 1.0)
-        own = total.copy()
-        own[..., COUNTS.index("drafts")] -= skipped
-        each = own / np.where(some, exchanges, 1.0)[..., None]
+        sent = total.copy()
+        sent[..., COUNTS.index("drafts")] -= skipped
+        each = sent / np.where(some, exchanges, 1.0)[..., None]
         rounds = self.seconds(each[..., None, :], np.asarray(rates))
         return np.where(some[..., None], rounds, self.draft_s)

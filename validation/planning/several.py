@@ -53,7 +53,6 @@ def _counts(by_depth: Sequence[Array], widths: Sequence[int], profile: Profile) 
     message = 8.0 * -(-(16 + drafts * (width + up)) // 8)
     wire = Wire(header=message, reply=8.0 * -(-(up + width) // 8))
     zero = np.zeros_like(by_depth[0])
-    found = expected_counts(
+    return expected_counts(
         by_depth[0], zero, profile.lengths, len(widths), wire=wire, by_depth=by_depth, read=drafts + 1.0
     )
-    return found

@@ -57,8 +57,8 @@ class Served:
 
 def turns(total: Array) -> Array:
     """Return how often texts of these counts use the server: its target passes, or else its draft passes."""
-    passes, own, tokens = (total[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "tokens"))
-    return np.asarray(np.where(passes > 1e-9 * tokens, passes, own))
+    passes, drafts, tokens = (total[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "tokens"))
+    return np.asarray(np.where(passes > 1e-9 * tokens, passes, drafts))
 
 
 @dataclass(slots=True)
@@ -89,8 +89,8 @@ class Shared:
         best = np.zeros(len(total))
         most = min(setting.server_batch, many)
         for batch in {most, *(1 << n for n in range(most.bit_length()))}:
-            seconds = batch * setting.server_seconds(total, batch) / each
-            cycle = np.maximum(-(-many // batch) * seconds, away + seconds)
+            pass_s = batch * setting.server_seconds(total, batch) / each
+            cycle = np.maximum(-(-many // batch) * pass_s, away + pass_s)
             best = np.maximum(best, many * total[:, 0] / each / np.maximum(cycle, _LEAST))
         return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
 
@@ -109,8 +109,8 @@ class Shared:
     def served(self, options: Sequence[Option], shares: Array, texts: Array) -> Served:
         """Return the simulated speeds of the users, with an option and a share of the band each."""
         setting, batch = self.setting, min(self.setting.server_batch, len(self.users))
-        known = {id(one): one.counts[texts].sum(axis=0) for one in options}
-        totals = np.stack([known[id(one)] for one in options])
+        known = {id(option): option.counts[texts].sum(axis=0) for option in options}
+        totals = np.stack([known[id(option)] for option in options])
         c = named(totals)
         each = turns(totals)
         sends = each > 0
@@ -135,12 +135,12 @@ class Shared:
             more = {"keep_s": draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
             rng = np.random.default_rng(1)
             lengths = np.zeros(count, dtype=np.int64)
-            found = queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
-            return replace(found, rates=np.minimum(found.rates, found.most))  # few rounds with long skips are noisy
+            drawn = queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
+            return replace(drawn, rates=np.minimum(drawn.rates, drawn.most))  # few rounds with long skips are noisy
 
-        def score(found: QueueRates) -> float:
-            made = np.maximum(found.rates * tokens, 1e-300)
-            return float(weights @ np.log(made) / weights.sum() if self.fair else np.log(weights @ made))
+        def score(simulated: QueueRates) -> float:
+            speeds = np.maximum(simulated.rates * tokens, 1e-300)
+            return float(weights @ np.log(speeds) / weights.sum() if self.fair else np.log(weights @ speeds))
 
         most, screened = int(np.clip(MOST_ROUNDS // count, *EACH)), max(min(SCREENED // count, EACH[0]), 1)
         at_once = best = queue(most)
@@ -158,7 +158,7 @@ class Shared:
 
 def companies(most: int) -> list[int]:
     """Return the numbers of rounds that are tried: all up to 8, then each a quarter larger than the one before."""
-    found = list(range(1, min(most, 8) + 1))
-    while found[-1] < most:
-        found.append(min(math.ceil(found[-1] * 1.25), most))
-    return found
+    numbers = list(range(1, min(most, 8) + 1))
+    while numbers[-1] < most:
+        numbers.append(min(math.ceil(numbers[-1] * 1.25), most))
+    return numbers

@@ -37,20 +37,20 @@ class Split:
         return np.asarray(sums / texts_of.reshape(-1, *(1,) * (values.ndim - 1)))
 
     def _grouped(self, values: Array, texts: Array) -> tuple[Array, Array]:
-        own = self.prompt[texts]
-        texts_of = np.bincount(own)
+        prompt = self.prompt[texts]
+        texts_of = np.bincount(prompt)
         sums = np.zeros((len(texts_of), *values.shape[1:]))
-        np.add.at(sums, own, values[texts])
+        np.add.at(sums, prompt, values[texts])
         return sums[texts_of > 0], texts_of[texts_of > 0]
 
 
 def split_prompts(prompts: Array, seed: int = 1) -> Split:
     """Return the texts split by prompt into three parts; texts of one prompt stay together."""
-    names, own = np.unique(prompts, return_inverse=True)
-    every = np.arange(len(own))
+    names, prompt = np.unique(prompts, return_inverse=True)
+    every = np.arange(len(prompt))
     if len(names) < len(PARTS):
-        return Split(every, every[:0], every, enough=False, prompt=own)
+        return Split(every, every[:0], every, enough=False, prompt=prompt)
     part = np.empty(len(names), dtype=np.int64)
     part[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % len(PARTS)
-    train, calibrate, test = (every[part[own] == number] for number in range(len(PARTS)))
-    return Split(train, calibrate, test, enough=True, prompt=own)
+    train, calibrate, test = (every[part[prompt] == number] for number in range(len(PARTS)))
+    return Split(train, calibrate, test, enough=True, prompt=prompt)

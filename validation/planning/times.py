@@ -83,7 +83,7 @@ class Times:
 
     @property
     def table(self) -> Passes:
-        return table_of([(one.batch, one.width, one.time.median_s) for one in self.passes])
+        return table_of([(timing.batch, timing.width, timing.time.median_s) for timing in self.passes])
 
     def pass_s(self, width: int) -> float:
         """Return the seconds of a pass over a number of tokens of one text."""
@@ -101,9 +101,9 @@ class Times:
         return self.token.median_s - self.pass_s(1)
 
     def _serialised(self, message: str) -> float:
-        medians = [one.time.median_s for one in self.serialisation if one.format == message]
+        medians = [timing.time.median_s for timing in self.serialisation if timing.format == message]
         if not medians:
-            known = ", ".join(sorted({one.format for one in self.serialisation}))
+            known = ", ".join(sorted({timing.format for timing in self.serialisation}))
             raise UserError(f"No message of format {message!r} was timed; these were: {known}.")
         return medians[0]
 
@@ -129,9 +129,9 @@ def table_of(rows: Sequence[tuple[int, int, float]]) -> Passes:
     batches = tuple(sorted({batch for batch, _, _ in rows}))
     table = []
     for batch in batches:
-        own = {width: seconds for other, width, seconds in rows if other == batch}
-        known = sorted(own)
-        table.append(tuple(float(x) for x in np.interp(widths, known, [own[width] for width in known])))
+        row = {width: seconds for other, width, seconds in rows if other == batch}
+        known = sorted(row)
+        table.append(tuple(float(x) for x in np.interp(widths, known, [row[width] for width in known])))
     return Passes(batches, widths, tuple(table))
 
 
@@ -149,9 +149,9 @@ def read_passes(path: Path) -> tuple[Passes, Passes | None, bool]:
 
     The draft model's are None without one over one token.
     """
-    found, engines = rows_of_passes(path)
+    by_model, engines = rows_of_passes(path)
     tables: dict[str, list[tuple[int, int, float]]] = {"target": [], "draft": []}
-    for model, passes in found.items():
+    for model, passes in by_model.items():
         each: dict[tuple[int, int], list[float]] = {}
         for batch, width, _, ms in passes:
             each.setdefault((int(batch), int(width)), []).append(ms / 1e3)
@@ -172,8 +172,8 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
         measured["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}
     used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-time is given"
-    said = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
-    return replace(request, **changed), [f"{said}."], set(measured)
+    text = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
+    return replace(request, **changed), [f"{text}."], set(measured)
 
 
 def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:
@@ -192,7 +192,7 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
         "--server-draft-time": ("server_draft_s", times.draft.median_s),
         "--between-time": ("between_s", times.between_s()),
     }
-    measured = {option: one for option, one in measured.items() if option in left_out}
+    measured = {option: pair for option, pair in measured.items() if option in left_out}
     options = ", ".join(f"{option} {1e3 * value:.3g}ms" for option, (_, value) in measured.items())
     measured |= _passes_of(times.table, left_out)
     if "passes" in measured:
@@ -200,13 +200,12 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
     changed: dict[str, Any] = dict(measured.values())
     changed |= {"round_trip_s": request.round_trip_s + exchange}
     models = " and ".join(times.models.get(name, "a model") for name in ("small_name", "large_name"))
-    said = (
+    notes = [
         f"Measured on one machine on {times.date[:10]} ({models}, {times.before} tokens before): "
         f"{options or 'nothing that was left out'}; what device and server do between passes takes "
         f"{1e3 * exchange:.3g} ms of each exchange, which is added to --rtt. Assumed: device and server are such "
         "machines, each alone."
-    )
-    notes = [said]
+    ]
     if changed.get("verify_token_s", 0.0) > 0:
         notes.append("A pass takes longer for more tokens, so a device that drafts on is not planned.")
     return replace(request, **changed), notes, set(measured)

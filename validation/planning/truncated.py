@@ -31,12 +31,12 @@ def messages(
     fit = None if line is None else (line.slope, line.intercept)
     key = ["whole, without residues", SAMPLE, trace.positions, str(profile.prompts[0]), fit, bias]
 
-    def made() -> dict[str, dict[str, list[float]]]:
+    def measure() -> dict[str, dict[str, list[float]]]:
         measured = _measure(trace, line, bias)
-        return {kind: {name: value.tolist() for name, value in one.items()} for kind, one in measured.items()}
+        return {kind: {name: value.tolist() for name, value in table.items()} for kind, table in measured.items()}
 
-    plain = remembered(cache, key, made)
-    return {kind: {name: np.array(value) for name, value in one.items()} for kind, one in plain.items()}
+    plain = remembered(cache, key, measure)
+    return {kind: {name: np.array(value) for name, value in table.items()} for kind, table in plain.items()}
 
 
 def sampled_chunks(trace: Trace) -> Iterator[TraceChunk]:
@@ -48,7 +48,7 @@ def sampled_chunks(trace: Trace) -> Iterator[TraceChunk]:
 
 def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str, Array]]:
     rng = np.random.default_rng(2)
-    found: dict[str, list[tuple[Array, Array, Array]]] = {}
+    by_kind: dict[str, list[tuple[Array, Array, Array]]] = {}
     sent = []
     methods: dict[str, CuHlm] = {}
     offline = offline_k(trace, DISTORTION)
@@ -72,9 +72,9 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
             cuts = map(Cut, k.tolist(), bits.tolist())
             length = [8.0 * len(method.coded(*each)) for each in zip(q, token.tolist(), cuts, strict=True)]
             lost = np.asarray(resampling_bias(p, q, k))
-            found.setdefault(kind, []).append((k.astype(np.float64), np.array(length), lost))
+            by_kind.setdefault(kind, []).append((k.astype(np.float64), np.array(length), lost))
     weight = np.concatenate(sent)
-    return {kind: _weighted(weight, *map(np.concatenate, zip(*parts, strict=True))) for kind, parts in found.items()}
+    return {kind: _weighted(weight, *map(np.concatenate, zip(*parts, strict=True))) for kind, parts in by_kind.items()}
 
 
 def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:

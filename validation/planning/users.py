@@ -42,7 +42,7 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     rows = list(islice(read_csv(file, COLUMNS), MOST_USERS + 1))
     if not 0 < len(rows) <= MOST_USERS:
         raise UserError(f"{file} needs a line for each user, 1 to {MOST_USERS:,}; it has {'more' if rows else 'none'}.")
-    found = []
+    users = []
     for number, (where, row) in enumerate(rows, 2):
         rate = read_rate(f"{where}: rate", row["rate"])
         if rate == 0:
@@ -56,8 +56,8 @@ def read_users(file: Path, setting: Setting) -> list[User]:
         if draft == 0:
             raise UserError(f"{where}: draft_time is 0; give a time above 0, such as 12ms.")
         weight = read_number(where, "weight", row["weight"], 0.0, above=True) if row.get("weight") else 1.0
-        found.append(User(printable(row["name"], keep="") or str(number), rate, trip, draft, weight))
-    return found
+        users.append(User(printable(row["name"], keep="") or str(number), rate, trip, draft, weight))
+    return users
 
 
 def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Shared, dict[str, Any]]:
@@ -75,23 +75,23 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     link = PlanLink(f"a share of {setting.link.name}", np.array([rate / many]), trip, setting.link.down_bps)
     fair = setting.objective == "fair"
     shared = Shared(users, replace(setting, link=link, draft_s=draft), fair, [np.full(many, 1.0 / many)])
-    known = {(one.codec, one.draft_length): one for one in planner.options if one.family == OURS and one.lossless}
-    known |= {(codec, 0): one for codec in range(len(CODECS)) for one in planner.options if one.family == SERVER}
+    known = {(o.codec, o.draft_length): o for o in planner.options if o.family == OURS and o.lossless}
+    known |= {(codec, 0): o for codec in range(len(CODECS)) for o in planner.options if o.family == SERVER}
     tried: list[tuple[float, ServedPlan, list[Option], Served]] = []
     # A pass has fewer rounds than it could while few users wait, so that plans for smaller batches may be better
     for batch in sorted({server_batch, *(1 << n for n in range(server_batch.bit_length()))}):
         plan = plan_served(members, replace(server, batch=batch), utility="log" if fair else "linear")
-        each = [known[codec, int(one.draft_length)] for codec, one in zip(codecs, plan.users, strict=True)]
+        each = [known[codec, int(planned.draft_length)] for codec, planned in zip(codecs, plan.users, strict=True)]
         served = shared.served(each, np.maximum(plan.shares, 1e-9), planner.split.train)
         tried.append((shared.made_of(served.rates), plan, each, served))
         if not plan.server_price > 0:
             break  # larger batches do not bind either
     largest = tried[-1][1]  # a larger batch only relaxes the server's limit, so its bound holds for all
-    _, best, each, served = max(tried, key=lambda one: one[0])
+    _, best, each, served = max(tried, key=lambda trial: trial[0])
     if len(set(map(_kind, users))) > 1:
-        made = replace(each[0], label="an option for each user", counts=np.mean([one.counts for one in each], axis=0))
-        planner.options = [*planner.options, made]
-        shared.own[id(made)] = each
+        joint = replace(each[0], label="an option for each user", counts=np.mean([o.counts for o in each], axis=0))
+        planner.options = [*planner.options, joint]
+        shared.own[id(joint)] = each
         shared.shares.append(np.maximum(best.shares, 1e-9))
     plain = _plain(best, served, users, codecs, server)
     value, bound = float(best.value), float(largest.upper_bound)  # both in the model of mean rounds, before any waits
@@ -108,26 +108,26 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     hulls: dict[float, Hulls] = {}
     for user in users:
         if _kind(user) not in kept:
-            own = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
-            speeds = model.counts[..., 0] / own.seconds(model.counts, own.link.rates[0])
+            equal = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
+            speeds = model.counts[..., 0] / equal.seconds(model.counts, equal.link.rates[0])
             length, codec = map(int, np.unravel_index(np.argmax(speeds), speeds.shape))
-            whole = replace(own, link=_link(user, setting, 1.0))
+            whole = replace(equal, link=_link(user, setting, 1.0))
             costs, _, bits = model.costs(length + 1, codec, whole)
             steps = np.diff(_concave(np.append(1.0, model.counts[:, codec, COUNTS.index("tokens")])))
             alpha = np.minimum(steps / np.append(1.0, steps[:-1]), 1.0)
             if bits not in hulls:  # users with the same object are planned together
                 hulls[bits] = lower_hulls([[bits]], [[0.0]])
             kept[_kind(user)] = BandUser(hulls[bits], costs, alpha, skipping=False, utility_weight=user.weight), codec
-    found = [kept[_kind(user)] for user in users]
-    return [made for made, _ in found], [codec for _, codec in found]
+    members = [kept[_kind(user)] for user in users]
+    return [member for member, _ in members], [codec for _, codec in members]
 
 
 def _concave(tokens: Array) -> Array:
     """Return the least concave numbers that are no smaller, so that acceptances of at most 1 give them by length."""
-    found = tokens.copy()
+    least = tokens.copy()
     for i, j in combinations(range(len(tokens)), 2):
-        found[i : j + 1] = np.maximum(found[i : j + 1], np.linspace(tokens[i], tokens[j], j - i + 1))
-    return found
+        least[i : j + 1] = np.maximum(least[i : j + 1], np.linspace(tokens[i], tokens[j], j - i + 1))
+    return least
 
 
 def _kind(user: User) -> tuple[float, ...]:
@@ -154,17 +154,17 @@ def _plain(
             {
                 "name": user.name,
                 "share": float(share),
-                "draft_length": int(one.draft_length),
+                "draft_length": int(planned.draft_length),
                 "codec": CODECS[codec],
                 "tokens_per_s": float(rate),
                 "wait_s": float(wait),
-                "skip_share": float(one.skip_share),
-                "risk_per_token": float(one.risk),
+                "skip_share": float(planned.skip_share),
+                "risk_per_token": float(planned.risk),
             }
-            for user, share, one, codec, rate, wait in each
+            for user, share, planned, codec, rate, wait in each
         ],
         "total_tokens_per_s": float(served.rates.sum()),
-        "free_server_tokens_per_s": float(sum(one.rate for one in plan.users)),
+        "free_server_tokens_per_s": float(sum(planned.rate for planned in plan.users)),
         "least_tokens_per_s": float(served.rates.min()),
     }
 

@@ -45,16 +45,16 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     verify, token_s = request.verify_s, request.verify_token_s
     if request.passes is not None:
         verify, token_s = float(request.passes.seconds(np.array(1.0))), 0.0
-    own_draft = basis("--server-draft-time")
-    if own_draft != "measured" and request.server_draft_basis != "given":
-        own_draft = "assumed"
+    server_draft = basis("--server-draft-time")
+    if server_draft != "measured" and request.server_draft_basis != "given":
+        server_draft = "assumed"
     times = (
         ("round trip", request.round_trip_s - exchange_s, basis("--rtt")),
         ("other work of an exchange", exchange_s, "measured"),
         ("draft", request.draft_s, basis("--draft-time")),
         ("verify", verify, basis("--verify-time")),
         ("each token of it", token_s, basis("--verify-token-time")),
-        ("server's draft", request.server_draft_s or request.draft_s, own_draft),
+        ("server's draft", request.server_draft_s or request.draft_s, server_draft),
     )
     by_basis = {basis("--rate" if request.recorded is None else "--link-csv"): [link]}
     for what, seconds, why in times:
@@ -72,8 +72,8 @@ def number_said(aim: Aim, listed: Listed) -> str:
     """Return the number that decides an aim, with its unit."""
     number = aim.number(listed)
     if aim.name == FULL_SERVER:
-        said = three_digits(1e3 * number)
-        return f"{said} ms of the server for a token" if number > 1e-9 else "no time of the server"
+        milliseconds = three_digits(1e3 * number)
+        return f"{milliseconds} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
         return f"{number:.4g} tokens/s"
     speed = f"{three_digits(number)} tokens/s"
@@ -95,19 +95,19 @@ def answer_of(aim: Aim) -> str:
     """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without."""
     rival, number = aim.rival, number_said(aim, aim.best)
     tied = rival is not aim.best and not rival.breaks and number_said(aim, rival) == number
-    said = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' if tied else ''}: {number}"
-    own = has_device(aim.best)
-    other = aim.best_of(lambda one: has_device(one) is not own)
+    text = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' if tied else ''}: {number}"
+    device = has_device(aim.best)
+    other = aim.best_of(lambda row: has_device(row) is not device)
     if other is None:
-        said += f"; no policy {'without' if own else 'with'} a device keeps the limits"
+        text += f"; no policy {'without' if device else 'with'} a device keeps the limits"
     else:
-        said += f"; the best {'without' if own else 'with'} a device, {other.name}: {number_said(aim, other)}"
+        text += f"; the best {'without' if device else 'with'} a device, {other.name}: {number_said(aim, other)}"
         share = aim.best.value / other.value
-        said += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
-    exact = aim.best_of(lambda one: one.option.lossless)
+        text += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
+    exact = aim.best_of(lambda row: row.option.lossless)
     if aim.best.option.lossless:
-        return f"{said}."
-    return f"{said}. Without loss, {exact.name}: {number_said(aim, exact)}." if exact else f"{said}. None is lossless."
+        return f"{text}."
+    return f"{text}. Without loss, {exact.name}: {number_said(aim, exact)}." if exact else f"{text}. None is lossless."
 
 
 def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str) -> str:

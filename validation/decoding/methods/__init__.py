@@ -32,5 +32,5 @@ def default_methods(
     setup = Setup(fitted, max_draft_length, delay_s)
     chosen = [info for info in METHODS.values() if info.family in families]
     common = [info for info in chosen if info.studies is None]
-    own = [info for info in chosen if info.studies is not None and study in info.studies]
-    return [info.default(setup) for info in (*common, *own) if info.default is not None]
+    of_study = [info for info in chosen if info.studies is not None and study in info.studies]
+    return [info.default(setup) for info in (*common, *of_study) if info.default is not None]

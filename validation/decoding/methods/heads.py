@@ -48,11 +48,11 @@ class _FromFeatures(TreeMethod):
         return 2 * int(self.settings["hidden"]) * count
 
     def tree_reply(self, outcome: TreeOutcome) -> int:
-        found = super().tree_reply(outcome)
+        size = super().tree_reply(outcome)
         if self.on_server:
-            return found
+            return size
         wanted = 1 if self.kind == MEDUSA else 1 + len(outcome.path)
-        return found + self._feature_bytes(wanted) + self._prompt_bytes.pop(outcome.sequence, 0)
+        return size + self._feature_bytes(wanted) + self._prompt_bytes.pop(outcome.sequence, 0)
 
     def read_prompt(self, sequence: int, tokens: Array, features: Any) -> None:
         if features is None or not len(features):
@@ -69,12 +69,12 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
     chosen: list[tuple[int, ...]] = []
     chances: dict[tuple[int, ...], float] = {(i,): share for i, share in enumerate(hits[0])}
     while len(chosen) < nodes and chances:
-        best = max(chances, key=lambda one: (chances[one], -len(one), [-rank for rank in one]))
+        best = max(chances, key=lambda ranks: (chances[ranks], -len(ranks), [-rank for rank in ranks]))
         chosen.append(best)
         chance = chances.pop(best)
         if len(best) < len(hits):
             chances |= {(*best, i): chance * share for i, share in enumerate(hits[len(best)])}
-    return tuple(sorted(chosen, key=lambda one: (len(one), one)))
+    return tuple(sorted(chosen, key=lambda ranks: (len(ranks), ranks)))
 
 
 @register(entry("Medusa-1", Family.SPECULATIVE, "rival light", "s", "dashed", published="Medusa-1"))
@@ -165,10 +165,10 @@ class Eagle2(_FromFeatures, LevelTree):
         """Return the tree of the nodes of largest value; a parent's value is at least its child's."""
         values = self.values[request.sequence]
         order = sorted(range(1, len(tree.tokens)), key=lambda node: (-values[node], node))[: self.nodes]
-        found, places = DraftTree(tree.tokens[:1], seconds=tree.seconds, passes=tree.passes), {0: 0}
+        kept, places = DraftTree(tree.tokens[:1], seconds=tree.seconds, passes=tree.passes), {0: 0}
         for node in sorted(order):
-            places[node] = found.add(places[tree.parents[node]], tree.tokens[node])
-        return found
+            places[node] = kept.add(places[tree.parents[node]], tree.tokens[node])
+        return kept
 
     def own_model(self, slots: int, capacity: int) -> TreeModel:
         pair = self.session.pair
@@ -198,11 +198,11 @@ class Eagle2(_FromFeatures, LevelTree):
                 rows.append(torch.stack(known) if known else None)
         dtype, hidden = next(self.part.parameters()).dtype, int(self.settings["hidden"])
         width = max([1, *(len(row) for row in rows if row is not None)])
-        found = torch.zeros((len(requests), width, hidden), dtype=dtype, device=self.session.pair.device)
+        previous = torch.zeros((len(requests), width, hidden), dtype=dtype, device=self.session.pair.device)
         for i, row in enumerate(rows):
             if row is not None:
-                found[i, : len(row)] = row
-        return {"previous": found}
+                previous[i, : len(row)] = row
+        return {"previous": previous}
 
     def note_states(
         self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]

@@ -188,9 +188,9 @@ class PromptLookup(Method):
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
-            found = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
-            if len(found):
-                after = int(found[-1]) + size
+            places = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
+            if len(places):
+                after = int(places[-1]) + size
                 return [int(token) for token in tokens[after : after + self.max_draft_length]]
         return ()
 

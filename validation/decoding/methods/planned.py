@@ -76,7 +76,7 @@ class Planned(Method):
             self.policy.decide(row, token, place=self.places[sequence], rng=self._numbers(step, n))
             for n, (row, token, sequence) in enumerate(rows)
         ]
-        return np.array([one.skip for one in self.decided], dtype=bool)
+        return np.array([draft.skip for draft in self.decided], dtype=bool)
 
     def server_distributions(
         self, step: Step, tokens: Array, skip: Array
@@ -84,7 +84,7 @@ class Planned(Method):
         """Return the distributions that the server decodes, and the drafts for the message."""
         import torch
 
-        device, rows = step.distributions.device, [self.policy.server_row(one) for one in self.decided]
+        device, rows = step.distributions.device, [self.policy.server_row(draft) for draft in self.decided]
         return [None if row is None else torch.from_numpy(row).to(device) for row in rows], self.decided
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -110,8 +110,8 @@ class Planned(Method):
         line = self.policy.line
         if line is None or line.draws is None:
             return Columns(np.empty((0, 1)))
-        one = slice(place, place + 1)
-        return Columns(self.session.noise.several(step.sequences[one], step.positions[one], 2 * line.draws))
+        row = slice(place, place + 1)
+        return Columns(self.session.noise.several(step.sequences[row], step.positions[row], 2 * line.draws))
 
 
 def refuse_other_sampling(policy: wire.DevicePolicy, temperature: float, top_p: float) -> None:
@@ -137,7 +137,7 @@ class Audited(Planned):
         on_kept: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(policy)
-        _check_audit(policy, probability, own_threshold=keeps is not None)
+        _check_audit(policy, probability, has_threshold=keeps is not None)
         self.probability, self.keeps, self.on_kept = probability, keeps, on_kept
         self.sends = replace(policy, rule=replace(policy.rule, skips=False))
         self.name = f"{self.name}, audited ({probability:g})"
@@ -147,37 +147,37 @@ class Audited(Planned):
         self.audits: set[int] = set()
 
     def skip(self, step: Step, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found = super().skip(step, tokens)
+        skips = super().skip(step, tokens)
         coins = self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.probability
         for n, (sequence, first) in enumerate(zip(step.sequences.tolist(), step.first_of_round.tolist(), strict=True)):
             if not first:
                 continue
             self.audits.discard(sequence)
             if self.keeps is not None:
-                found[n] = self.keeps(self.decided[n].rejection or 0.0)
-            if found[n] and coins[n]:
+                skips[n] = self.keeps(self.decided[n].rejection or 0.0)
+            if skips[n] and coins[n]:
                 self.audits.add(sequence)
-                found[n] = False
-            if found[n]:
+                skips[n] = False
+            if skips[n]:
                 self.decided[n] = replace(self.decided[n], skip=True, coded=None, bias=None)
                 if self.on_kept is not None:
                     self.on_kept()
             elif self.decided[n].skip:
                 rng = self._numbers(step, n)
                 self.decided[n] = self.sends.decide(self.logits[n], int(tokens[n]), rng=rng)
-        return found
+        return skips
 
     def audited(self, sequence: int) -> bool:
         return sequence in self.audits
 
 
-def _check_audit(policy: wire.DevicePolicy, probability: float, *, own_threshold: bool) -> None:
+def _check_audit(policy: wire.DevicePolicy, probability: float, *, has_threshold: bool) -> None:
     rule = policy.rule
     if not rule.skips:
         raise UserError("The policy skips no verification, so there is nothing to audit; leave the audit out.")
     if not 0 < probability <= 1:
         raise UserError(f"The audit's probability is {probability:g}; it must be above 0 and at most 1, such as 0.1.")
-    if own_threshold and (isinstance(policy.messages, wire.CertifiedRows) or rule.bit_price or rule.skip_slope != 1):
+    if has_threshold and (isinstance(policy.messages, wire.CertifiedRows) or rule.bit_price or rule.skip_slope != 1):
         raise UserError("The policy's rule has prices, so it has no threshold that could change; leave that out.")
 
 

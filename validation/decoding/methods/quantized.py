@@ -125,7 +125,7 @@ class Sqs(Method):
             values = (chosen.cpu().numpy(), counts[i, chosen].cpu().numpy())
             notes.append(Lattice(*values, float(bits[i]), float(dropped[i]), float(rounding[i])))
         full = np.array(
-            [self._spend(*one) for one in zip(step.sequences.tolist(), step.first_of_round, notes, strict=True)]
+            [self._spend(*each) for each in zip(step.sequences.tolist(), step.first_of_round, notes, strict=True)]
         )
         self.taken(step, full & (not self.sends_last))
         ends = {"last_of_round" if self.sends_last else "ends_round": full}
@@ -223,7 +223,7 @@ class AdaptiveSqs(Sqs):
         for i in np.flatnonzero(~full) if self.rate or self.budgets else ():
             row, sequence = step.distributions[i].double().cpu().numpy(), step.sequences[i]
             if self.budgets:
-                self.budgets[sequence].step(row, *(one.threshold for one in self.controllers[sequence : sequence + 1]))
+                self.budgets[sequence].step(row, *(c.threshold for c in self.controllers[sequence : sequence + 1]))
             if self.rate:
                 self.controllers[sequence].step(row)
 
@@ -287,8 +287,8 @@ class BudgetedCSqs(AdaptiveSqs):
     def __init__(
         self, threshold: float = 0.0, *, epsilon: float = EPSILON, learning_rate: float = LEARNING_RATE, **options: Any
     ) -> None:
-        own = (*_unusual("η", learning_rate, LEARNING_RATE), *_unusual("ε", epsilon, EPSILON))
-        super().__init__("Budgeted C-SQS", f"τ₁ = {short_form(threshold)}", *own, **options)
+        settings = (*_unusual("η", learning_rate, LEARNING_RATE), *_unusual("ε", epsilon, EPSILON))
+        super().__init__("Budgeted C-SQS", f"τ₁ = {short_form(threshold)}", *settings, **options)
         self.first, self.rate, self.epsilon = threshold, learning_rate, epsilon
 
 
@@ -304,5 +304,5 @@ class AllocatedSqs(Sqs):
         self.draft_bits = draft_bits
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        found = allocate(step.distributions, self.draft_bits)
-        return top_support(step.distributions, found.k), found.resolution.clamp_max(FINEST)
+        allocation = allocate(step.distributions, self.draft_bits)
+        return top_support(step.distributions, allocation.k), allocation.resolution.clamp_max(FINEST)

@@ -139,7 +139,7 @@ def register(*infos: MethodInfo) -> Callable[[Class], Class]:
 def info_of(name: str) -> MethodInfo:
     """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has."""
     whole = name.rpartition(" (")[0]  # a registered name may have a comma
-    found = REGISTERED.get(name) or REGISTERED.get(whole) or REGISTERED.get(_PARAMETERS.sub("", name))
-    if found is None:
+    info = REGISTERED.get(name) or REGISTERED.get(whole) or REGISTERED.get(_PARAMETERS.sub("", name))
+    if info is None:
         raise UserError(f"No method is registered as {name!r}; add @register to its class.")
-    return found
+    return info

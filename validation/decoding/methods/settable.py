@@ -91,10 +91,10 @@ def method_with(name: str, given: Iterable[str]) -> Method:
         raise UserError(f"The method {name!r} has no numbers to set; these have some: {'; '.join(near)}.")
     ranges = SETTABLE[name]
     values: dict[str, float] = {}
-    for one in given:
-        word, equals, text = one.partition("=")
+    for pair in given:
+        word, equals, text = pair.partition("=")
         if not equals or word in values or word not in ranges:
-            what = f"{one!r} is no NAME=VALUE" if not equals else f"{name} has no number {word!r}"
+            what = f"{pair!r} is no NAME=VALUE" if not equals else f"{name} has no number {word!r}"
             raise UserError(f"{f'{word} is given twice' if word in values else what}; {_told(ranges)}.")
         try:
             values[word] = ranges[word].read(text)

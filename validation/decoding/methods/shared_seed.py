@@ -68,12 +68,12 @@ class SharedSeedTree(SampledTree):
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
         key, first = int(self.session.stream_keys[request.sequence]), len(request.tokens)
-        tree.note, found = (key, first), list[int]()
+        tree.note, children = (key, first), list[int]()
         for node, logits in zip(nodes, rows, strict=False):
             q = distributions_of(logits[None], self.session.temperature, self.session.top_p)[0].double().cpu().numpy()
             candidates = race_list(q, key, first + depth, size=min(self.widths[depth], len(q)))
-            found += [tree.add(node, int(token)) for token in candidates if q[token] > 0]
-        return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
+            children += [tree.add(node, int(token)) for token in candidates if q[token] > 0]
+        return [node for node in children if tree.tokens[node] not in self.session.pair.end_tokens]
 
     def walk(
         self, tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]

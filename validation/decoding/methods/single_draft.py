@@ -137,12 +137,12 @@ class UHlm(Hlm):
         logits = step.logits
         index = torch.from_numpy(tokens).to(logits.device)
         if self.draws is None:
-            found = expected_uncertainty(logits, index)
+            values = expected_uncertainty(logits, index)
         else:
             numbers = Columns(self.session.noise.several(step.sequences, step.positions, 2 * self.draws))
             rng = cast("np.random.Generator", numbers)  # only its random(shape) is called
-            found = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
-        return np.asarray(found.double().cpu())
+            values = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
+        return np.asarray(values.double().cpu())
 
     def skip(self, step: Step, tokens: Array) -> Array:
         self.u = self.uncertainty(step, tokens)
@@ -183,8 +183,8 @@ class CuHlm(UHlm, ABC):
         if len(sent):
             rows = step.distributions[torch.from_numpy(sent).to(step.distributions.device)].double()
             index = torch.from_numpy(tokens[sent]).to(rows.device)
-            found, bits = self.choose_top_k(rows, index, self.u[sent])
-            k, widths = torch.as_tensor(found).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
+            sizes, bits = self.choose_top_k(rows, index, self.u[sent])
+            k, widths = torch.as_tensor(sizes).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
             for width in np.unique(widths).tolist():
                 part: Any = slice(None) if (widths == width).all() else np.flatnonzero(widths == width)
                 decoded = decoded_draft(rows[part], k[part], bits_per_probability=width, token=index[part])
@@ -271,8 +271,8 @@ class CuHlmCertified(CuHlm):
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
         except ValueError:  # the bits are too few for some distribution
-            found = np.array([self._finer(row) for row in draft])
-            return found[:, 0], found[:, 1]
+            cuts = np.array([self._finer(row) for row in draft])
+            return cuts[:, 0], cuts[:, 1]
 
     def _finer(self, row: Any) -> tuple[int, int]:
         usual, most = CERTIFIED_BITS

@@ -53,7 +53,7 @@ class TreeMethod(Method, ABC):
             return Message(8.0, b"\0")  # a request
         width, up = index_bits(self.session.vocabulary), len(tree).bit_length()
         pairs = zip(tree.tokens[1:], tree.parents[1:], strict=True)
-        nodes = [one for token, parent in pairs for one in ((int(token), width), (int(parent), up))]
+        nodes = [field for token, parent in pairs for field in ((int(token), width), (int(parent), up))]
         used = set(tree.parents[1:])
         rows = [tree.drawn_from[node] for node in sorted(used & set(tree.drawn_from))]
         head = pack([(len(tree), 16), *nodes])
@@ -100,13 +100,13 @@ class LevelTree(TreeMethod):
     def _read_chain(
         self, requests: Sequence[TreeRequest], trees: list[DraftTree], fresh: list[Array], model: TreeModel
     ) -> list[Any]:
-        offsets, sees = [np.arange(len(one)) for one in fresh], [np.tri(len(one), dtype=bool) for one in fresh]
+        offsets, sees = [np.arange(len(row)) for row in fresh], [np.tri(len(row), dtype=bool) for row in fresh]
         inputs = self.inputs(requests, trees, [])
         logits, states = model.read_nodes(fresh, offsets, sees, features=self.wants_features, inputs=inputs)
-        for slot, one in enumerate(fresh):
-            model.commit(slot, range(len(one)))
+        for slot, row in enumerate(fresh):
+            model.commit(slot, range(len(row)))
         self._count_pass(trees, model)
-        ends = [len(one) for one in fresh]
+        ends = [len(row) for row in fresh]
         self.note_states(requests, [[0] if end else [] for end in ends], states, [[end - 1] for end in ends])
         return [logits[slot, end - 1 : end] if end else logits[slot, :0] for slot, end in enumerate(ends)]
 
@@ -124,7 +124,7 @@ class LevelTree(TreeMethod):
             seen = np.zeros((len(nodes), start + len(nodes)), dtype=bool)
             for i, node in enumerate(nodes):
                 places[node] = start + i
-                seen[i, [places[one] for one in tree.path_to(node)]] = True
+                seen[i, [places[ancestor] for ancestor in tree.path_to(node)]] = True
             depth = len(tree.path_to(nodes[0])) if nodes else 0
             tokens.append(np.array([tree.tokens[node] for node in nodes], dtype=np.int64))
             offsets.append(np.full(len(nodes), depth - 1, dtype=np.int64))
@@ -171,15 +171,15 @@ class SampledTree(LevelTree):
         self.name = f"{self.label} ({'-'.join(map(str, widths))})"
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
-        found, width, temperature = list[int](), self.widths[depth], self.session.temperature
+        children, width, temperature = list[int](), self.widths[depth], self.session.temperature
         for node, logits in zip(nodes, rows, strict=False):
             if temperature == 0:
                 best = logits.topk(min(width, len(logits))).indices.tolist()
-                found += [tree.add(node, int(token)) for token in best]
+                children += [tree.add(node, int(token)) for token in best]
             else:
                 q = distributions_of(logits[None], temperature, self.session.top_p)[0].double().cpu().numpy()
-                found += self.draw(tree, node, q, width, request.chance)
-        return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
+                children += self.draw(tree, node, q, width, request.chance)
+        return [node for node in children if tree.tokens[node] not in self.session.pair.end_tokens]
 
     def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
         return draw_children(tree, node, q, width, chance)

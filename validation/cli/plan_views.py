@@ -253,7 +253,7 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
         f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. Without waits, "
         f"no drafts of devices, shares or order of service are better than this plan by more than {off} (proved in the "
         f"model of mean rounds). The server is busy {server['utilisation']:.0%} of the time, and a pass waits for "
-        f"{server['waits_for_rounds']} rounds of at most {server['batch']} (--server-batch).",
+        f"{server['waits_for_rounds']} of at most {server['batch']} rounds (--server-batch).",
     )
 
 

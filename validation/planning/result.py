@@ -128,7 +128,8 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
     if request.passes is None and not request.verify_token_s:
         parts.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
     if request.server_batch == 1:
-        parts.append("a pass of a full server has one text (else --server-batch)")
+        kind = "shared" if request.users > 1 else "full"
+        parts.append(f"a pass of a {kind} server has one text (else --server-batch)")
     return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}"] if parts else []
 
 

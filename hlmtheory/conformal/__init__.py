@@ -10,6 +10,7 @@ q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
 ε          ``epsilon``, target of the mean dropped mass     1         (...)
 η          ``learning_rate``                               1         (...)
 d_n        mass of q_n below τ_n, but for the top token    1         (...)
+K_n        tokens of q_n that are kept                     tokens    (...)
 T          ``steps``, positions                            1         (...)
 ========== =============================================== ========= ===========
 

@@ -19,7 +19,7 @@ B          ``budget_bits``, payload                        bit       (...)
 
 The device draws its draft from q̂ and the server verifies with q̂, so the emitted token has the target model's
 distribution whatever q̂ is. Rounding costs acceptance rate, at most TV(q, q̂). Of equal entries, those with the lowest
-index are kept, and rounded up.
+index are kept, and rounded up. q_n, p_n, K_n and ℓ_n are those of position n.
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 

@@ -1,6 +1,7 @@
 """Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support, in the order of its results.
 
-The lemmas of its appendix follow the theorem that they prove. ε and τ are the paper's α and β.
+The lemmas of its appendix follow the theorem that they prove. ε and τ are the paper's α and β. An index n is a
+position: q_n is a distribution, K_n tokens that it keeps; q_x and q_i are the probabilities of a token.
 """
 
 from hlmtheory._array import arrays
@@ -239,10 +240,10 @@ def resampled():
     False: where each batch accepts a draft of a peaked q (d = 0) and rejects one of a flat q, τ only rises, and the
     mean is .491, the bound .010. The text says: "Once feedback is received from the cloud, the value of the threshold
     is returned to the value of the last accepted token, and a further iteration is done for the new, (T^t + 1)-th
-    token", and line 12, with our letters: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T
-    accepted drafts. Its words favour the new position's own d_{T+1} (kept), its formula d_T: it repeats, from the last
-    accepted token's τ_T, the step with which line 8 set τ_{T+1}. So the rejected position's d enters the sum of Theorem
-    1, but no update uses it. Instead: conformal.kept, conformal.accepted.
+    token", and line 12, with our letters and m for T^t, the accepted drafts: "Apply the update (8) on the new token as
+    τ_{m+1} = τ_m - η(d_m - ε)". Its words favour the new position's own d_{m+1} (kept), its formula d_m: it repeats,
+    from the last accepted token's τ_m, the step with which line 8 set τ_{m+1}. So the rejected position's d enters the
+    sum of Theorem 1, but no update uses it. Instead: conformal.kept, conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 

@@ -392,7 +392,7 @@ def colocated_speed_any():
 def goodput_everywhere():
     """K drafts that pay at batch 1 pay at every batch: T_K(B) ≤ E T_0(B).
 
-    False: a token of the target's pass takes b. With u > 0 > v, K drafts lose from -u/v on.
+    False: a token of the target's pass takes b. If the gain G(B) = u + v B has u > 0 > v, K drafts lose from -u/v on.
     Instead: serving.goodput_crossover, serving.goodput_long.
     """
     return le(

@@ -110,7 +110,7 @@ def unimodal():
 def stationary():
     """at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
 
-    At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
+    At the zero a e^{-ax}/(1 - e^{-ax}) = 1/(x + c/a), x = K + 1: a draft's relative gain equals its relative cost.
     """
     return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
@@ -125,9 +125,9 @@ def stationary():
 def optimal():
     """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped.
 
-    f(u) = (1 - e^{-au})/(u + d), u = K + 1, d = F/M - 1: f' has the sign of 1 + a(u + d) - e^{au}, which is concave
-    in u and equals ad = c at u = 0. If c ≤ 0, it is negative for u > 0 (slope a - a e^{au} < 0), so K = 1. If c > 0,
-    it has one zero, at e^v - 1 - v = c with v = au. E/T is unimodal, so the best integer is next to the zero.
+    f(x) = (1 - e^{-ax})/(x + c/a), x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave in x and equals
+    c at x = 0. If c ≤ 0, it is negative for x > 0 (slope a - a e^{ax} < 0), so K = 1. If c > 0, it has one zero, at
+    e^v - 1 - v = c with v = ax. E/T is unimodal, so the best integer is next to the zero.
     """
     return le(etgr, draft_length_sides.best_rate)
 

@@ -202,7 +202,7 @@ def _show(
         about_counts["sampled"] = evidence["draft_sampling"] not in ("greedy", "copied")
     at = [f"At: {setting}{f'; texts of a pass: {request.server_batch}' if request.server_batch > 1 else ''}"]
     if pair := evidence.get("pair"):
-        at.append(f"Models: {pair}; {evidence['trace']}, rows at temperature 1{'' if own else '; --trace takes yours'}")
+        at.append(f"Models: {pair}; {evidence['trace']}, {evidence['rows']}{'' if own else '; --trace takes yours'}")
     show(console, result, basis_said(evidence, planner.split, best), at, **about_counts)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from validation.collection.import_lists import CORPUS
+from validation.collection.processing import Processing
 from validation.decoding.methods.planned import models_mark
 from validation.planning.answers import answer_bits
 from validation.planning.bound import Model
@@ -49,6 +50,7 @@ def planner_of_trace(
     split = split_prompts(profile.prompts, seed)
     line = fitted_line(profile, split.train)
     cut = messages(trace, profile, line, setting.bias, messages_file)
+    imported = trace.manifest.get("processing")
     about = {
         "evidence": {
             "trace": str(path),
@@ -60,6 +62,7 @@ def planner_of_trace(
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
             **_about_pair(trace.manifest.get("pair")),
+            "rows": f"rows: {Processing(**imported['target']).words()}" if imported else "rows at temperature 1",
         },
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
         "notes": [Note(CORPUS_NOTE)] if trace.manifest.get("texts") == CORPUS else [],

@@ -9,6 +9,8 @@ from hlmtheory.uncertainty.perturbation import vocabulary_uncertainty
 from hlmtheory.verification import acceptance_rate
 from hlmtheory.wire import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
+from validation.collection.import_logits import import_logits
+from validation.collection.processing import Processing
 from validation.decoding.methods.rows import OURS
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
@@ -85,6 +87,17 @@ def test_a_plan_by_block_is_a_policy_by_block(tmp_path):
     )
     assert made.value_of(option, setting) > plain
     assert policy_of(option, made, VOCABULARY, None).block
+
+
+def test_a_plan_of_imported_rows_names_their_temperature(tmp_path):
+    rng = np.random.default_rng(1)
+    for name in ("draft", "target"):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(40, VOCABULARY)))
+    warm = Processing("processed_logits", temperature=0.7)
+    files = (tmp_path / f"{name}.npy" for name in ("draft", "target"))
+    import_logits(*files, tmp_path / "trace", processing=(warm, warm))
+    _, about = planner_of_trace(tmp_path / "trace", Setting(constant_link(1e5, 0.2), 0.012, 0.030))
+    assert about["evidence"]["rows"].endswith("temperature=0.7")
 
 
 def races(p, q, count, seed=0):

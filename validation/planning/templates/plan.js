@@ -286,6 +286,7 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
+  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless if", "the engine keeps a lossless rule of acceptance: proved; hlm audit tests whether it does."];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -517,7 +518,9 @@ function card(aim) {
 
 function render() {
   const s = withLink(state), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
-  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best })), plan = rows.find((row) => row.plan);
+  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best, number: value(option.test, aim.s) }));
+  rows.sort((a, b) => !!a.breaks.length - !!b.breaks.length || b.number - a.number);
+  const plan = rows.find((row) => row.plan);
   const lines = card(aim);
   lines.verdict = plan ? verdict(aims, aim) : unmet(s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));

@@ -130,7 +130,7 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
     if request.server_batch == 1:
         kind = "shared" if request.users > 1 else "full"
         parts.append(f"a pass of a {kind} server has one text (else --server-batch)")
-    return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}"] if parts else []
+    return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}."] if parts else []
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:

@@ -18,6 +18,11 @@ class UserError(Exception):
         return printable(super().__str__())
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or the name of its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
     """Add the path to an OSError that has none, such as that of a write to a full disk."""

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 NONE = "–"
 BRACKETS, DASH, WORDS = "[{}, {}]", "({}–{})", "({} to {})"
-"""Forms of an interval."""
 CONFIDENCE = 0.95
 
 
@@ -46,7 +45,6 @@ class Estimate:
         return 0 if self.low is None or self.high is None else int(self.low > 0.0) - int(self.high < 0.0)
 
     def plain(self, digits: int | None = None) -> dict[str, Any]:
-        """Return value, low and high for JSON, and ``most`` if there is one."""
         bound = {} if self.most is None else {"most": rounded(self.most, digits)}
         return {name: rounded(getattr(self, name), digits) for name in ("value", "low", "high")} | bound
 

@@ -27,7 +27,6 @@ def parse(where: str, text: str) -> Any:
 
 
 def read_text(path: Path, characters: int | None = None) -> str:
-    """Return the first characters of a file, or all of it."""
     with _opened(path) as file:
         try:
             text = file.read(LARGEST_FILE + 1 if characters is None else characters)

@@ -39,7 +39,6 @@ def code_digest(*folders: str) -> str:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of this package, of Python and of other packages."""
     found = {"hlmtheory": hlmtheory.__version__, "python": platform.python_version()}
     for name in packages:
         try:

@@ -26,7 +26,6 @@ def __dir__() -> list[str]: ...
 
 
 def stub_text() -> str:
-    """Return the text of the stub, from MODULES and SHORTCUTS of the package."""
     lines = [HEAD]
     lines += [f"from hlmtheory import {module} as {module}\n" for module in sorted(hlmtheory.MODULES)]
     names = sorted((module, name) for name, module in hlmtheory.SHORTCUTS.items())

@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 import hlmtheory
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 from validation.models.devices import cores
 from validation.provenance import code_digest, versions
 
@@ -109,11 +109,6 @@ def _lost() -> UserError:
     return UserError(
         "The scheduler was lost or has restarted; check it, and the same command continues from what is stored."
     )
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or the name of its type."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 # ------------------------------------------------------------------------------------------------ equal workers

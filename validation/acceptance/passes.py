@@ -43,7 +43,6 @@ class Measured:
         return np.asarray((1.0 - share) * table[first] + share * table[min(first + 1, len(batches) - 1)])
 
     def sentence(self, name: str) -> str:
-        """Return what was measured, and how far a plane is off."""
         a, b, c = self.plane
         text = f"A pass of the {name} model: {self.count} measured, interpolated. Beyond them {1e3 * a:.4g} ms"
         text += f" + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
@@ -56,10 +55,6 @@ class Passes:
 
     target: Measured
     draft: Measured | None
-
-    @property
-    def largest_batch(self) -> int:
-        return max(self.target.rest)
 
     @property
     def measured_to(self) -> int:

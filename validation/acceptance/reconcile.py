@@ -76,8 +76,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Both sides under each convention, and what follows from it."""
-
     engines: tuple[str, str]
     printed: tuple[str, str]
     rows: tuple[Row, ...]

@@ -146,11 +146,6 @@ class AcceptanceRecord:
         return 1.0 + self.num_accepted_draft_tokens / self.num_spec_steps if self.num_spec_steps else None
 
     @property
-    def draft_acceptance_rate(self) -> float | None:
-        """Return accepted drafts over drafts; None if the number of drafts is not known or 0."""
-        return self.num_accepted_draft_tokens / self.num_draft_tokens if self.num_draft_tokens else None
-
-    @property
     def longest(self) -> int | None:
         """Return the largest draft length: as configured, else the positions that are counted; None if not known."""
         return self.num_spec_tokens or len(self.accepted_per_position or ()) or None
@@ -173,12 +168,10 @@ class AcceptanceRecord:
 
     @property
     def knows_lengths(self) -> bool:
-        """Return whether the record has the draft length of every step."""
         by_step = self.per_step_accepted is not None and self.per_step_drafted is not None
         return self.by_draft_length is not None or by_step or self.fixed_length is not None
 
     def counts(self, assumed_length: int | None = None) -> Counts:
-        """Return the steps by draft length and accepted drafts."""
         table = None
         if self.by_draft_length is not None:
             table = dict(self.by_draft_length)
@@ -262,11 +255,11 @@ class AcceptanceRecord:
         return tables[0], tables[1]
 
     def as_json(self) -> dict[str, Any]:
-        histogram, by_length = self.histogram, self.by_draft_length
+        histogram, by_length, drafted = self.histogram, self.by_draft_length, self.num_draft_tokens
         plain: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         derived: dict[str, Any] = {
             "mean_acceptance_length": self.mean_acceptance_length,
-            "draft_acceptance_rate": self.draft_acceptance_rate,
+            "draft_acceptance_rate": self.num_accepted_draft_tokens / drafted if drafted else None,
             "num_spec_tokens": self.longest,
             "acceptance_histogram": histogram and {str(i): n for i, n in sorted(histogram.items()) if n},
             "acceptance_histogram_by_draft_length": by_length and {str(k): row for k, row in by_length.items()},

@@ -50,7 +50,6 @@ MECHANISMS = {
         "bias": "the logit biases are",
     }.items()
 }
-"""What each mechanism does, by its name."""
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Draft lengths that are tried."""

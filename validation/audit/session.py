@@ -227,7 +227,6 @@ class Audit:
 
     @property
     def found(self) -> bool:
-        """Return whether it is shown that the law is not kept."""
         return self.found_after is not None
 
     def verdict(self) -> str:

@@ -117,7 +117,11 @@ def check_trace(
         finally:
             if whole:  # Ctrl-C may interrupt a part
                 file.write(found, now=True)
-    _refuse_out_of_scope(found.tallies)
+    empty = [name for name, tally in found.tallies.items() if tally.kind == "simulated" and not tally.in_scope]
+    if empty:
+        raise UserError(
+            f"No simulated instance is in the scope of {', '.join(empty)}; draw others in hlmtheory/arguments.py."
+        )
     summary = _covered({name: value / trace.positions for name, value in found.sums.items()})
     return Results(found.tallies, trace.positions, seed, found.seconds, summary)
 
@@ -151,14 +155,6 @@ def _refuse_unserved(measured: Iterable[Claim]) -> None:
                 f"A trace offers no {', '.join(missing)} for {claim.id}, which is no claim of hlmtheory; "
                 "check one of hlmtheory.all_claims()."
             )
-
-
-def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
-    empty = [name for name, tally in tallies.items() if tally.kind == "simulated" and not tally.in_scope]
-    if empty:
-        raise UserError(
-            f"No simulated instance is in the scope of {', '.join(empty)}; draw others in hlmtheory/arguments.py."
-        )
 
 
 def block_rows(vocabulary: int) -> int:

@@ -9,9 +9,9 @@ from functools import partial
 
 from validation.claims.check import Part, PartsOf, Work
 from validation.claims.order import Order, compute_part
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 from validation.models.devices import out_of_memory
-from validation.workers import connected, first_line, in_order, refuse_other_workers
+from validation.workers import connected, in_order, refuse_other_workers
 
 
 def on_scheduler(address: str) -> PartsOf:

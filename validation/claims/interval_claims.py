@@ -228,4 +228,3 @@ SIDES: dict[str, Callable[[Shared], Sides]] = {
     "truncation.tvd_bound": _tvd_bound,
     "truncation.tvd_sharp": _tvd_sharp,
 }
-"""Intervals of both sides, by claim id."""

@@ -32,7 +32,6 @@ class Tally:
 
     @property
     def in_scope(self) -> int:
-        """Number of instances that meet every assumption."""
         return self.instances - self.out_of_scope
 
     @property

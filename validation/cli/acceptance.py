@@ -102,7 +102,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
     times, batch = _times(fitted, options), options["batch"]
     if batch is None:
-        batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
+        batch = 1 if fitted is None else min(max(fitted.target.rest), _LARGEST_BATCH)
     drafts, verification = options["drafts"], options["verification"]
     if (most := max(len(drafts), len(verification))) > (2 if options["others"] else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
@@ -243,7 +243,6 @@ def _reconciled(
 
 
 def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
-    """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
     options = ("verify_time", "verify_token_time", "draft_time", "draft_token_time", "rtt")
@@ -328,7 +327,6 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
 
 
 def _show_flags(console: Console, engine: str, summary: Summary) -> str:
-    """Print an engine's flags for the best draft length, and return them."""
     if summary.best is None:
         needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
         raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
@@ -427,7 +425,8 @@ def _of_yours(summary: Summary) -> list[str]:
     """Return which lengths are not told apart, and what the best gives over yours."""
     from validation.planning.verdict import three_digits
 
-    tied, yours, best, speeds = _tied(summary), _yours(summary), summary.best or 0, _speeds(summary)
+    tied, best, speeds = _tied(summary), summary.best or 0, _speeds(summary)
+    yours = next((k for k, row in (summary.counts or {}).items() if sum(row) >= 0.9 * summary.steps), 0)
     said = [f"{tied} are not told apart by these counts."] if tied else []
     if yours not in (0, best) and speeds.get(yours):
         first, last = summary.not_told_apart or (0, -1)
@@ -449,10 +448,3 @@ def _tied(summary: Summary) -> str:
 def _speeds(summary: Summary) -> dict[int, float]:
     speeds = [summary.alone_per_second, *(one.tokens_per_second for one in summary.lengths)]
     return {k: speed or 0.0 for k, speed in enumerate(speeds)}
-
-
-def _yours(summary: Summary) -> int:
-    """Return the draft length of 90% of the steps, or 0."""
-    steps = {k: sum(row) for k, row in (summary.counts or {}).items()}
-    yours = max(steps, key=lambda k: steps[k], default=0)
-    return yours if steps.get(yours, 0) >= 0.9 * summary.steps else 0

@@ -234,7 +234,6 @@ def own_claims(file: Path | None, seed: int = 1) -> dict[str, Trial]:
 
 
 def show_own(console: Console, tallies: Mapping[str, Tally]) -> None:
-    """Print what drawn instances or a trace say of a user's claims."""
     rows = []
     for name, tally in tallies.items():
         *_, scope, slack, ratio, _ = plain_cells(table_row(all_claims()[name], tally))

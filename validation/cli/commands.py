@@ -40,7 +40,6 @@ class Commands(click.Group):
     """A command group that reports a UserError or an interrupt as one sentence, and whose help has groups."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under the headings of the launcher."""
         for title, names in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(150)) for name in names])

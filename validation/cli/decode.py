@@ -72,6 +72,8 @@ def decode(
         sample_of,
         write_texts,
     )
+    from validation.models.pair import load_pair
+    from validation.models.two_tokenizers import load_two
     from validation.trace.reader import open_trace
 
     known = STUDIES | {study.name: study for study in (COMMON, REFERENCE)}
@@ -95,7 +97,10 @@ def decode(
             fitted = fitted_to(trace, folder.parent / "fitted.json")
     refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
     with waiting(console, "loading the two models"):
-        pair = _load(models, common=study is COMMON)
+        if study is COMMON:
+            pair = load_two(**{name: models[name] for name in ("draft", "target", "chat", "device", "dtype")})
+        else:
+            pair = load_pair(**models)
     tell_notes(console, pair)
     refuse_other_models(planned, pair)
     if trace is not None and (remark := of_other_models(trace, pair)):
@@ -127,15 +132,6 @@ def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
     given = {option: models[name] for option, name in options.items()} | {"--policy": policy}
     if named := [name for name, value in given.items() if value]:
         raise UserError(f"{named[0]} is for models with one tokenizer; leave it out, or use another study.")
-
-
-def _load(models: dict[str, Any], *, common: bool) -> Pair:
-    from validation.models.pair import load_pair
-    from validation.models.two_tokenizers import load_two
-
-    if common:
-        return load_two(**{name: models[name] for name in ("draft", "target", "chat", "device", "dtype")})
-    return load_pair(**models)
 
 
 def _shares(pair: Pair, decoded: Decoded) -> dict[str, float]:

@@ -253,7 +253,6 @@ def _open_door(
 
 
 def _method(asked: SimpleNamespace) -> tuple[Any, float]:
-    """Return a function that makes the method of a text, and its usual temperature."""
     from validation.audit.samplers import method_named
     from validation.decoding.methods.planned import Planned, read_policy
     from validation.decoding.methods.settable import SETTABLE, method_with, needed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -68,11 +68,16 @@ def verdict_screen(console: Console, results: Results) -> None:
             reasons.setdefault(tally.never, []).append(name)
     for reason, names in reasons.items():
         say(console, f"Never in scope ({reason}): {', '.join(names)}")
+    rate = (
+        "{acceptance:.3f}"
+        if "acceptance" in results.summary
+        else "between {acceptance_low:.3f} and {acceptance_high:.3f}"
+    )
     say(
         console,
         "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it.\n"
         f"{_kinds_in_words(results)}\n"
-        f"Acceptance rate {acceptance_in_words(results.summary)} over {results.positions:,} positions. "
+        f"Acceptance rate {rate.format(**results.summary)} over {results.positions:,} positions. "
         f"{_sizes_in_words(results)}",
     )
 
@@ -102,13 +107,6 @@ def _sizes_in_words(results: Results) -> str:
         known = "unknown" if size is None else f"{size:,.0f}"
         sizes.append(f"{known} for {bias:.0%}" + ("" if share is None else f" (at {share:.0%} of the positions)"))
     return f"Probabilities to send for a guaranteed bias (truncation.certificate), on average: {', '.join(sizes)}."
-
-
-def acceptance_in_words(summary: Mapping[str, float]) -> str:
-    """Return the mean acceptance rate, or its interval if distributions are known in part."""
-    if "acceptance" in summary:
-        return f"{summary['acceptance']:.3f}"
-    return f"between {summary['acceptance_low']:.3f} and {summary['acceptance_high']:.3f}"
 
 
 @contextmanager

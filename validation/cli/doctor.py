@@ -56,10 +56,6 @@ class Health:
     distance: float | None = None
 
 
-class _Differs(Exception):
-    """A device computes something else than the host."""
-
-
 def find_devices() -> list[Device]:
     import torch
 
@@ -117,7 +113,7 @@ def _check_claim(name: str) -> None:
     here = claim.check(instance)
     there = claim.check({key: torch.from_numpy(value).to(name) for key, value in instance.items()})
     if not there.holds or not np.allclose(here.lhs, there.lhs) or not np.allclose(here.rhs, there.rhs):
-        raise _Differs(f"the two sides of the claim {CLAIM} are not those of the host")
+        raise UserError(f"the two sides of the claim {CLAIM} are not those of the host")
 
 
 def _check_models(name: str, host: dict[str, Any]) -> tuple[int, float]:
@@ -140,14 +136,14 @@ def _check_models(name: str, host: dict[str, Any]) -> tuple[int, float]:
         for one, other in zip(rows, host.setdefault("rows", rows), strict=True)
     )
     if not len(record.tokens):
-        raise _Differs("no token was decoded")
+        raise UserError("no token was decoded")
     if not distance <= LARGEST_DISTANCE:
-        raise _Differs(f"the models' distributions differ from the host's by a total variation of {distance:.3g}")
+        raise UserError(f"the models' distributions differ from the host's by a total variation of {distance:.3g}")
     return len(record.tokens), distance
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, UserError | _Differs):
+    if isinstance(error, UserError):
         reason = str(error)
     else:
         lines = str(error).strip().splitlines()

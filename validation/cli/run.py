@@ -131,6 +131,7 @@ def finish_run(
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed, of the user's own too."""
     import hlmtheory
+    from validation.claims.certificate import certificate
     from validation.claims.check import check_own, check_trace
     from validation.claims.instances import measured
     from validation.claims.order import in_processes, workers_here
@@ -161,7 +162,9 @@ def finish_run(
         outcomes = {name: tally.outcome for name, tally in results.tallies.items()}
         never = {name: tally.never for name, tally in results.tallies.items() if tally.never}
         said: dict[str, Any] = {"report": str(report), "violated": failed, "outcomes": outcomes, "out_of_scope": never}
-        said["certificate"] = _certificate_facts(results)
+        certified = certificate()
+        count = len(certified.tallies.keys() - results.tallies.keys())
+        said["certificate"] = {"claims": count, "commit": certified.commit, "date": certified.date}
         print_json(said | json.loads(results.to_json()))
     if failed:
         if console.quiet:
@@ -200,14 +203,6 @@ def _draw_and_report(
         shutil.rmtree(part)
         (folder / UNFINISHED).unlink(missing_ok=True)
     return folder / written.name
-
-
-def _certificate_facts(results: Results) -> dict[str, Any]:
-    from validation.claims.certificate import certificate
-
-    certified = certificate()
-    count = len(certified.tallies.keys() - results.tallies.keys())
-    return {"claims": count, "commit": certified.commit, "date": certified.date}
 
 
 def print_json(values: dict[str, Any]) -> None:

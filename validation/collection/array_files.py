@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.llama_cpp import MAGIC, Store, open_store
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 from validation.trace.zarr_store import load_zarr
 
 KINDS = ".npy, .safetensors, .zarr or a store of llama-perplexity --kl-divergence-base"
@@ -82,24 +82,16 @@ def _explained(path: Path) -> Iterator[None]:
             raise UserError(
                 f"{path} holds Python objects (a pickle), which are never loaded; save plain numbers."
             ) from error
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{path} cannot be read ({text.rstrip('.')}); check that it is complete.") from error
-
-
-def _guarded(path: Path, blocks: Blocks) -> Blocks:
-    def read(size: int, first: int) -> Iterator[NDArray[Any]]:
-        with _explained(path):
-            yield from blocks(size, first)
-
-    return read
+        raise UserError(f"{path} cannot be read ({first_line(error)}); check that it is complete.") from error
 
 
 def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any]) -> Blocks:
     def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
-        for start in range(first, shape[0], size):
-            yield np.asarray(part(start, min(start + size, shape[0])))
+        with _explained(path):
+            for start in range(first, shape[0], size):
+                yield np.asarray(part(start, min(start + size, shape[0])))
 
-    return _guarded(path, blocks)
+    return blocks
 
 
 def _llama_cpp(path: Path, key: str | None) -> ArraySource:

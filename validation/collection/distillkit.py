@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.top_k import LARGEST_ID, ListedText, ListSource, Rounding
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 
 CONFIG = "compression_config.yaml"
 LARGEST_CONFIG = 2**16
@@ -128,8 +128,7 @@ def _batches(file: Path) -> Iterator[Any]:
                 raise UserError(f"{file} has no column {missing[0]}; it is not a data file of DistillKit.")
             yield from opened.iter_batches(TEXTS, columns=list(COLUMNS))
     except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        text = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"{file} cannot be read ({text.rstrip('.')}); check that it is complete.") from error
+        raise UserError(f"{file} cannot be read ({first_line(error)}); check that it is complete.") from error
 
 
 def _column(where: str, batch: Any, name: str, row: int) -> Any:

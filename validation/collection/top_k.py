@@ -111,7 +111,6 @@ class Lists:
         return self.draft_rounding.exact and self.target_rounding.exact
 
     def as_arguments(self) -> tuple[Any, Any, Any, Any, int]:
-        """Return the arguments of the functions ``partial_*``."""
         target = self.target_tokens, self.target_log_probabilities
         return *target, self.draft_tokens, self.draft_log_probabilities, self.vocabulary
 

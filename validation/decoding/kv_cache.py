@@ -164,7 +164,11 @@ class CachedModel:
         seen, shifted, offset = min(longest + width, tokens.shape[1]), None, None
         if self._shifts:
             seen = longest + width
-            self._require_context(seen)
+            if seen > self.context:
+                raise UserError(
+                    f"This model's local attention needs {seen} positions for the sequences of a batch and the drafts "
+                    f"behind them, but knows {self.context}; ask for fewer new tokens."
+                )
             offset = seen - width - self.cached[:, None]
             shifted = np.clip(np.arange(seen) - offset, 0, last)
         self._cache.prepare(positions, seen, shifted)
@@ -181,13 +185,6 @@ class CachedModel:
         self.cached = reached
         width -= first
         return _parts(logits, [(width * i + begin - first, width * i + end - first) for i, begin, end in wanted])
-
-    def _require_context(self, seen: int) -> None:
-        if seen > self.context:
-            raise UserError(
-                f"This model's local attention needs {seen} positions for the sequences of a batch and the drafts "
-                f"behind them, but knows {self.context}; ask for fewer new tokens."
-            )
 
     def _forward(self, tokens: Array, positions: Array, seen: int, offset: Array | None, keep: int) -> torch.Tensor:
         import torch
@@ -267,7 +264,6 @@ class TreeModel(CachedModel):
         features: bool = False,
         inputs: dict[str, Any] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Read new nodes of each slot's tree in one pass."""
         import torch
 
         counts = np.array([len(row) for row in tokens])
@@ -304,9 +300,6 @@ class TreeModel(CachedModel):
         self._cache.move(slot, int(self.cached[slot]), nodes)
         self.cached[slot] += len(nodes)
         self.stored[slot] = 0
-
-    def drop(self) -> None:
-        self.stored[:] = 0
 
     def keep(self, slots: Array) -> None:
         super().keep(slots)

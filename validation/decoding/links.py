@@ -76,7 +76,6 @@ class Channel:
         return airtime(up_bits, self._link.bandwidth_hz, self._snr[sequences])
 
     def time(self, sequences: Array, rounds: Sequence[Round], real_bytes: bool) -> None:
-        """Write the seconds of messages into a round of each sequence."""
         up = np.array([8.0 * exchange.bytes if real_bytes else exchange.bits for exchange in rounds])
         down = np.array([8.0 * exchange.down_bytes for exchange in rounds])
         spent = self.transmission(sequences, up) + self.way.extra(up, down)

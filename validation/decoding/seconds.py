@@ -15,7 +15,6 @@ DRAFTS, PASSES, TRIPS, UP, DOWN = (
     "the uplink",
     "the downlink",
 )
-"""The parts of a time."""
 _NOTHING = 1e-9  # bits: what a sum of rounded numbers leaves
 
 

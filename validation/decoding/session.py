@@ -33,7 +33,6 @@ class Draft:
 
     @property
     def distribution(self) -> torch.Tensor:
-        """Return q; raise if the draft model did not draft the token."""
         if self.draft_distribution is None:
             raise ValueError(f"token {self.token} was not drafted by the draft model, so it has no distribution")
         return self.draft_distribution

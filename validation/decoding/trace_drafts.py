@@ -66,14 +66,10 @@ class Tokens:
         return table
 
 
+@lru_cache(maxsize=2)
 def tokens_of(trace: Trace, seed: int) -> Tokens:
     """Return drafts, their uncertainty and their rejection probability, computed once for all figures."""
-    return _tokens(trace, seed, PERTURBED_VALUES)
-
-
-@lru_cache(maxsize=2)
-def _tokens(trace: Trace, seed: int, values: int) -> Tokens:
-    rows = np.concatenate(even_texts(trace, values // trace.vocabulary))
+    rows = np.concatenate(even_texts(trace, PERTURBED_VALUES // trace.vocabulary))
     draws = InstanceDraws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
     parts = []
     for part, chunk in chunks_of(trace, rows):

@@ -36,7 +36,6 @@ def read_keys(path: Path | None) -> tuple[bytes, ...] | None:
 
 
 def read_key(path: Path | None) -> bytes | None:
-    """Return the key in a device's file; None without a file."""
     keys = read_keys(path)
     if keys is not None and len(keys) != 1:
         raise UserError(f"{path} holds {len(keys)} keys, and a device has one; give the device a file with its key.")

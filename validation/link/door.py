@@ -73,7 +73,6 @@ class Progress:
         return "" if self.reason == "stop" and self.stops else self._show(self.decode(self.tokens), final=True)
 
     def part(self, text: str, *, last: bool = False) -> Part:
-        """Return new text with what is known of the whole."""
         count = len(self.tokens)
         writers = [(start, name) for start, name in self.writers if start < count]
         return Part(text, self.reason if last else None, count, writers)

@@ -79,7 +79,6 @@ class MessageChoice:
         self._since, self._probe_s = 0.0, 0.0  # seconds since the link was measured, and that this took
 
     def wants_link(self) -> bool:
-        """Return whether the link should be measured before the next round."""
         return self._since * (JUMPED if self._jumped() else STEADY) >= self._probe_s
 
     def link(self, rate_bps: float, seconds: float) -> None:

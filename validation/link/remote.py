@@ -107,14 +107,15 @@ class Remote:
 
     def round(self, opening: Callable[[], wire.Opening], body: bytes) -> bytes:
         """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection."""
-        return bytes(self._patiently(lambda: self._round(opening, body)))
 
-    def _round(self, opening: Callable[[], wire.Opening], body: bytes) -> bytes:
-        self._connected()
-        if not self.opened:
-            self._open_text(opening())
-            self.opened = True
-        return self._exchange(wire.ROUND, body)
+        def once() -> bytes:
+            self._connected()
+            if not self.opened:
+                self._open_text(opening())
+                self.opened = True
+            return self._exchange(wire.ROUND, body)
+
+        return bytes(self._patiently(once))
 
     def _open_text(self, opening: wire.Opening) -> None:
         version = self._exchange(wire.OPEN, wire.to_json(opening, padded=self.pads)).decode(errors="replace")

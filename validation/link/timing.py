@@ -53,19 +53,13 @@ class _Drafting(OneText):
 
 
 def measure_times(
-    pair: Pair,
-    *,
-    batches: Sequence[int] = BATCHES,
-    widths: Sequence[int] = WIDTHS,
-    before: int = BEFORE,
-    repeats: int = REPEATS,
+    pair: Pair, *, batches: Sequence[int] = BATCHES, widths: Sequence[int] = WIDTHS, repeats: int = REPEATS
 ) -> Times:
     """Time drafts, passes, serialisation, a socket, whole rounds and written tokens on this machine."""
-    before = min(before, pair.context - max(widths) - repeats - WARM_UP - 2)
-    if before < 1 or repeats < 3 or 1 not in batches:
+    before = min(BEFORE, pair.context - max(widths) - repeats - WARM_UP - 2)
+    if before < 1:
         raise UserError(
-            f"{repeats} repetitions of {max(widths)} tokens in batches of {list(batches)} do not suit a context of "
-            f"{pair.context}; time 3 or more, with batch 1, in a longer context."
+            f"A context of {pair.context} tokens is too short to time passes; use models with a longer one."
         )
     endless = replace(pair, end_tokens=())
     draft = Timing.of(_drafts(endless, before, repeats))

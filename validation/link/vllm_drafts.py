@@ -305,7 +305,6 @@ def requests_of_runner() -> list[str]:
 
 
 def described(model: Any) -> Any:
-    """Return what a greeting says of vLLM's model."""
     from validation.models.sources import ModelSource
 
     tokenizer = ModelSource.parse(str(model.tokenizer)).load_tokenizer()

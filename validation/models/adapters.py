@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 from validation.models.aligned import fingerprint, json_object
 
 if TYPE_CHECKING:
@@ -92,15 +92,19 @@ def base_name(folder: Path, base: str = "") -> str:
 
 def check_files(folder: Path) -> None:
     """Refuse an adapter whose weights are missing, in another form, in several files, or outside its folder."""
-    file, home = folder / WEIGHTS, folder.resolve()
-    if not file.is_file():
+    if not (folder / WEIGHTS).is_file():
         raise UserError(
             f"The adapter {str(folder)!r} has no {WEIGHTS}, and weights in other files or as pickles are never read; "
             "save it again with safe_serialization=True."
         )
-    allowed = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]  # of a hub cache
-    if not any(file.resolve().is_relative_to(place) for place in allowed):
+    if leads_out(folder, WEIGHTS):
         raise UserError(f"{WEIGHTS} of {str(folder)!r} is a link that leads out of the folder; copy the file there.")
+
+
+def leads_out(folder: Path, name: str) -> bool:
+    home = folder.resolve()
+    allowed = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]  # of a hub cache
+    return not any((folder / name).resolve().is_relative_to(place) for place in allowed)
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -128,8 +132,7 @@ def merged(base: Any, folder: Path) -> Any:
             warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by names that will change
             model = get_peft_model(base, made)
     except (ValueError, TypeError, KeyError, re.error) as error:
-        first = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-        raise UserError(f"{wrong} ({first}); {remedy}") from error
+        raise UserError(f"{wrong} ({first_line(error)}); {remedy}") from error
     needed = get_peft_model_state_dict(model, save_embedding_layers=False)  # else peft asks the hub
     for name in sorted(needed.keys() | weights.keys()):
         ours, theirs = (tuple(side[name].shape) if name in side else None for side in (needed, weights))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 
 TURNS = "Each prompt is a turn of the user, written by the tokenizer's chat template."
 PLAIN = (
@@ -31,8 +31,6 @@ def turn_ids(tokenizer: Any, messages: Sequence[tuple[str, str]], name: str) -> 
     try:
         ids = tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=True, return_dict=False)
     except Exception as error:  # a template may raise anything
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        raise UserError(
-            f"The chat template cannot write the prompt {name!r} ({reason}); change its messages, or leave out --chat."
-        ) from error
+        why = f"The chat template cannot write the prompt {name!r} ({first_line(error)})"
+        raise UserError(f"{why}; change its messages, or leave out --chat.") from error
     return [int(one) for one in ids]

@@ -202,5 +202,4 @@ def return_freed_memory() -> None:
 
 
 def cores() -> int:
-    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

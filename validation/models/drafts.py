@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 from validation.models import smollm2
 from validation.models.aligned import BASE_FOLDER, json_object
 
@@ -76,7 +76,6 @@ def read(folder: Path, config: Any, dtype: str) -> Any:
         if left - ({"lm_head.weight"} if config.tie_word_embeddings else set()):
             raise KeyError(min(left))
     except (SafetensorError, OSError, KeyError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{WEIGHTS} of {str(folder)!r} is damaged ({first:.120}); restore it.") from error
+        raise UserError(f"{WEIGHTS} of {str(folder)!r} is damaged ({first_line(error):.120}); restore it.") from error
     model.tie_weights()
     return model.to(torch.float32 if dtype == "auto" else getattr(torch, dtype))

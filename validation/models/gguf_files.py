@@ -64,15 +64,10 @@ class GgufHeader:
         return self.metadata.get(f"{self.architecture}.{name}")
 
 
-def require_packages() -> None:
-    """Raise ModuleNotFoundError, which names the package, if the extra ``gguf`` is not installed."""
+def read_header(path: Path) -> GgufHeader:
     for name in PACKAGES:
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-def read_header(path: Path) -> GgufHeader:
-    require_packages()
     status = path.stat()
     return _read_header(path, status.st_size, status.st_mtime_ns)
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from validation.errors import UserError
+from validation.errors import UserError, first_line
 from validation.models import adapters, aligned, drafts, gguf_files, hub_weights, smollm2
 from validation.models.devices import out_of_memory
 from validation.models.rounding import SUFFIX, round_weights
@@ -120,8 +120,12 @@ class ModelSource:
                 with gguf_files.isolated(Path(self.name)) as folder:
                     return make(folder, gguf_file=Path(self.name).name, trust_remote_code=False, **options)
             found = make(self.name, revision=self.revision, trust_remote_code=False, **options)
-            if factory == "AutoConfig":
-                self._check_layers(found)
+            layers = getattr(found, "num_hidden_layers", None) if factory == "AutoConfig" else None
+            if isinstance(layers, int) and layers > MOST_LAYERS:
+                raise UserError(
+                    f"The configuration of {self.name!r} has num_hidden_layers = {layers:,}; at most {MOST_LAYERS:,} "
+                    "are loaded: correct it."
+                )
             return found
         except UserError:
             raise
@@ -168,14 +172,6 @@ class ModelSource:
                 "all; save or download the model again."
             )
         return model
-
-    def _check_layers(self, config: Any) -> None:
-        layers = getattr(config, "num_hidden_layers", None)
-        if isinstance(layers, int) and layers > MOST_LAYERS:
-            raise UserError(
-                f"The configuration of {self.name!r} has num_hidden_layers = {layers:,}; at most {MOST_LAYERS:,} are "
-                "loaded: correct it."
-            )
 
     def check_folder(self) -> None:
         """Refuse a name that is neither a complete transformers folder, a GGUF file nor a valid hub name."""
@@ -224,7 +220,8 @@ class ModelSource:
         if not isinstance(names, dict):
             raise UserError(f"{index} of {self.name!r} has no weight_map; save or download the model again.")
         for name in names.values():
-            if not isinstance(name, str) or not WEIGHTS_FILE.fullmatch(name) or self._leads_out(name):
+            named = isinstance(name, str) and WEIGHTS_FILE.fullmatch(name)
+            if not named or (self.local and adapters.leads_out(Path(self.name), name)):
                 raise self._foreign(index, name)
         if self._part(adapters.CONFIG):  # transformers would load it if peft is installed
             raise UserError(
@@ -237,12 +234,6 @@ class ModelSource:
             f"{where} of {self.name!r} names the weights {name!r}, but weights are read only from *.safetensors files "
             "in the model's own folder; choose another model, or save it again with safe_serialization=True."
         )
-
-    def _leads_out(self, name: str) -> bool:
-        folder = Path(self.name).resolve()
-        allowed = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
-        file = (folder / name).resolve()
-        return self.local and not any(file.is_relative_to(place) for place in allowed)
 
     def _part(self, name: str) -> Path | None:
         """Return the local path of a small file, downloaded if needed; None on failure, which loading explains."""
@@ -285,9 +276,8 @@ class ModelSource:
         elif "safetensors" in text and "SafetensorError" not in kinds:
             message = f"The model {name!r} has no safetensors weights, and others are never read; choose another model."
         else:
-            first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
             message = (
-                f"The model {name!r} cannot be loaded ({first.rstrip('.')}); check that it is a complete causal LM."
+                f"The model {name!r} cannot be loaded ({first_line(error)}); check that it is a complete causal LM."
             )
         raise UserError(message) from error
 

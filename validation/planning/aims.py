@@ -109,7 +109,6 @@ class Aim:
 
     @property
     def rival(self) -> Listed:
-        """Return the strongest of the policies that are not ours."""
         return self.rows[0]
 
     def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:

@@ -66,12 +66,9 @@ class Model:
             header_bits=16.0,
         )
         if not tokens_alone:
-            return costs, alpha, self.bits_of(k, codec)
+            return costs, alpha, max(c["up_bits"] - costs.header_bits, 0.0) / k
         ids = (c["verified"] - 1.0) * (self.vocabulary - 1).bit_length()  # the last round of a text may be shorter
         return costs, alpha, (8.0 * token_bytes(self.vocabulary, 0) + ids - costs.header_bits) / k
-
-    def bits_of(self, k: int, codec: int) -> float:
-        return max(float(self.counts[k - 1, codec, COUNTS.index("up_bits")]) - 16.0, 0.0) / k
 
     def rate(self, option: Option, setting: Setting) -> tuple[float, float]:
         """Return the tokens per second and the risk per token of an option in this model."""

@@ -15,7 +15,6 @@ from validation.planning.rounds import COUNTS
 def policy_of(
     option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
 ) -> wire.DevicePolicy:
-    """Return the policy of an option of ours, or of a model alone."""
     messages: wire.DraftProbabilities | wire.LatticeRows | wire.SeededTokens = wire.DraftProbabilities()
     if option.family == DEVICE:
         rule = wire.threshold_rule(1, 1.0)

@@ -152,7 +152,6 @@ def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:
 
 
 def _records(files: Sequence[Path], drafts: str | None, verification: str | None) -> list[AcceptanceRecord]:
-    """Return the records that are planned with: of one engine, with one lossless rule."""
     read = read_acceptance(*files).records
     records = [marked(record, drafts=drafts, verification=verification) for record in read]
     refuse_mixture(records)

@@ -154,7 +154,6 @@ def _limits(record: RunRecord, options: list[Option]) -> list[str]:
 
 
 def said_of_times(numbers: dict[str, Quartiles], given: set[str]) -> list[str]:
-    """Return what was measured, for options of which some were given instead."""
     measured = []
     for option, number in numbers.items():
         factor, unit = (1e-6, "Mbit/s") if option == "--rate" else (1e3, "ms")

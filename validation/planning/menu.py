@@ -155,7 +155,6 @@ def _pair(values: Any) -> tuple[float, float]:
 
 
 def _with_rows(known: Evidence, column: int) -> Array:
-    """Return the counts of one draft a round, each sent with its distribution."""
     vocabulary = known.profile.vocabulary
     return _with_bits(known.profile.single[column], 32.0 * vocabulary + (vocabulary - 1).bit_length())
 

@@ -12,7 +12,6 @@ from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from hlmtheory.wire import envelope_bits
 from validation.decoding.methods import rows
-from validation.planning.positions import THRESHOLDS
 from validation.planning.profile import Profile
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Passes
@@ -89,7 +88,6 @@ class Line:
 
 
 def fitted_line(profile: Profile, texts: Array) -> Line | None:
-    """Return the line fitted to some texts; None if it does not rise."""
     chosen = np.isin(profile.owner, texts)
     u, beta = profile.uncertainty[chosen], profile.rejection[chosen]
     if len(u) < 3 or np.ptp(u) == 0:
@@ -98,11 +96,6 @@ def fitted_line(profile: Profile, texts: Array) -> Line | None:
     if not line.slope > 0:
         return None
     return Line(line.slope, line.intercept, float(skip_thresholds(**line.line)[1]))
-
-
-def column_of(threshold: float) -> int:
-    """Return the column of the largest threshold up to this one; column 0 skips nothing."""
-    return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
 
 
 ROUNDS = 128

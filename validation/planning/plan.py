@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, U_HLM
+from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.option import Line, Option, column_of
+from validation.planning.option import Line, Option
 from validation.planning.positions import THRESHOLDS
 from validation.planning.setting import Setting
 from validation.planning.split import Split
@@ -187,8 +188,8 @@ class Planner:
 
     def paper_threshold(self) -> float:
         """Return the papers' own threshold, for a plan that may lose nothing."""
-        prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
-        return float(THRESHOLDS[max(prone, 1) - 1])
+        prone = CHOSEN_THRESHOLD if self.line is None else self.line.prone
+        return float(THRESHOLDS[max(int(np.searchsorted(THRESHOLDS, prone + 1e-9, side="right")), 1) - 1])
 
     def candidates(self, family: str, setting: Setting, *, lossless: bool = False) -> list[Option]:
         """Return the options of a family that its paper allows; ``lossless``: as if no risk were allowed."""

@@ -58,7 +58,6 @@ LATTICES = (
     Lattice(100, threshold=0.004),
     Lattice(100, threshold=0.01),
 )
-"""Quantised rows that a plan may send."""
 
 
 @dataclass(frozen=True, slots=True)

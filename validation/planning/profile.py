@@ -243,7 +243,6 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
 def _of_rounds(
     texts: list[Positions], length: Array, accepted: Array, bits: Array, sizes: Array, vocabulary: int
 ) -> dict[str, Array]:
-    """Return the expected counts of each kind of round, and of the server alone."""
     width = index_bits(vocabulary)
     plain = Wire(header=16.0, reply=reply_bits(vocabulary))
     dssd = replace(plain, rejection=rejection_bits(vocabulary))

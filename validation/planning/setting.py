@@ -135,7 +135,6 @@ class Setting:
 
     @property
     def own_draft_s(self) -> float:
-        """Return the seconds of a pass of the draft model on the server."""
         return self.draft_s if self.server_draft_s is None else self.server_draft_s
 
     def seconds(self, counts: Array, rate_bps: Array | float) -> Array:
@@ -173,7 +172,6 @@ class Setting:
         return np.asarray(total[..., None, 0] / self.seconds(total[..., None, :], rates))
 
     def value(self, total: Array) -> Array:
-        """Return what the objective maximises, for total counts (..., counts)."""
         if self.objective == "capacity":
             return np.asarray(1.0 / np.maximum(self.server_seconds(total, self.server_batch) / total[..., 0], _LEAST))
         speeds = self.speeds(total)

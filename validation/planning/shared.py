@@ -100,7 +100,6 @@ class Shared:
         return max(self.made_of(self.served(options, shares, texts).rates) for shares in self.shares)
 
     def made_of(self, rates: Array) -> float:
-        """Return what the users' tokens a second make of the objective."""
         weights = np.array([user.weight for user in self.users])
         if self.fair:
             return float(np.exp(weights @ np.log(np.maximum(rates, 1e-300)) / weights.sum()))

@@ -46,7 +46,6 @@ class Streamed:
         return float(self.lengths[texts].sum() * setting.draft_s + kinds[texts].sum(axis=0).min() * each)
 
     def option(self, setting: Setting) -> Option | None:
-        """Return the option at these times; None where the row does not apply."""
         draft, verify = setting.draft_s, setting.verify_s
         limited = setting.latency_s is not None or setting.energy_j is not None or setting.objective != "throughput"
         if limited or setting.verify_token_s > 0 or self.message_bits > draft * float(setting.link.rates.min()):

@@ -86,7 +86,6 @@ class Times:
         return table_of([(timing.batch, timing.width, timing.time.median_s) for timing in self.passes])
 
     def pass_s(self, width: int) -> float:
-        """Return the seconds of a pass over a number of tokens of one text."""
         return float(self.table.seconds(np.array(float(width))))
 
     def exchange_s(self, message: str = TOKENS) -> float:

@@ -40,7 +40,6 @@ def messages(
 
 
 def sampled_chunks(trace: Trace) -> Iterator[TraceChunk]:
-    """Yield the positions of the sample, some at a time."""
     rows = np.unique(np.linspace(0, trace.positions - 1, min(SAMPLE, trace.positions)).astype(np.int64))
     for block in np.array_split(rows, max(1, -(-len(rows) * trace.vocabulary // 2**21))):
         yield TraceChunk(**{name: np.array(array[block]) for name, array in trace.arrays.items()})

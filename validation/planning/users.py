@@ -100,7 +100,6 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
 
 
 def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
-    """Return the users as the theory takes them, and the codec of each."""
     setting, model = planner.setting, planner.model
     if model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")

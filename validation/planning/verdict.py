@@ -24,7 +24,6 @@ SYMBOLS = {
     "ε": "largest distance of a token's law from the target model's",
     "q_d up, p down": "a draft's probability is sent, and the target's distribution after a rejection",
 }
-"""What the symbols in the names of options mean."""
 
 
 def symbols_said(text: str) -> str:
@@ -69,7 +68,6 @@ def three_digits(number: float) -> str:
 
 
 def number_said(aim: Aim, listed: Listed) -> str:
-    """Return the number that decides an aim, with its unit."""
     number = aim.number(listed)
     if aim.name == FULL_SERVER:
         milliseconds = three_digits(1e3 * number)

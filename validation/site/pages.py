@@ -38,7 +38,6 @@ def pages(root: Path = ROOT) -> dict[str, str]:
 
 
 def contents(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the pages under each heading of the contents."""
     known = list(names)
     guides = [name for name in known if "/" not in name and name not in {"index", "licences", *OTHERS.values()}]
     order = {name: place for place, name in enumerate(GUIDES)}

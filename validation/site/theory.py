@@ -33,7 +33,6 @@ def anchor(name: str, kind: str = "claim") -> str:
 
 
 def measured(claim: Claim, tally: Tally | None) -> str:
-    """Return what the published run found of a claim."""
     cells = plain_cells(table_row(claim, tally, UNPUBLISHED, counterexample=False))
     outcome, *_, scope, slack, ratio, vacuous = cells
     facts = [f"worst slack {slack}"] if slack != "–" else []
@@ -97,7 +96,6 @@ def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None
 
 
 def topics(claims: Mapping[str, Claim]) -> list[str]:
-    """Return the modules that have claims, in the order of the library."""
     present = {name.split(".")[0] for name in claims}
     return [module for module in hlmtheory.MODULES if module in present]
 

@@ -263,7 +263,6 @@ class SyntheticTrace:
 
     @classmethod
     def at(cls, address: str) -> Self:
-        """Return the trace of an address."""
         positions, vocabulary, seed = map(int, address.removeprefix(SYNTHETIC).split("/"))
         return cls(positions, vocabulary, seed)
 

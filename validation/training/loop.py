@@ -35,7 +35,6 @@ def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def cross_entropy(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Return the mean negative log-likelihood of the next tokens in all rows."""
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
 
 
@@ -59,7 +58,6 @@ def _schedule(step: int, steps: int, warm_up: float) -> float:
 
 
 def step_count(model: Any, course: Course, taught: Documents) -> int:
-    """Return the number of batches in the course."""
     count = sum(map(len, taught))
     width: int = model.config.max_position_embeddings + 1
     if count < width:
@@ -122,7 +120,6 @@ def fit(
 
 
 def course_record(model: Any, course: Course, taught: Documents, seconds: float) -> dict[str, Any]:
-    """Return what every training record tells."""
     steps, context = step_count(model, course, taught), model.config.max_position_embeddings
     return {
         "parameters": sum(weights.numel() for weights in model.parameters()),

@@ -58,7 +58,6 @@ class PairRecipe:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Return the steps that make the pair, in order."""
         if not self.has_parent:
             return "tokenizer", "small", "large", "prompts"
         if self.target is None:
@@ -99,7 +98,6 @@ PAIRS = {
 
 
 def build_model(recipe: Recipe, vocabulary: int) -> Any:
-    """Return a Llama-style model with tied embeddings and the recipe's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return LlamaForCausalLM(

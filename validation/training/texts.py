@@ -56,7 +56,6 @@ def question(record: dict[str, Any]) -> str:
 
 
 def exchange(record: dict[str, Any]) -> str:
-    """Return a record's prompt and answer in the training format."""
     return f"{question(record)} {record['reference']}"
 
 

@@ -17,7 +17,6 @@ METHODS: dict[str, MethodInfo] = {
     for info in REGISTERED.values()
     if info.method is not None and info.method.__module__ == module.__name__
 }
-"""Every method by name."""
 
 
 def default_methods(

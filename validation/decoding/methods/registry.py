@@ -99,7 +99,6 @@ class MethodInfo:
 
     @property
     def law(self) -> Law:
-        """Return what the method promises of its texts."""
         return Law.LOST if self.printed or self.method is None else self.method.law
 
 

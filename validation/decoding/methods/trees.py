@@ -89,7 +89,7 @@ class LevelTree(TreeMethod):
             if depth + 1 == self.max_draft_length or not any(frontier):
                 break
             rows = self._read_level(requests, trees, frontier, read, model)
-        model.drop()
+        model.stored[:] = 0
         return [self.finish(request, tree) for request, tree in zip(requests, trees, strict=True)]
 
     def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:

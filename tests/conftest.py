@@ -34,18 +34,16 @@ DEEP = (
     "tests/theory/test_batching_facilities.py::test_what_was_learned_*together?",
     "tests/theory/test_batching_waves.py::test_cp_sat_*",
     "tests/theory/test_lossless.py::test_the_power_is_reached*",
-    "tests/theory/test_policy.py::test_the_mean_time_*?0.1-100.0-4.0?",
-    "tests/theory/test_policy.py::test_the_mean_time_*?2.0-100.0-4.0?",
+    "tests/theory/test_policy.py::test_the_mean_time_*?[02].[01]-100.0-4.0?",
     "tests/validation/acceptance/test_summary.py::test_the_interval_of_a_depth_*",
     "tests/validation/acceptance/test_summary.py::test_the_widened_intervals_*",
     "tests/validation/audit/test_controls.py::test_drafts_by_a_shared_seed_*tree?",
     "tests/validation/audit/test_document.py::test_the_first_example_*",
     "tests/validation/audit/test_repeats.py::test_independent_draws_*",
-    "tests/validation/audit/test_session.py::test_an_upper_bound_is_rarely_*",
-    "tests/validation/audit/test_session.py::test_an_exact_sampler_is_accused_*",
+    "tests/validation/audit/test_session.py::test_an_[eu]*_is_[ar]*",
     "tests/validation/claims/test_check.py::test_the_check_needs_no_package_*",
     "tests/validation/claims/test_cluster.py*",
-    "tests/validation/claims/test_large_vocabulary.py::*262144*",
+    "tests/validation/claims/test_large_vocabulary.py::*_millionth?[23]*",
     "tests/validation/claims/test_memory.py*",
     "tests/validation/collection/test_import_logits.py::test_memory_*",
     "tests/validation/decoding/test_every_method.py::test_texts_are_counted_*?top-p-*",
@@ -53,9 +51,7 @@ DEEP = (
     "tests/validation/decoding/test_versions.py::test_by_position_*switches[01]*",
     "tests/validation/decoding/test_versions.py::test_by_round_*switched*",
     "tests/validation/planning/test_page_script.py::*?cost?",
-    "tests/validation/planning/test_page_script.py::*?goodput?",
-    "tests/validation/planning/test_page_script.py::*?recorded?",
-    "tests/validation/planning/test_page_script.py::*?rician?",
+    "tests/validation/planning/test_page_script.py::*_chooses?[glr]*",
     "tests/validation/planning/test_sweep.py::test_no_listed_row_*?1?",
     "tests/validation/plots/test_drawing.py::*/*",
     "tests/validation/plots/test_drawing.py::test_a_figure_has_few_*frame?[efou]*",
@@ -84,6 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # the modules and the thousands of tests stay: no collection need look at them again
+    gc.set_threshold(10_000)  # what tests import later stays too
 
 
 @pytest.fixture

@@ -288,7 +288,7 @@ def bits_of(draft):
 def test_the_message_has_the_least_price_and_the_skip_is_the_rule(place, limit):
     rng = np.random.default_rng(5)
     kept = 0
-    for _ in range(20):
+    for _ in range(10):
         logits = logits_of(rng)
         x, *y = rng.choice([0.001, 0.01, 0.1, 1.0, 10.0], 3)
         y.append(y[1] / 4)

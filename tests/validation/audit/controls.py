@@ -30,7 +30,7 @@ from validation.decoding.session import Step
 Array = np.ndarray
 Sampler = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
 
-VOCABULARY, DEPTH, END, DRAFTS = 5, 4, 0, 2
+VOCABULARY, DEPTH, END, DRAFTS = 5, 3, 0, 2
 PROMPTS = [[1, 2], [1, 3]]
 """The tables do not see a prompt's first token; the second chooses the branch."""
 LEVEL, BATCH = 0.001, 4_096

@@ -162,12 +162,12 @@ def written(engine, method=("fixed K", 2), name="a", top_k=0, draft=ROWS[1], **g
 def test_a_device_writes_the_text_of_an_engine(engine, method):
     """With top-k it is that of the loop whose target is cut alike; else the server draws it, whatever was drafted."""
     cut = np.where(np.sort(ROWS[0])[:, 2:3] <= ROWS[0], ROWS[0], 0.0)
-    for name, top_k, target, warm in [(name, *one) for name in "abcdef" for one in ((0, ROWS[0], 0), (2, cut, 0.7))]:
+    for name, top_k, target, warm in [(name, *one) for name in "abc" for one in ((0, ROWS[0], 0), (2, cut, 0.7))]:
         expected = looped(table_pair(ROWS[1], target), method_named(*method), name, D, temperature=warm).tokens
         assert written(engine, method, name, top_k, temperature=warm) == expected
         assert written(engine, method, name) == written(engine, ("fixed K", 1), name, draft=ROWS[0])
     places = {asked["seed"]: len(asked["prompt"][0]) for asked in engine.seen if asked.get("seed", 0) > 8}
-    assert sorted(places.values()) == sorted([1, 2] * 6)
+    assert sorted(places.values()) == sorted([1, 2] * 3)
 
 
 def test_a_device_races_with_the_noise_that_it_knows(engine):
@@ -175,10 +175,10 @@ def test_a_device_races_with_the_noise_that_it_knows(engine):
     calls = []
     for engine.known in (False, True):
         engine.seen.clear()
-        texts = [written(engine, ("fixed K", 1), str(name), draft=ROWS[0]) for name in range(20)]
-        calls.append(len(engine.seen) - 20 * (1 + PROBES))
-        assert texts == [written(engine, ("fixed K", 1), str(name)) for name in range(20)]
-    assert calls[0] > calls[1] == 20 * D
+        texts = [written(engine, ("fixed K", 1), str(name), draft=ROWS[0]) for name in range(8)]
+        calls.append(len(engine.seen) - 8 * (1 + PROBES))
+        assert texts == [written(engine, ("fixed K", 1), str(name)) for name in range(8)]
+    assert calls[0] > calls[1] == 8 * D
 
 
 def test_the_device_refuses_an_engine_that_answers_wrongly(engine):

@@ -105,7 +105,7 @@ def test_a_fault_of_the_rounds_is_named_and_a_sound_sampler_is_not(fault):
     def sample(prompts, n, seed):
         return [rounds(fault, of(q[c]), rows[c], n, seed + c, told=of(told[c])) for c in range(2)]
 
-    report = audit_sampler(target, sample, draws=20_000 if fault else 2_000, depth=D, draft=draft)
+    report = audit_sampler(target, sample, draws=8_000 if fault else 2_000, depth=D, draft=draft)
     assert (report.verdict == NOT_KEPT) == bool(fault)
     assert [fit.name for fit in report.mechanisms or ()][:1] == [fault] * bool(fault)
 
@@ -132,7 +132,7 @@ def test_a_setting_that_the_engine_ignores_is_named(setting, name, with_draft, b
         texts = rounds("", of(draft.table[0]), verified, n, seed, bonus=bonus)
         return [[text[: text.index(3) + 1] if 3 in text else text for text in texts]]
 
-    report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft if with_draft else None)
+    report = audit_sampler(law, sample, draws=6_000, depth=D, draft=draft if with_draft else None)
     assert report.verdict == NOT_KEPT
     assert [fit.name for fit in report.mechanisms][:1] == [name]
 

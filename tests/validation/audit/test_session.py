@@ -38,9 +38,9 @@ def test_the_law_itself_is_kept():
 def test_another_law_is_found_and_bounded(share):
     rows = table(1)
     other = (1 - share) * rows + share * table(2)
-    report = audit_sampler(TableLaw(rows), sampler_of(other), depth=D, draws=20_000, stop_early=False)
+    report = audit_sampler(TableLaw(rows), sampler_of(other), depth=D, draws=8_000, stop_early=False)
     apart = distance(exact_law(other, D), exact_law(rows, D))
-    assert (report.verdict, report.found_after < 20_000) == (NOT_KEPT, True)
+    assert (report.verdict, report.found_after < 8_000) == (NOT_KEPT, True)
     assert 0.3 * apart < report.at_least <= apart <= report.at_most
 
 
@@ -80,7 +80,7 @@ def test_a_sampler_that_is_right_at_depth_one_and_wrong_jointly_is_found():
         rest = np.random.default_rng(seed + 2).integers(V, size=(n, 1))
         return [np.concatenate([first, np.where(rest == 0, mixed, rest), rest], axis=1)]
 
-    report = audit_sampler(TableLaw(rows), sample, depth=D, draws=20_000, stop_early=False)
+    report = audit_sampler(TableLaw(rows), sample, depth=D, draws=10_000, stop_early=False)
     found = {(one.depth, one.kind): one.at_least for one in report.bounds}
     assert report.verdict == NOT_KEPT
     assert found[1, "token"] == found[1, "joint"] == 0

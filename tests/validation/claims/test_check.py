@@ -28,7 +28,7 @@ def trace(tmp_path_factory):
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("check") / "trace"
     with TraceWriter(path, VOCABULARY) as writer:
-        for text in range(15):
+        for text in range(8):
             draft = rng.normal(scale=3, size=(40, VOCABULARY))
             target = draft + rng.normal(size=draft.shape)
             writer.append(draft, target, rng.integers(0, VOCABULARY, 40), np.full(40, text), np.arange(40))

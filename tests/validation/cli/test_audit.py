@@ -6,20 +6,20 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from inspect import getsource
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.validation.audit.test_repeats import drawn
 from tests.validation.command_line import run
 
 V, D = 3, 2
 ROOT = Path(__file__).resolve().parents[3]
-SAMPLERS = """
-import time
-import numpy as np
-from tests.validation.audit.test_repeats import drawn
-
+SAMPLERS = (
+    f"import time\nimport numpy as np\n{getsource(drawn)}"
+    + """
 with np.load("toy.npz") as stored:
     TARGET, DRAFT = stored["target"], stored["draft"]
 
@@ -27,15 +27,14 @@ with np.load("toy.npz") as stored:
 def good(prompts, n, seed, table=TARGET):
     return [drawn(table, 2, n, np.random.default_rng(seed + c)) for c in range(len(prompts))]
 
-
 def bad(prompts, n, seed):
     return good(prompts, n, seed, DRAFT)
-
 
 def endless(prompts, n, seed):
     time.sleep(0.05)
     return good(prompts, n, seed)
 """
+)
 
 
 @pytest.fixture

@@ -147,10 +147,10 @@ def models(request, pair):
 @pytest.mark.parametrize("number", range(len(POLICIES)))
 def test_a_device_and_a_server_write_the_method_s_texts(number, models):
     policy, prompts = POLICIES[number], tiny_texts.PROMPTS[:2]
-    settings = {"new_tokens": 12, "temperature": policy.temperature, "seed": 3}
+    settings = {"new_tokens": 8, "temperature": policy.temperature, "seed": 3}
     records = decode(models, prompts, Planned(policy), batch=2, **settings)
     for prompt, record in zip(prompts, records, strict=True):
-        hand = ByHand(models, prompt, policy, 12, 3)
+        hand = ByHand(models, prompt, policy, 8, 3)
         hand.run()
         assert hand.tokens == record.tokens
         assert hand.sent == record.total("bytes")
@@ -160,7 +160,7 @@ def test_a_device_and_a_server_write_the_method_s_texts(number, models):
 def test_the_policies_above_skip_send_accept_and_reject(pair):
     same = replace(pair, target=pair.draft)
     records = [
-        decode(models, tiny_texts.PROMPTS[:2], Planned(policy), new_tokens=12, temperature=policy.temperature, seed=3)
+        decode(models, tiny_texts.PROMPTS[:2], Planned(policy), new_tokens=8, temperature=policy.temperature, seed=3)
         for policy in POLICIES[:8]
         for models in (pair, same)
     ]

@@ -23,7 +23,7 @@ Texts = list[list[int]]
 
 
 def texts(pair: Pair, method: Method, **options: Any) -> Texts:
-    return [row.tokens for row in decode(pair, PROMPTS, method, new_tokens=20, **options)]
+    return [row.tokens for row in decode(pair, PROMPTS, method, new_tokens=10, **options)]
 
 
 def other_draft(pair: Pair) -> Pair:

@@ -178,7 +178,10 @@ def test_a_round_whose_first_draft_exceeds_its_bits_has_one_draft(trace, monkeyp
     np.testing.assert_array_equal(found.budgeted[:, 0], found.quantised[0, list(ADAPTIVE)])
 
 
-def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(trace, profile, tmp_path, monkeypatch):
+def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(tmp_path, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr("tests.validation.stored_traces.TEXTS", 6)
+    trace, another = (stored(tmp_path_factory.mktemp("few") / "trace", seed=seed) for seed in (1, 2))
+    profile = profile_of(trace)
     monkeypatch.setattr("validation.planning.profile._GROUP", 2)
     file, calls = tmp_path / "profile.npz", []
 
@@ -201,5 +204,5 @@ def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(trace, pr
     profile_of(trace, file, lambda *what: calls.append(what))
     assert calls[-1][:2] == (trace.positions, trace.positions)
     calls.clear()
-    profile_of(stored(tmp_path / "other", seed=2), file, lambda *what: calls.append(what))
+    profile_of(another, file, lambda *what: calls.append(what))
     assert calls  # another trace

@@ -89,18 +89,18 @@ def check(one: Exhibit, paths: Sequence[Path]) -> dict[str, Any]:
     assert about["claims"] == [name for name in one.claims if name in hlmtheory.all_claims()]
     tables = about.get("tables", [])
     assert len(tables) <= 1
-    assert bool(one.paint) or len(tables) == 1
+    assert about.get("axes") or len(tables) == 1
     for table in tables:
         assert table["rows"]
         assert all(len(row) == len(table["heads"]) for row in table["rows"])
     rows = list(csv.reader(as_csv(about).splitlines()))
     assert {len(row) for row in rows} == {5}
-    if one.paint:
+    if about.get("axes"):
         assert all(axes[side]["label"] for axes in about["axes"] for side in "xy")
         assert sum(row[0] in ("series", "bars", "swept", "promised") for row in rows) > 4
         with house_style():
-            figure = one.paint(about)
-        for axes in figure.axes:
+            panels = one.paint(about).axes if one.paint else ()
+        for axes in panels:
             lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()]
             assert any(np.isfinite(line).any() for line in lines) or axes.patches or axes.collections
     return about
@@ -128,7 +128,8 @@ def test_a_figure_without_a_model_keeps_the_contract(one: Simulation, tmp_path: 
     if one.paper == "edge-sd" and one.number != "5":
         one = small_simulation(one)
     for pair in (None, *pairs_with(one.experiment)):
-        about = check(one, drawn(one, tmp_path, None, pair=pair))
+        own = one if pair is None else replace(one, paint=None)  # test_drawing paints the numbers of each pair
+        about = check(own, drawn(own, tmp_path, None, pair=pair))
         assert pair in (None, "builtin") or about["experiment"]["name"] == f"{one.experiment} {pair}"
 
 

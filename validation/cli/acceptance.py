@@ -61,7 +61,7 @@ of_output = partial(option, group="Output")
 )
 @of_counts("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
 @of_times("--verify-time", "A pass of the target: this, and --verify-token-time for each token in it.")
-@of_times("--draft-time", "One pass of the draft model; 0ms for n-grams.")
+@of_times("--draft-time --server-draft-time", "One pass of the draft model; 0ms for n-grams.")
 @of_times("--verify-token-time", "Time that each token in such a pass adds, over all its texts.", default="0us")
 @of_times("--draft-token-time", "Time that each sequence adds to the draft's pass.", default="0us")
 @of_times("--passes", "A CSV of measured passes instead: batch, width, context, ms and, of both models, model.", FILE)
@@ -390,7 +390,8 @@ def _advice(summary: Summary) -> str:
     from validation.planning.verdict import three_digits
 
     best, speeds = summary.best or 0, _speeds(summary)
-    said = f"Best K (draft length) for these times{', at batch 1' if len(summary.schedule) > 1 else ''}: {best}"
+    at = ", at batch 1" if len(summary.schedule) > 1 else ""
+    said = f"Best K (draft length; vLLM: num_speculative_tokens) for these times{at}: {best}"
     alone = f"{three_digits(speeds[0])} tokens/s without drafts"
     if best:
         own = next(one for one in summary.lengths if one.draft_length == best)

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
-from validation.cli.plan_views import draw, show, show_all, show_users
+from validation.cli.plan_views import Counts, draw, show, show_all, show_users
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import say
 from validation.decoding.methods.rows import ROWS
@@ -38,7 +38,9 @@ of_output = partial(option, group="Output")
 
 
 @click.command("plan", cls=GroupedCommand)
-@of_evidence("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
+@of_evidence(
+    "--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace, of the first]", PLACE
+)
 @of_evidence("--acceptance", "Or an engine's counts (no --risk, --users); more files may follow.", FILE, multiple=True)
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
@@ -93,7 +95,7 @@ of_output = partial(option, group="Output")
 )
 @of_messages("--seal", "Guard of messages: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"]), default="none")
 @of_messages("--shared-seed/--no-shared-seed", "`ours` may draft by a shared seed: docs/shared_seed.md.", default=True)
-@of_messages("--block/--no-block", "The server may verify the drafts of a round together.", default=False)
+@of_messages("--block/--no-block", "Block verification (Sun et al. 2025) in place of one by one.", default=False)
 @of_output("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
 @of_output("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
 @of_output("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
@@ -137,8 +139,10 @@ def plan(
     console = open_console(stderr=as_json)
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
+    several = request.users > 1 or listed is not None
+    request = request if listed is None else replace(request, users=len(listed))
     planner, about = _planner(console, request, run, given)
-    if request.users > 1:  # a device that drafts on takes more of a server than one in rounds
+    if several:  # a device that drafts on takes more of a server than one in rounds
         planner.streamed = None
     if request.reads_again or about["evidence"].get("reads_again"):
         request = replace(request, reads_again=True)
@@ -147,7 +151,7 @@ def plan(
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
     plain_users = shared = None
-    if request.users > 1:
+    if several:
         users = equal_users(request.users, setting) if listed is None else listed
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
@@ -162,7 +166,7 @@ def plan(
         say(console, f"At: {said_setting}")
     else:
         _show(console, planner, request, result, about["evidence"], said_setting, own=given["trace"] is not None)
-    if plain_users is not None:
+    if plain_users is not None and listed is not None:  # equal users have equal plans
         show_users(console, plain_users)
     if given["picture"] is not None:
         draw(result, said_setting, given["picture"])
@@ -193,17 +197,22 @@ def _show(
     from validation.planning.engine_counts import basis_said, not_told_apart
 
     best = result.asked.best.option
-    about_counts: dict[str, Any] = {}
+    counts = None
     if "files" in evidence:
         bits = 32 * request.vocabulary
-        sent = f"; each rejection sends {bits:,} bits down ({1e3 * bits / planner.setting.link.down_bps:.3g} ms)"
-        tokens = evidence["tokens"].get(best.draft_length)
-        about_counts = {"alike": not_told_apart(best, evidence), "rejection": sent, "tokens": tokens}
-        about_counts["sampled"] = evidence["draft_sampling"] not in ("greedy", "copied")
+        milliseconds = 1e3 * bits / planner.setting.link.down_bps
+        counts = Counts(
+            tokens=evidence["tokens"].get(best.draft_length),
+            alike=not_told_apart(best, evidence),
+            sampled=evidence["draft_sampling"] not in ("greedy", "copied"),
+            rejection=f"; each rejection sends {bits:,} bits down ({milliseconds:.3g} ms)",
+        )
     at = [f"At: {setting}{f'; texts of a pass: {request.server_batch}' if request.server_batch > 1 else ''}"]
     if pair := evidence.get("pair"):
-        at.append(f"Models: {pair}; {evidence['trace']}, {evidence['rows']}{'' if own else '; --trace takes yours'}")
-    show(console, result, basis_said(evidence, planner.split, best), at, **about_counts)
+        at.append(f"Models: {pair}; {evidence['trace']}, {evidence['rows']}")
+    basis = basis_said(evidence, planner.split, best)
+    basis += " of the built-in models (--trace takes yours)" if pair and not own else ""
+    show(console, result, basis, at, counts)
 
 
 BELONGS = {
@@ -247,7 +256,7 @@ def _refuse(ctx: click.Context) -> None:
     for name in ("policy", "page", "picture"):
         file = ctx.params[name]
         if file is not None and (file.is_dir() or any(one.is_file() for one in file.parents)):
-            raise UserError(f"--{name} is {file}, which cannot be a file; name one, such as {file.stem or 'plan'}.out.")
+            raise UserError(f"--{name} is {file}, which cannot be a file; name one, such as new-{file.name}.")
 
 
 def _command(ctx: click.Context) -> str:
@@ -358,7 +367,7 @@ def _request(given: dict[str, Any]) -> Request:
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
-        users=2 if users.endswith(".csv") else int(users),
+        users=2 if users.endswith(".csv") else int(users),  # of a file, until it is read
         recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),
         **{name: given[name] for name in SAME},
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, OURS, SERVER, STREAM
+from validation.printable import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,67 +42,121 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-def show(console: Console, result: Result, basis: str, about: Sequence[str], **counted: Any) -> None:
-    """Print the answer in a few lines, and each policy in five columns.
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What an engine's counts add to the answer."""
 
-    ``counted``: of an engine's counts the ``tokens`` of a round, draft lengths that are ``alike``, and a ``rejection``.
-    """
-    from validation.planning.verdict import answer_of, number_said, symbols_said, three_digits
+    tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
+    alike: str  # draft lengths that the counts do not tell apart
+    sampled: bool  # whether drafts are drawn, not the likeliest
+    rejection: str  # what a rejection sends
 
-    asked, row = result.asked, result.row_of(result.asked.best)
-    best, speed = asked.best.option, row.tokens_per_s_median
-    ends = [end for end in (speed.low, speed.high) if end is not None]
-    if (tokens := counted.get("tokens")) and not ends and not best.row.device:  # the time of a round does not vary
-        ends = [(speed.value or 0.0) * end / tokens[0] for end in tokens[1:]]
-    alone = asked.name == "one user" and asked.setting.objective == "throughput"
-    between = f" (95%: {' to '.join(map(three_digits, ends))})" if alone and len({*ends}) > 1 else ""
-    (use, tied), length = _plainest(asked, asked.best), f"K = {best.draft_length:g}"
-    meaning = f" ({symbols_said(best.label)})" if symbols_said(best.label) else ""
-    option = best.label and f"With: {best.label}{meaning}"
-    if (asked.best.family, best.label) == (COLOCATED, length):
+
+def show(console: Console, result: Result, basis: str, about: Sequence[str], counts: Counts | None = None) -> None:
+    """Print the answer in a few lines, and each policy in five columns; ``counts`` if they are an engine's."""
+    from validation.planning.aims import FULL_SERVER
+    from validation.planning.verdict import answer_of, symbols_said
+
+    asked, label = result.asked, result.asked.best.option.label
+    say(console, *_answer(result, basis, counts), *result.assumed, style="bold")
+    meaning = symbols_said(label)
+    parameters = [f"With: {label}{f' ({meaning})' if meaning else ''}"]
+    say(console, *(parameters if label and not _fixed_length(asked.best) else []), *about)
+    _print_policies(console, result)
+    others = (aim for aim in result.aims if aim is not asked)
+    for aim in others:
+        many = aim.name == FULL_SERVER
+        say(console, _most_users(result, aim) if many else answer_of(aim, in_rounds=_together(asked)))
+    say(console, _legend(result), *result.notes)
+
+
+def _answer(result: Result, basis: str, counts: Counts | None) -> list[str]:
+    """Return the first lines: what to use, its speed, its guarantee, the strongest rival."""
+    from validation.planning.verdict import number_said
+
+    asked, best = result.asked, result.asked.best.option
+    use, tied = _plainest(asked, asked.best)
+    if _fixed_length(asked.best):
+        engine = f"vLLM: num_speculative_tokens = {best.draft_length:g}"
+        engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
         drafts = "draft" if best.draft_length == 1 else "drafts"
-        engine = f"num_speculative_tokens = {length[4:]}"
-        engine += ", draft_sample_method = probabilistic" if counted.get("sampled", True) else ""
-        use += f", {length} {drafts} a round (vLLM: {engine}{counted.get('alike', '')})"
-        option = ""
-    exact = asked.best_of(lambda one: one.option.lossless)
+        use += f", {best.label} {drafts} a round ({engine}{counts.alike if counts else ''})"
+    elif asked.best.family == COLOCATED and not best.lossless:
+        use += f", {best.label}"
+    use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
-    say(
-        console,
-        f"Use: {use}{'; ours is as good' if tied else ''}; it needs {_needs(asked.best, exact)}",
-        f"{title}: {number_said(asked, asked.best)}{between}; {asked.name}, {basis}",
+    number = f"{number_said(asked, asked.best)}{_interval(result, counts)}"
+    simulated = "simulated with mean rounds, " if _together(asked) else ""
+    return [
+        f"Use: {use}; it needs {_needs(asked.best, asked)}",
+        f"{title}: {number}; {asked.name}, {simulated}{basis}",
         f"Guarantee: {result.guarantee}",
-        _rival(result, counted.get("rejection")),
-        *result.assumed,
-        style="bold",
-    )
-    say(console, *filter(None, [option, *about]))
-    together = asked.name not in ("one user", "a full server")
-    others = [aim for aim in result.aims if aim is not asked]
-    speeds = f"tokens/s of\n{asked.name if together else 'one user'} (m)"
+        _rival(result, counts),
+    ]
+
+
+def _interval(result: Result, counts: Counts | None) -> str:
+    """Return the interval of the answer's speed for one user, to stand behind it; "" if it has none."""
+    from validation.planning.aims import ONE_USER
+    from validation.planning.verdict import three_digits
+
+    asked, speed = result.asked, result.row_of(result.asked.best).tokens_per_s_median
+    if asked.name != ONE_USER or asked.setting.objective != "throughput":
+        return ""
+    ends = [end for end in (speed.low, speed.high) if end is not None]
+    if counts and counts.tokens and not ends and not asked.best.option.row.device:  # a round's time does not vary
+        tokens, *bounds = counts.tokens
+        ends = [(speed.value or 0.0) * bound / tokens for bound in bounds]
+    return f" (95%: {' to '.join(map(three_digits, ends))})" if len({*ends}) > 1 else ""
+
+
+def _fixed_length(listed: Listed) -> bool:
+    """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
+    return (listed.family, listed.option.label) == (COLOCATED, f"K = {listed.option.draft_length:g}")
+
+
+def _together(asked: Aim) -> bool:
+    from validation.planning.aims import FULL_SERVER, ONE_USER
+
+    return asked.name not in (ONE_USER, FULL_SERVER)
+
+
+def _print_policies(console: Console, result: Result) -> None:
+    from validation.planning.verdict import three_digits
+
+    together, best, (_, users) = _together(result.asked), result.row_of(result.asked.best), _users(result)
+    speeds = f"tokens/s of\n{result.asked.name if together else 'one user'} (m)"
     heads = ("policy", speeds, "users of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
-    decides = "decides" if together else "tokens_per_s_mean"
-    lines, rows, (base, users) = [], ordered(result), _users(result)
-    for each in rows:
-        risk, bits = (_cell(each, head, *CELLS[head]) for head in ("text risk", "bits"))
-        number = three_digits(getattr(each, decides).value or 0.0)
-        lines.append([_with_breaks(each), number, users[each.policy], risk.removesuffix(" p"), bits.removesuffix(" m")])
-    styles = ["dim" if each.breaks else "bold" if each is row else "" for each in rows]
-    calibrated = "c: measured, and its limit calibrated; " if any(line[3].endswith("c") for line in lines) else ""
+    lines, rows = [], ordered(result)
+    for row in rows:
+        speed = row.decides if together else row.tokens_per_s_mean
+        risk, bits = (_number(getattr(row, name), form) for name, form in (CELLS["text risk"], CELLS["bits"]))
+        mark = {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
+        lines.append([_with_breaks(row), three_digits(speed.value or 0.0), users[row.policy], f"{risk}{mark}", bits])
+    styles = ["dim" if row.breaks else "bold" if row is best else "" for row in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
-    say(
-        console,
-        *(answer_of(aim) if aim.name != "a full server" else _most_users(result, aim) for aim in others),
-        f"m: measured counts × the times above; {calibrated}no mark: proved. Users: times those of {base.family}, each "
-        "policy at its best for a full server. Risk: total variation of a text's distribution from the target model's. "
-        "Bits up: in a round trip. Methods by name: docs/choose.md. Every column, option and bound: --all.",
-        *result.notes,
+
+
+def _legend(result: Result) -> str:
+    calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
+    marks = "c: measured, and its limit calibrated; " if calibrated else ""
+    return (
+        f"m: measured counts × the times above; {marks}no mark: proved. Users: times those of "
+        f"{_users(result)[0].family}, each policy at its best for a full server. Risk: total variation of a text's "
+        "distribution from the target model's. Bits up: in a round trip. Methods: docs/choose.md. Every column, "
+        "option and bound: --all."
     )
+
+
+def _number(number: Number, form: str) -> str:
+    return NONE if number.value is None else format(number.value, form)
 
 
 def _users(result: Result) -> tuple[Listed, dict[str, str]]:
     """Return the best full server without a device, and how many times its users each policy has at its own best."""
-    full = next(aim for aim in result.aims if aim.name == "a full server")
+    from validation.planning.aims import FULL_SERVER
+
+    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
     base = full.best_of(lambda one: not one.option.row.device) or full.rival
     times = {one.family: one.value / base.value for one in full.rows}
     return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
@@ -113,7 +169,7 @@ def _most_users(result: Result, aim: Aim) -> str:
     best = [one for one in aim.rows if not one.breaks and users[one.family] == most]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
     said += "" if base in best else f": {most} times those of {_with_length(base)}"
-    return f"{said}."
+    return f"{said}, at {counted(aim.setting.server_batch, 'text')} a pass."
 
 
 def _with_length(listed: Listed) -> str:
@@ -132,7 +188,7 @@ def ordered(result: Result) -> list[Row]:
     return sorted(result.rows, key=lambda row: (bool(row.breaks), -values[id(row)]))
 
 
-def _rival(result: Result, rejection: str | None) -> str:
+def _rival(result: Result, counts: Counts | None) -> str:
     """Name the strongest policy of the other kind than the answer, its number, what it needs and a rejection costs."""
     from validation.planning.verdict import number_said
 
@@ -140,16 +196,16 @@ def _rival(result: Result, rejection: str | None) -> str:
     strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    if strongest and not own and rejection is not None:
+    if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
         return f"{title}: none"
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
     said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}"
-    said += f"; it needs {_needs(rival)}" if own or not strongest else ""
-    if rejection is not None and ("p down" in rival.option.label or rival.family == FLEXSPEC):
-        said += rejection
+    said += f"; it needs {_needs(rival, asked)}" if own or not strongest else ""
+    if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
+        said += counts.rejection
     said += "" if rival.option.lossless else "; not lossless"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
     if rival.option.row.device and plain is not None and plain.value > rival.value:
@@ -157,14 +213,16 @@ def _rival(result: Result, rejection: str | None) -> str:
     return said
 
 
-def _needs(listed: Listed, exact: Listed | None = None) -> str:
-    """Return where a policy needs the draft model, and what engines run of it: at best the exact one."""
+def _needs(listed: Listed, asked: Aim) -> str:
+    """Return where a policy needs the draft model, and what engines run of it."""
+    from validation.planning.verdict import number_said
+
     if listed.option.row.device:
         return "the draft model on the device"
     if listed.family == COLOCATED and not listed.option.lossless:
-        known = "none known"
+        known, exact = "none known", asked.best_of(lambda one: one.option.lossless)
         if exact is not None and exact.family == COLOCATED:
-            known += f": engines run K = {exact.option.draft_length:g}, without loss"
+            known += f"; engines run {exact.option.label}, without loss: {number_said(asked, exact)}"
         return f"the draft model on the server, and an engine that keeps sure drafts unverified ({known})"
     return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
@@ -183,7 +241,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     from validation.planning.verdict import symbols_said, verdict_of
 
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
-    if result.asked.name not in ("one user", "a full server"):
+    if _together(result.asked):
         decides = f"tok/s of {result.asked.name}"
     elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
         decides = "tok/s 50%"  # a link of one rate

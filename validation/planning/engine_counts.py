@@ -130,7 +130,8 @@ def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
     if split.enough:
         return f"{held}, of {basis}"
     tokens = evidence.get("tokens", {}).get(option.draft_length)
-    return basis if tokens is None else f"{basis}: {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
+    each = "" if tokens is None else f": {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
+    return f"{basis}{each}; K was chosen on the same counts"
 
 
 def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from validation.planning.shared import Shared
 from validation.planning.verdict import number_said, verdict_of
 
 _DUAL = "dual bound in the model of mean rounds"
-_IF_KEPT = "lossless if the engine keeps a lossless rule of acceptance (proved)"
+_IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def make(
         notes=[
             *(note.text for note in notes if best.row.device or not note.of_device),
             *(longest_recorded(best, counts) if counts is not None else []),
-            *_notes(planner, asked),
+            *_notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
@@ -201,6 +201,8 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster"
+    if asked.best.family == exact.family == COLOCATED:  # the first line names what engines run
+        return [f"{gained}{noise}."]
     return [f"{gained}{noise}; without loss, {exact.name}: {number_said(asked, exact)}."]
 
 
@@ -224,9 +226,9 @@ def _any_message(gain: Number | None, ours: str) -> list[str]:
     ]
 
 
-def _notes(planner: Planner, asked: Aim) -> list[str]:
+def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
     notes = []
-    if not planner.split.enough:
+    if few:
         notes.append(
             "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
             "chosen on, and no threshold is calibrated."

@@ -10,7 +10,7 @@ from validation.planning.plan import TIE
 from validation.planning.request import Request
 
 _ASKS = {
-    "throughput": "The fastest for one user",
+    "throughput": "The fastest within the limits for one user",
     "goodput": "The most tokens in time for one user",
     "cost": "The cheapest for one user",
 }
@@ -89,8 +89,11 @@ def asked_of(aim: Aim) -> str:
     return f"The fastest for {aim.name} of one server ({each}): "
 
 
-def answer_of(aim: Aim) -> str:
-    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without."""
+def answer_of(aim: Aim, *, in_rounds: bool = False) -> str:
+    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without.
+
+    ``in_rounds``: no device drafts on while it waits.
+    """
     rival, number = aim.rival, number_said(aim, aim.best)
     tied = rival is not aim.best and not rival.breaks and number_said(aim, rival) == number
     text = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' if tied else ''}: {number}"
@@ -99,7 +102,8 @@ def answer_of(aim: Aim) -> str:
     if other is None:
         text += f"; no policy {'without' if device else 'with'} a device keeps the limits"
     else:
-        text += f"; the best {'without' if device else 'with'} a device, {other.name}: {number_said(aim, other)}"
+        kind = "without a device" if device else "with a device in rounds" if in_rounds else "with a device"
+        text += f"; the best {kind}, {other.name}: {number_said(aim, other)}"
         share = aim.best.value / other.value
         text += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
     exact = aim.best_of(lambda row: row.option.lossless)

@@ -154,6 +154,7 @@ def test_users_share_a_band(plan, folder):
     (folder / "users.csv").write_text("name,rate,draft_time\nnear,40M,8ms\nfar,400k,20ms\nmid,4M,\nslow,4M,5s\n")
     found = planned(plan("--json", "--users", "users.csv", "--objective", "fair", "--page", "users.html"))
     shares = {one["name"]: one["share"] for one in found["users"]["users"]}
+    assert found["request"]["users"] == len(shares) == 4
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-9)
     assert shares["far"] > shares["near"]  # the slow link needs more of the band for the same
     assert found["users"]["upper_bound"] >= found["users"]["value"]

@@ -264,7 +264,7 @@ function numberSaid(aim, option) {
 
 /** The sentence on the best option of an aim, and on the best of the other kind; as in validation/planning/verdict.py. */
 function answerOf(aim) {
-  const asks = { goodput: "The most tokens in time for one user: ", cost: "The cheapest for one user: " }[aim.s.objective] ?? "The fastest for one user: ";
+  const asks = { goodput: "The most tokens in time for one user: ", cost: "The cheapest for one user: " }[aim.s.objective] ?? "The fastest within the limits for one user: ";
   const own = !WITHOUT_DEVICE.includes(aim.best.policy), find = (allowed) => bestKept(aim.every.filter(allowed), aim.s);
   const other = find(({ policy }) => WITHOUT_DEVICE.includes(policy) === own), exact = find(({ lossless }) => lossless);
   const number = numberSaid(aim, aim.best), tied = aim.rival !== aim.best && !broken(aim.rival, aim.s).length && numberSaid(aim, aim.rival) === number;
@@ -286,7 +286,7 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless if", "the engine keeps a lossless rule of acceptance: proved; hlm audit tests whether it does."];
+  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless", "If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it."];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -511,9 +511,9 @@ function drawTable(rows) {
 function card(aim) {
   const s = aim.s, use = aim.best;
   if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
-  const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
+  const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
   const [sure, how] = guarantee(use, s);
-  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}; ${measured}.`, sure, "sure-how": how };
+  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}${measured}.`, sure, "sure-how": how };
 }
 
 function render() {

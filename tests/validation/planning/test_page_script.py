@@ -33,8 +33,8 @@ console.log(JSON.stringify(answers));
 """
 NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 SETTINGS = [
-    (1e6, 0.020, 0.012, 0.030),
-    (2e3, 0.020, 0.012, 0.030),  # a message takes longer than a draft
+    (1e6, 0.020, 0.012, 0.030, 0.004),
+    (2e3, 0.020, 0.012, 0.030, 0.006),  # a message takes longer than a draft
 ]
 
 
@@ -73,16 +73,17 @@ def test_the_script_chooses_what_the_command_chooses(
     words = ("plan", "--trace", "trace", "--server-draft-time", "4ms", "--between-time", "2ms", *more, "--json")
     plan = json.loads(run(*words).stdout)
     recorded = "--link-csv" in more
-    names = ("roundTrip", "draft", "verify") if recorded else ("rate", "roundTrip", "draft", "verify")
+    names = ("rate", "roundTrip", "draft", "verify", "ownDraft")[recorded:]
     settings = [dict(zip(names, one[recorded:], strict=True)) for one in SETTINGS]
     data = f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};"
     own = (TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', "")
     script = [data, DOCUMENT, own, ANSWER]
     (folder / "page.js").write_text("\n".join(script), encoding="utf-8")
     found = subprocess.run([NODE, folder / "page.js"], capture_output=True, text=True, check=True)
-    for (rate, trip, draft, verify), mine in zip(SETTINGS, json.loads(found.stdout), strict=True):
+    for (rate, trip, draft, verify, own_draft), mine in zip(SETTINGS, json.loads(found.stdout), strict=True):
         link = ("--rtt", f"{1e3 * trip}ms", *(() if recorded else ("--rate", f"{rate / 1e6}M")))
-        result = run(*words, *link, "--draft-time", f"{1e3 * draft}ms", "--verify-time", f"{1e3 * verify}ms")
+        passes = {"--draft-time": draft, "--verify-time": verify, "--server-draft-time": own_draft}
+        result = run(*words, *link, *(word for name, s in passes.items() for word in (name, f"{1e3 * s}ms")))
         if result.exit_code:
             assert "cannot be kept" in mine["verdict"] or "No policy keeps" in mine["verdict"]
             continue

@@ -73,7 +73,7 @@ function passTime(c, s, batch = 1) {
 /** A draft on the server for each of so many texts: its pass grows with them as measured. */
 function ownDraft(s, batch) {
   const known = asked.draft_passes, at = (texts) => along(texts, known.batches, known.table.map((row) => along(1, known.widths, row)));
-  return (asked.server_draft_s ?? s.draft) * (known ? at(batch) / at(1) : 1);
+  return s.ownDraft * (known ? at(batch) / at(1) : 1);
 }
 /** The part of the server's time that a text takes of passes that so many texts share, with drafts of the server's own. */
 const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * ownDraft(s, batch)
@@ -299,7 +299,7 @@ function command(s) {
   const short = (x) => +x.toPrecision(12), snr = s.fading === "none" ? "" : ` --snr ${short(10 * Math.log10(s.snr))}dB`;
   const link = data.recorded ? "" : ` --rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
   return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-time ${short(1e3 * s.draft)}ms ` +
-    `--verify-time ${short(1e3 * s.verify)}ms --risk ${s.kind}=${short(s.limit)}`;
+    `--verify-time ${short(1e3 * s.verify)}ms --server-draft-time ${short(1e3 * s.ownDraft)}ms --risk ${s.kind}=${short(s.limit)}`;
 }
 
 // ------------------------------------------------------------------------------------------------- pictures
@@ -446,7 +446,7 @@ const NONE = "–";
 const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
   draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", mean: "tok/s mean", server: "server ms", gain: "gain", risk: "risk" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
-  draft: asked.draft_s, verify: asked.verify_s, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
+  draft: asked.draft_s, verify: asked.verify_s, ownDraft: asked.server_draft_s ?? asked.draft_s, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
 let state = { ...start };
 const STEPS = 300; // of a logarithmic slider
 /** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
@@ -454,7 +454,8 @@ const CONTROLS = {
   rate: { unit: 1e6, low: 0.1, high: 1000, log: true }, roundTrip: { unit: 1e-3, low: 1, high: 500, log: true, zero: true },
   snr: { low: -10, high: 30, step: 0.5, to: (dB) => 10 ** (dB / 10), from: (snr) => 10 * Math.log10(snr), any: true },
   limit: { unit: 1, low: 0, high: 1, step: 0.01, zero: true, most: 1 },
-  draft: { unit: 1e-3, low: 0.5, high: 200, log: true }, verify: { unit: 1e-3, low: 0.5, high: 500, log: true } };
+  draft: { unit: 1e-3, low: 0.5, high: 200, log: true }, verify: { unit: 1e-3, low: 0.5, high: 500, log: true },
+  ownDraft: { unit: 1e-3, low: 0.1, high: 200, log: true } };
 
 const shown = (name) => { const { unit, from } = CONTROLS[name]; return +(from ? from(state[name]) : state[name] / unit).toPrecision(10); };
 function write(name, from) {

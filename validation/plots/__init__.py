@@ -57,7 +57,9 @@ def draw(
     elif isinstance(exhibit, Simulation):
         numbers = exhibit.simulate(seed, **({"pair": pair} if exhibit.experiment else {}))
         made_of = origin(numbers["experiment"]) if "experiment" in numbers else ""
-        basis = {"basis": f"{exhibit.tag.capitalize()}: {numbers.pop('basis')}{made_of}."}
+        words = f"{numbers.pop('basis')}{made_of}."
+        derived = exhibit.tag is Tag.DERIVED  # its caption says so
+        basis = {"basis": words[0].upper() + words[1:] if derived else f"{exhibit.tag.capitalize()}: {words}"}
     elif isinstance(exhibit, Decoding) and decoded:
         numbers = exhibit.measure(decoded, seed)
         basis = _decoded_basis(exhibit, decoded[0], pair)

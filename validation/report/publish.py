@@ -19,6 +19,7 @@ from validation.claims.check import Results, load_results
 from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
 from validation.plots import EXHIBITS, new_words, restate
+from validation.plots.common.record import MISSING
 from validation.provenance import commit_of_code, versions
 from validation.report import results as results_pages
 from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, update_between_markers
@@ -141,6 +142,7 @@ def stale_tables(root: Path) -> list[str]:
     old = [f"{PAGE}: {name}" for name, part in tables(root).items() if update_between_markers(page, name, part) != page]
     old += [f"{PAGE}: {name}" for name in results_pages.other_verdicts(page, published(root))]
     old += [sidecar.name for sidecar in filter(new_words, _sidecars(root))]
+    old += [f"{sidecar.name}: a missing number" for sidecar in _sidecars(root) if MISSING in _caption(sidecar)]
     for path, content in _files(root).items():
         there = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
         if _published_lines(there) != _published_lines(content):
@@ -152,6 +154,10 @@ def _sidecars(root: Path) -> list[Path]:
     places = [root / "figures", *(record.parent for record in sorted(root.glob("figures/*/claims.json")))]
     found = [place / f"{one.stem}.json" for place in places for one in EXHIBITS.values()]
     return [path for path in found if path.exists()]
+
+
+def _caption(sidecar: Path) -> str:
+    return str(json.loads(sidecar.read_text(encoding="utf-8"))["caption"])
 
 
 def _published_lines(text: str) -> list[str]:

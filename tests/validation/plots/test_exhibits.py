@@ -199,6 +199,7 @@ def test_a_sentence_says_what_is_undefined() -> None:
         paper="p", number="1", source="s", title="t", tag=Tag.MEASURED, message="{a[0][-1]:.2f}, {a[b]}, {c}."
     )
     assert one.sentence({"statistics": {"a": [[1.0, -2.0]]}}) == "−2.00, undefined, undefined."
+    assert replace(one, otherwise="None.").sentence({"statistics": {"a": [[1.0, -2.0]]}}) == "None."
     assert one.describe({"statistics": {"a": [[0.5]]}}, "All.")["caption"] == (
         "p Figure 1: 0.50, undefined, undefined. Measured."
     )

@@ -70,6 +70,13 @@ def test_a_change_by_hand_is_noticed(copy, file, old, new, stale):
     assert "; ".join(stale_tables(copy)) == stale
 
 
+def test_a_caption_without_its_number_is_refused(copy):
+    file = copy / "figures" / "ours-tableII.json"
+    file.write_text(file.read_text(encoding="utf-8").replace('"k_offline":', '"k_other":'), encoding="utf-8")
+    regenerate(copy)
+    assert stale_tables(copy) == ["ours-tableII.json: a missing number"]
+
+
 @pytest.fixture
 def run_again(copy, tmp_path, monkeypatch):
     run = tmp_path / "run"

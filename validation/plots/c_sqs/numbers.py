@@ -131,6 +131,7 @@ def simulate_curves(panels: Sequence[tuple[str, Sequence[str]]], seed: int, pair
         "statistics": {
             "adaptive_less_fixed": _adaptation(found),
             "crossovers": crossovers(found),
+            "middle": {"K": MIDDLE_SIZE, "τ₁": MIDDLE_THRESHOLD},
             "trend": {kind: _trend(found, names.values()) for kind, names in (("K", BY_SIZE), ("C", ADAPTIVE))},
             "gap": {
                 metric: [
@@ -168,20 +169,21 @@ def _adaptation(found: Texts) -> list[dict[str, Any]]:
 def crossovers(found: Texts) -> list[dict[str, Any]]:
     """Return the pairs (K, τ_1) that cross as in the paper, for each metric.
 
-    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest. ``clear``: a crossing pair for
-    which the intervals of both differences exclude 0. ``reverse``: the opposite crossing. ``k``, ``c``: K-SQS or C-SQS
-    is better at both temperatures. All other pairs are equal at one of the two temperatures.
+    ``pairs``: all that were run. ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest.
+    ``clear``: a crossing pair for which the intervals of both differences exclude 0. ``reverse``: the opposite
+    crossing. ``k``, ``c``: K-SQS or C-SQS is better at both temperatures. All other pairs are equal at one of the two.
     """
     return [{"metric": metric} | _count(found, metric) for metric in METRICS]
 
 
 def _count(found: Texts, metric: str) -> dict[str, Any]:
     ends = (found.temperatures[0], found.temperatures[-1])
-    tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
+    tally: dict[str, Any] = dict.fromkeys(("pairs", "crossing", "clear", "reverse", "k", "c"), 0) | {"which": []}
     for size, by_size in BY_SIZE.items():
         for threshold, by_mass in ADAPTIVE.items():
             if any((name, end) not in found.cells for name in (by_mass, by_size) for end in ends):
                 continue
+            tally["pairs"] += 1
             first, last = (_gap(found, metric, (by_mass, by_size), end) for end in ends)  # C-SQS minus K-SQS
             kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
                 (int(np.sign(first.value or 0.0)), int(np.sign(last.value or 0.0)))

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.studies import Decoded
-from validation.estimates import BRACKETS, Estimate, rounded
+from validation.estimates import BRACKETS, Estimate, rounded, told
 from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
 
+MISSING = "undefined"
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
 SPREAD_OUT = 16  # positions read for each one that is kept
 
@@ -59,6 +60,8 @@ class Exhibit:
     title: str
     tag: Tag
     message: str
+    otherwise: str = ""
+    """The message where a number of ``message`` is missing."""
     method: str = ""
     claims: tuple[str, ...] = ()
     printed: tuple[Printed, ...] = ()
@@ -66,7 +69,8 @@ class Exhibit:
 
     def sentence(self, numbers: Mapping[str, Any]) -> str:
         """Return the message with the statistics of the numbers, or of a whole sidecar."""
-        return _Sentence().vformat(self.message, (), numbers.get("statistics", {}))
+        text = _Sentence().vformat(self.message, (), numbers.get("statistics", {}))
+        return self.otherwise if self.otherwise and MISSING in text else text
 
     def describe(self, numbers: Mapping[str, Any], basis: str) -> dict[str, str]:
         """Return title, caption and method, as a sidecar stores them; ``basis`` is what was measured or simulated."""
@@ -88,7 +92,7 @@ class Exhibit:
 
 
 class _Sentence(Formatter):
-    """Fill the fields of a sentence, such as ``{gap[latency][-1]:.2f}``; what is missing or None is "undefined"."""
+    """Fill the fields of a sentence, such as ``{gap[latency][-1]:.2f}``; what is missing or None is ``MISSING``."""
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
         found: Any = kwargs
@@ -101,7 +105,7 @@ class _Sentence(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if value is None:
-            return "undefined"
+            return MISSING
         text = str(format(value, format_spec))
         return text if isinstance(value, str) else text.replace("-", "−")
 
@@ -222,7 +226,10 @@ def cell(found: Estimate | Mapping[str, Any] | None, form: str = ".4f", ends: st
 
     >>> cell({"value": 0.5, "low": 0.25, "high": 0.75}, ".2f"), cell({"value": 0.5, "low": None, "high": None}, ".2f")
     ('0.50 [0.25, 0.75]', '0.50')
+    >>> cell(Estimate(0.5, 0.5, 0.5), ".2f")
+    '0.50'
     """
     if not isinstance(found, Estimate):
         found = Estimate(*(found[end] for end in ("value", "low", "high"))) if found else Estimate(None)
-    return found.text(form, ends)
+    exact = told(found.low, form) == told(found.value, form) == told(found.high, form)  # no interval, as it is printed
+    return told(found.value, form) if exact else found.text(form, ends)

@@ -73,7 +73,8 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
         if not place:
             axes.axhline(1.0, color="0.4", linewidth=0.6, label="1: a bound says nothing")
-        legend_below(axes, columns=2)
+        words = r"$T$ = TV(q, p), $\hat{T}$ = TV($\hat{q}$, p), $\Delta_k$ = TV(q, $\hat{q}$)"
+        legend_below(axes, columns=2, title=words)
     return figure
 
 

@@ -66,30 +66,32 @@ def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
 
 def paint_pairs(numbers: Numbers) -> Canvas:
     pairs = sorted({one["pair"] for one in numbers["series"]})
-    figure, panels = canvas((PAGE[0], 3.2), panels=2)
+    figure, panels = canvas((PAGE[0], 3.2), panels=len(pairs))
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
-    names: list[dict[str, str]] = []
-    for axes, pair in zip(panels, (pairs[0], pairs[-1]), strict=True):
+    for axes, pair in zip(panels, pairs, strict=True):
         for series in (one for one in numbers["series"] if one["pair"] == pair):
             title, _, name = series["name"].partition(": ")
+            one = series | {"name": _IN_WAVES.get(name, name)}
             look = {"marker": ""} if series["scheme"] == "autoregressive" else {}
             if name == NAMES["paper"]:
-                broken = [one > limit for one in memory[pair]]
-                _draw_over_memory(axes, series | {"name": name}, broken, **LOOKS["paper"])
+                _draw_over_memory(axes, one, [each > limit for each in memory[pair]], **LOOKS["paper"])
             else:
-                draw_band(axes, series | {"name": name}, **LOOKS[series["scheme"]] | look)
-            axes.set_title(f"models of {title.replace(', ', ' and ')}")
-        names.append(_told(any(broken)))
+                draw_band(axes, one, **LOOKS[series["scheme"]] | look)
+        plans = {tuple(one["mean"]) for one in numbers["series"] if one["pair"] == pair and one["scheme"] in OURS}
+        axes.set_title(f"{title.replace(', ', ' and ')}{': all plans coincide' if len(plans) == 1 else ''}")
+    hollow = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")}
+    panels[0].plot([], [], **hollow, linestyle="", markersize=3.5, label="hollow: breaks the memory")
     _share_height(panels, numbers)
-    for axes, told in zip(panels, names, strict=True):
-        label_ends(axes, told)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+_IN_WAVES = {NAMES["proposed"]: "Algorithm 1, in waves that fit", NAMES["free"]: "ours, in waves that fit"}
 
 
 def _told(broken: bool) -> dict[str, str]:
     """Return the names at the ends of the curves; the published plan's says whether its caches break the memory."""
-    told = {"paper": BREAKS, "proposed": "Algorithm 1, in waves that fit", "free": "ours, in waves that fit"}
-    return {NAMES[scheme]: name for scheme, name in told.items() if broken or scheme != "paper"}
+    return _IN_WAVES | ({NAMES["paper"]: BREAKS} if broken else {})
 
 
 def paint_shares(numbers: Numbers) -> Canvas:

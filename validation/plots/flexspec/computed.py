@@ -115,7 +115,7 @@ def simulate_storm(seed: int) -> Numbers:
             "all_gb": [pick(end) / 1e3 for pick, end in zip((max, min), zip(*ends.values(), strict=True), strict=True)]
         },
         "tables": [table("Time to send one draft model to one user", heads, tuple(rows))],
-        "basis": "8 × size / rate",
+        "basis": "the time is 8 × size / rate",
     }
 
 

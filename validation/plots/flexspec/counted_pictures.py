@@ -10,7 +10,7 @@ from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
 from validation.plots.flexspec.counted_tables import basis
@@ -50,13 +50,20 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
         times = c.over(network)
         standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed))
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
+    _, low, high = standard[SHOWN]
+    holds_one = "excludes" if low is None or high is None or low > 1.0 or high < 1.0 else "includes"
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"rule": case.rule, "standard": standard},
+        "statistics": {"rule": case.rule, "standard": standard, "one": holds_one},
         "basis": basis(study),
         **study.record,
     }
+
+
+_ROLES = {c.FLEXSPEC: MIDDLE, c.EXACT: DARK, c.RULE_ALONE: AMBER}
+_LEGEND = {c.FLEXSPEC: "FlexSpec", c.EXACT: "ours", c.RULE_ALONE: "FlexSpec's rule alone"}
+_FITTED = {c.CLOUD: f"{c.CLOUD}, gives the delays"}
 
 
 def paint_latencies(numbers: Numbers) -> Canvas:
@@ -64,7 +71,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
-            role = {c.EXACT: DARK, c.FLEXSPEC: MIDDLE, c.RULE_ALONE: MIDDLE}.get(line["name"], BASELINE)
+            role = _ROLES.get(line["name"], BASELINE)
             axes.barh(-place, middle, 0.7, color=role)
             axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
@@ -73,15 +80,17 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         axes.set_ylabel("")
         axes.set(title=one["name"], ylim=(-len(one["lines"]) + 0.4, 0.6))
         axes.set_xlim(0, None)
-        axes.set_yticks([-float(place) for place in range(len(one["lines"]))], [line["name"] for line in one["lines"]])
+        names_ = [_FITTED.get(line["name"], line["name"]) for line in one["lines"]]
+        axes.set_yticks([-float(place) for place in range(len(names_))], names_)
         axes.grid(axis="y", visible=False)
         if axes is not panels[0]:
             axes.tick_params(axis="y", labelleft=False)
     panels[-1].plot([], [], label="printed", **PRINTED)
-    exact = any(line["name"] == c.EXACT for line in numbers["series"][0]["lines"])
-    for role, label in ((BASELINE, "baseline"), (MIDDLE, "FlexSpec"), (DARK, "ours"))[: 2 + exact]:
+    drawn = {line["name"] for line in numbers["series"][0]["lines"]}
+    legend = {"baseline": BASELINE} | {_LEGEND[name]: role for name, role in _ROLES.items() if name in drawn}
+    for label, role in legend.items():
         panels[-1].barh(0, 0, color=role, label=label)
-    panels[-1].legend(loc="lower right")
+    figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
 
 

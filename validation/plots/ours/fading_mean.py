@@ -77,7 +77,7 @@ def simulate(seed: int) -> Numbers:
     series = [_one_law(number, k_factor, seed) for number, k_factor in enumerate(K_FACTORS_DB)]
     ends = [[run[-1] for run in one["running_mean"]] for one in series]
     return {
-        "axes": [{"x": axis("blocks averaged", scale="log"), "y": axis("latency of a row", "s")}] * len(series),
+        "axes": [{"x": axis("blocks averaged", scale="log"), "y": axis("latency of a message", "s")}] * len(series),
         "series": series,
         "statistics": {
             one["name"]: {
@@ -96,9 +96,9 @@ def paint(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         first, *others = one["running_mean"]
         for k, run in enumerate(others):
-            axes.plot(one["x"], run, color=LIGHT, linewidth=1, label="" if k else "other runs")
-        axes.plot(one["x"], first, color=PALE, linewidth=1, label="one run")
-        axes.plot(one["x"], one["typical_mean"], color=DARK, linestyle=(0, (4, 2)), label="blocks no rarer than 1 in n")
+            axes.plot(one["x"], run, color=LIGHT, linewidth=1, label="" if k else "mean, other runs")
+        axes.plot(one["x"], first, color=PALE, linewidth=1, label="mean, one run")
+        axes.plot(one["x"], one["typical_mean"], color=DARK, linestyle=(0, (4, 2)), label="mean without the rarest 1/n")
         axes.plot(one["decades"], one["running_median"][0], "o", color=DARK, markersize=3, label="median of that run")
         axes.axhline(one["median"], color=DARK, linewidth=0.8, label="median, exact")
         name_axes(axes, names)
@@ -107,5 +107,5 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_xticks(one["decades"])
     for axes in panels[1:]:
         axes.set_ylabel("")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

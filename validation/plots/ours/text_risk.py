@@ -92,11 +92,13 @@ def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> dict[str, Any]
             cells.append((*start, f"needs {row['needs']:,} prompts", *3 * (NONE,)))
             continue
         met = (told(row[key], ".3f") for key in ("overlap_met", "sent"))
-        cells.append((*start, _thresholds(row), cell(row["met"], ".3f"), *met))
+        risk = row["met"] | {"low": max(0.0, row["met"]["low"])}
+        cells.append((*start, _thresholds(row), cell(risk, ".3f"), *met))
     count = calibration_size(losses.prompts)
     title = (
         f"Thresholds by conformal risk control with {count} prompts: median over {SPLITS} random splits [5%, 95%]; the "
-        f"other columns are means over the splits, on the {losses.prompts - count} prompts that did not calibrate"
+        f"other columns are means over the splits, on the {losses.prompts - count} prompts that did not calibrate, the "
+        "risk with its 95% interval, cut at 0"
     )
     return table(title, heads, tuple(cells))
 

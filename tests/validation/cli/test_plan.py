@@ -83,7 +83,7 @@ def test_what_is_refused(plan, words, said):
 
 
 def test_the_first_lines_name_the_answer_and_what_is_against_it(plan, folder):
-    for words in ((), ("--objective", "capacity"), ("--users", "4")):
+    for words in ((), ("--objective", "capacity"), ("--users", "2")):
         asked = planned(plan("--json", *words))
         aim = next(one for one in asked["aims"] if one["aim"] == asked["asked"])
         result = plan(*words, "--picture", "plan.png")

@@ -55,8 +55,8 @@ CASES = {
     "fixed K": Case(lambda: FixedLength(2), "K = 2"),
     "DSSD": Case(lambda: Dssd(2), "K = 2"),
     "Planned": Case(
-        lambda: Planned(DevicePolicy(V, 1.0, threshold_rule(2, None), DraftProbabilities())),
-        "q_d up, p down, K = 2",
+        lambda: Planned(DevicePolicy(V, 1.0, threshold_rule(1, None), DraftProbabilities())),
+        "q_d up, p down, K = 1",
         by_bytes=True,
     ),
     "K-SQS": Case(lambda: KSqs(2, resolution=2, budget_bits=1e6), f"{LATTICE.name}, K = 3", WIDTH),
@@ -99,7 +99,7 @@ def tables(seed: int, length: int) -> tuple[np.ndarray, np.ndarray]:
 def test_counts_of_rounds(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for module in (positions, profile, message_length, menu):
         monkeypatch.setattr(module, "LATTICES", (LATTICE, *positions.LATTICES[1:]))
-    case, length = CASES[name], 2 if name in ("cloud only", "HLM") else 3
+    case, length = CASES[name], 2 if name in ("cloud only", "HLM", "Planned") else 3
     (draft, target), last = tables(0, length), 4
     if name == "K-SQS":  # a quantised row is of halves for any draft
         draft, target, last = np.random.default_rng(0).dirichlet(np.ones(V), len(draft)), draft, 2

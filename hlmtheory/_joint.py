@@ -298,6 +298,13 @@ def apart(draw: Draw, shape: Shape) -> Row:
     return np.where(close, np.where(draw["expected"] < 0.5, 0.75, 0.25), threshold)
 
 
+def first_threshold(draw: Draw, shape: Shape) -> Row:
+    """Return τ₁: any, or, of every third run, as low as two steps, from where a few positions can raise it above 0."""
+    step = draw["learning_rate" if "learning_rate" in draw.takes else "learning_scale"]
+    low = draw.rng.random(shape) < 1 / 3
+    return np.where(low, -step * draw.rng.uniform(0.0, 2.0, shape), apart(draw, shape))
+
+
 def rising_losses(draw: Draw, shape: Shape) -> Row:
     """Return losses up to the bound that rise along the thresholds."""
     return draw["bound"][..., None, None] * np.maximum.accumulate(unit(draw.rng, shape), axis=-1)

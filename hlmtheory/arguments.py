@@ -369,6 +369,7 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
         )
     },
     "conformal.hindsight": {"threshold": _drawn_as("threshold", derived(uniform(0.0, 1.0), zero_or(1e-3, 1.0).draw))},
+    "conformal": {"threshold": _in_domain("threshold", joint.first_threshold)},
     "draft_length.light": {"targets": Argument("p(·|x)", "TW", ROW), "draft_count": Argument("P", "", whole(1, 60))},
     "draft_length.mean_": _FEW_DEPTHS,
     "draft_length.split": _all(whole(1, 6), "draft_length", "other_length"),

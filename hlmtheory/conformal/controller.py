@@ -20,7 +20,7 @@ _STEPS = whole_from_one("T counts positions")
 
 
 def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Array) -> tuple[Any, ...]:
-    """Return the namespace and ε, η, τ_1 and ``more`` in float64, each checked; the caller refuses a τ_1 too low."""
+    """Return the namespace and ε, η, τ_1 and ``more`` in float64, each checked."""
     xp, *values = arrays(
         "epsilon",
         "learning_rate",
@@ -165,12 +165,12 @@ class ThresholdController(_Controller):
     learning_rate : array, shape (...)
         η > 0.
     threshold : array, shape (...)
-        τ_1 ≥ -η(1 - ε). Plain numbers are converted to the array library and device of the first draft.
+        τ_1. Plain numbers are converted to the array library and device of the first draft.
 
     Raises
     ------
     ValueError
-        If ε is outside (0, 1), η ≤ 0, or τ_1 < -η(1 - ε).
+        If ε is outside (0, 1), η ≤ 0, or τ_1 is not finite.
 
     Examples
     --------
@@ -184,8 +184,7 @@ class ThresholdController(_Controller):
     """
 
     def __init__(self, epsilon: Array, learning_rate: Array, threshold: Array = 0.0) -> None:
-        xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
-        _refuse_low(xp, target, rate, tau)
+        _, target, rate, tau = setting(epsilon, learning_rate, threshold)
         self._start(tau, target, rate, given=(epsilon, learning_rate, threshold))
 
     @property
@@ -290,7 +289,7 @@ def with_positions(drafts: Array, axes: int) -> Array:
 
 
 def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> None:
-    """Raise if τ_1 < -η(1 - ε); a run that starts at 0 or above never goes lower."""
+    """Raise if τ_1 < -η(1 - ε), from where the sharp bound can be negative."""
     if not bool(xp.all(threshold >= -learning_rate * (1.0 - epsilon))):
         raise DomainError(
             f"threshold must be at least -η(1 - ε); got {threshold} with η = {learning_rate}, ε = {epsilon}; "

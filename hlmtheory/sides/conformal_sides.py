@@ -11,18 +11,13 @@ from hlmtheory.conformal import controller as control
 # ------------------------------------------------------------------------------------------------- a threshold
 
 
-def _admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return τ_1, raised to the lowest that a controller accepts; an instance with a lower one is out of scope."""
-    return xp.maximum(threshold, -learning_rate * (1.0 - epsilon))
-
-
 def recorded(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> control.Run:
     """Return the run of a controller."""
-    xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
+    _, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
     _, target, rate, tau = control.setting(*given)
     _, _, rows = distributions(drafts=control.with_positions(drafts, 1))
     leading_dimensions(drafts=tuple(rows.shape[:-2]), threshold=tuple((target + rate + tau).shape))
-    return control.ThresholdController(target, rate, _admissible(xp, target, rate, tau)).run(rows)
+    return control.ThresholdController(target, rate, tau).run(rows)
 
 
 def mean_dropped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
@@ -178,7 +173,7 @@ def _drafted(
     """Run a controller that drafts all positions of a batch and then rolls back; return sums over its supports."""
     xp, rows, accepted = _batches(drafts, accepted)
     _, target, rate, tau = control.setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
-    controller = control.ThresholdController(target, rate, _admissible(xp, target, rate, tau))
+    controller = control.ThresholdController(target, rate, tau)
     zero = 0.0 * (rows[..., 0, 0, 0] + tau)
     sums = [zero] * 3
     for batch in range(rows.shape[-3]):

@@ -1,7 +1,9 @@
-"""Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support, in the order of its results.
+"""Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support.
 
-The lemmas of its appendix follow the theorem that they prove. ε and τ are the paper's α and β. An index n is a
-position: q_n is a distribution, K_n tokens that it keeps; q_x and q_i are the probabilities of a token.
+First Section 2: (20) and Lemma 1, then Theorem 1, which adds them up, then Algorithm 2. Then Section 3: Algorithm 1 and
+Theorem 2, and after them Lemmas 2 and 4, which prove them, and (30). Section 4 is last. Others on c-sqs are in
+``ours_messages``. ε and τ are the paper's α and β. An index n is a position: q_n is a distribution, K_n tokens that it
+keeps, d_n the mass that it drops; q_x and q_i are the probabilities of a token.
 """
 
 from hlmtheory._array import arrays
@@ -74,7 +76,8 @@ def misdeclared():
 def bits():
     """the bits of a message, log₂C(V, K) + log₂C(ℓ+K−1, K−1), are the same by Stirling's series and by whole numbers.
 
-    Supports: K of V. Counts: ℓ units and K - 1 bars in a row. Four terms of the series give ln n! to 2e-14.
+    Supports: K of V. Counts: ℓ units and K - 1 bars in a row. Four terms of the series give ln n! to 2e-14
+    for n ≥ 16; below, it is tabulated.
     """
     return eq(sides.stirling_bits, sides.exact_bits)  # log₂ by Stirling = log₂ of whole numbers
 
@@ -132,7 +135,7 @@ def rejection_rate():
 def rejection_rate_sharp():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + D, ℓ = 100.
 
-    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp.
+    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), by lattice.distortion_sharp.
     """
     return le(sides.rejection_rate, sides.position_bound_sharp)  # the same with D for K/(4ℓ)
 
@@ -214,11 +217,10 @@ def quantize_printed(draft, k, resolution):
     "conformal.update",
     Source(CSQS, "(8) and Algorithm 1, line 12 with the rejected position's own dropped mass"),
     CORRECTED,
-    assuming=(FIRST,),
     tight=TWO_BATCHES,
 )
 def update():
-    """drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone.
+    """drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone, from any τ₁.
 
     The controller rolls back to the state after the accepted drafts and the update of the rejected draft. This is its
     state if it had seen these positions only.
@@ -234,18 +236,18 @@ def update():
     false={"drafts": EASY_THEN_FLAT, "accepted": [1] * 100, "epsilon": 0.005, "learning_rate": 1.0, "threshold": 0.0},
 )
 def resampled():
-    """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last
+    """mean d_n over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d_n of the last
     accepted position.
 
-    False: where each batch accepts a draft of a peaked q (d = 0) and rejects one of a flat q, τ only rises, and the
+    False: where each batch accepts a draft of a peaked q (d_n = 0) and rejects one of a flat q, τ only rises, and the
     mean is .491, the bound .010. The text says: "Once feedback is received from the cloud, the value of the threshold
     is returned to the value of the last accepted token, and a further iteration is done for the new, (T^t + 1)-th
     token", and line 12, with our letters and m for T^t, the accepted drafts: "Apply the update (8) on the new token as
     τ_{m+1} = τ_m - η(d_m - ε)". Its words favour the new position's own d_{m+1} (kept), its formula d_m: it repeats,
-    from the last accepted token's τ_m, the step with which line 8 set τ_{m+1}. So the rejected position's d enters the
-    sum of Theorem 1, but no update uses it. Instead: conformal.kept, conformal.accepted.
+    from the last accepted token's τ_m, the step with which line 8 set τ_{m+1}. So the rejected position's d_{m+1}
+    enters the sum of Theorem 1, but no update uses it. Instead: conformal.kept, conformal.accepted.
     """
-    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
+    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d_n ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
 
 @theorem(
@@ -258,12 +260,12 @@ def resampled():
     ceiling=1.0,
 )
 def kept():
-    """mean d over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the
+    """mean d_n over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d_n of the
     rejected position.
 
     By conformal.update the state is as if the controller had seen these positions only. So regret_sharp holds for them.
     """
-    return le(conformal_sides.kept_mean, conformal_sides.kept_bound)  # mean d ≤ ε + (τ₁ + η(1 - ε))/(ηT)
+    return le(conformal_sides.kept_mean, conformal_sides.kept_bound)  # mean d_n ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
 
 @theorem(
@@ -276,7 +278,8 @@ def kept():
     ceiling=1.0,
 )
 def accepted():
-    """mean d over accepted positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d of the last accepted position.
+    """mean d_n over accepted positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d_n of the last accepted
+    position.
 
     By line 12's formula (conformal.resampled) the state is as if the controller had seen the accepted positions only,
     the tokens that the proof of Theorem 2 counts. So regret_sharp holds for them.
@@ -288,7 +291,6 @@ def accepted():
     "conformal.regret",
     Source(CSQS, "Theorem 2, (9), for any η > 0, as printed"),
     PRINTED,
-    assuming=(FIRST,),
     false={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
 )
 def regret():
@@ -307,16 +309,17 @@ def regret():
     "conformal.regret_small_step",
     Source(CSQS, "Theorem 2, (9)"),
     CORRECTED,
-    assuming=(FIRST, SMALL),
+    assuming=(SMALL,),
     tight={**TWO_DROPS, "learning_rate": 2.0},
     ratio=DROPPED / (0.25 + (2 / 257 + 1.5) / 10),
     ceiling=1.0,
 )
 def regret_small_step():
-    """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1.
+    """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) from any τ₁, where η(1 − 2ε) ≤ 1.
 
-    By (8) Σ (d_n - ε) = (τ₁ - τ_{T+1})/η (telescope), and -τ_{T+1} ≤ η(1 - ε) (iterates). So Σ d_n ≤ εT + (τ₁ +
-    η(1 - ε))/η. Where η(1 - 2ε) ≤ 1, η(1 - ε) ≤ 1 + ηε, and this is at most εT + (|τ₁| + 1 + ηε)/η.
+    If -τ_{T+1} ≤ η(1 - ε), then Σ d_n = εT + (τ₁ - τ_{T+1})/η ≤ εT + (τ₁ + η(1 - ε))/η, by conformal.telescope. Where
+    η(1 - 2ε) ≤ 1, η(1 - ε) ≤ 1 + ηε, and this is at most εT + (|τ₁| + 1 + ηε)/η. Else, by conformal.iterates, every τ_n
+    is below -η(1 - ε): from a τ_n that is not, no later one is. So all tokens are kept, and Σ d_n = 0.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
@@ -333,9 +336,10 @@ def regret_small_step():
 def regret_sharp():
     """mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
 
-    Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ₁ + η(1 - ε))/η. For τ₁ = 0 and ε ≤ 1/2 no smaller constant
-    holds at T = 3 for all V: d_1 = 0, d_2 = 2ε - δ sets τ₃ = ηδ, and a flat row then drops 1 - 1/V, so that
-    Σ d_n = 2ε + 1 - δ - 1/V.
+    Insert the lower bound of conformal.iterates in conformal.telescope: Σ d_n ≤ εT + (τ₁ + η(1 - ε))/η. From a lower τ₁
+    the bound holds too, unless Σ d_n = 0, where it can be negative (regret_small_step). For τ₁ = 0 and ε ≤ 1/2 no
+    smaller constant holds at T = 3 for all V: d_1 = 0, d_2 = 2ε - δ sets τ₃ = ηδ, and a flat row then drops 1 - 1/V, so
+    that Σ d_n = 2ε + 1 - δ - 1/V.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.sharp)  # Σ d_n/T ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -344,12 +348,11 @@ def regret_sharp():
     "conformal.telescope",
     Source(CSQS, "Lemma 2 without the absolute value"),
     CORRECTED,
-    assuming=(FIRST,),
     tight=TWO_DROPS,
     condition=conformal_sides.roundings,
 )
 def telescope():
-    """Σ (d_n − ε) = (τ₁ − τ_{T+1})/η.
+    """Σ (d_n − ε) = (τ₁ − τ_{T+1})/η, from any τ₁.
 
     Sum the updates (8).
     """
@@ -360,12 +363,11 @@ def telescope():
     "conformal.telescope_printed",
     Source(CSQS, "Lemma 2, (25)"),
     MISPRINT,
-    assuming=(FIRST,),
     false={"drafts": PEAKED, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0},
     condition=conformal_sides.roundings,
 )
 def telescope_printed():
-    """Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η.
+    """Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η, from any τ₁.
 
     False: the left side is negative where the threshold rises; the absolute value is a misprint. Instead:
     conformal.telescope.
@@ -377,15 +379,15 @@ def telescope_printed():
     "conformal.regret_proof",
     Source(CSQS, "(28), in the proof of Theorem 2"),
     PRINTED,
-    assuming=(FIRST,),
     tight=TWO_DROPS,
     ratio=DROPPED / (0.25 + (2 / 257 + 5) / 20),
     ceiling=1.0,
 )
 def regret_proof():
-    """mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η.
+    """mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any τ₁ and η > 0: (9) has ηε for this η.
 
-    (|τ₁| + 1 + η) - (τ₁ + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
+    By the proof of regret_small_step Σ d_n is 0 or at most εT + (τ₁ + η(1 - ε))/η, and (|τ₁| + 1 + η) - (τ₁ + η(1 - ε))
+    ≥ 1 + ηε. Of Lemma 4 only the proof of its lower half is needed.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)  # (28)
 
@@ -401,8 +403,8 @@ def regret_proof():
 def iterates():
     """−τ_n ≤ η(1 − ε) for all n.
 
-    If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises. So τ_n ≥
-    -η(1 - ε) for all n if it is for the first.
+    If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises. So from any
+    τ_n ≥ -η(1 - ε) on, the first or a later one, all are.
     """
     return le(conformal_sides.lowest, conformal_sides.undershoot)  # -min τ_n ≤ η(1 - ε)
 
@@ -411,11 +413,11 @@ def iterates():
     "conformal.iterates_upper_empty",
     Source(CSQS, "Lemma 4, upper half, with (6) as printed"),
     PRINTED,
-    assuming=(FIRST, Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough)),
+    assuming=(Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough),),
     tight={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 1.0},
 )
 def iterates_upper_empty():
-    """τ_n ≤ 1 + ηε for all n, if no token is kept where τ > max q, so that d = 1.
+    """τ_n ≤ 1 + ηε for all n, if no token is kept where τ_n > max q_n, so that d_n = 1.
 
     If τ_n ≤ max q_n ≤ 1, then τ_{n+1} ≤ 1 + ηε, as d_n ≥ 0. If τ_n > max q_n, then d_n = 1 and τ falls by η(1 - ε).
     No draft can be drawn there.
@@ -427,14 +429,13 @@ def iterates_upper_empty():
     "conformal.iterates_upper",
     Source(CSQS, "Lemma 4, upper half, with the top token kept, as in its proof's words"),
     IMPLIED,
-    assuming=(FIRST,),
     false={"drafts": PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0},
 )
 def iterates_upper():
     """τ_n ≤ 1 + ηε for all n > 1, if the top token is always kept.
 
     False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below ε, the
-    threshold keeps rising. The printed proof says that "thresholding discards all but the top outcome", and d = 1,
+    threshold keeps rising. The printed proof says that "thresholding discards all but the top outcome", and d_n = 1,
     which is so only if that is discarded too. Instead: conformal.iterates_upper_empty, and conformal.iterates, which
     is all that the bound needs.
     """

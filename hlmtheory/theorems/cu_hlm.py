@@ -5,7 +5,8 @@ Nineteen more are in ``ours_guarantees``, ``ours_messages`` and ``ours_plans``; 
 here    q  p  q̂  r  r̂  T = TV(q, p)  Δ_k = TV(q, q̂)         k, d, β_d, u, a, b, Δ, θ, η, ℓ
 cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
 
-μ is the mean of the V - k entries of q that are not sent; ℓ(z) = ln(1 + e^{ηz})/η; D is the denominator in (23).
+γ = (p - q)⁺ and ω = (p - q̂)⁺; μ is the mean of the V - k entries of q that are not sent; x̃ = softmax(z/θ⁽ᵐ⁾) of (8);
+ℓ(z) = ln(1 + e^{ηz})/η; D is the denominator in (23).
 """
 
 import math
@@ -680,8 +681,7 @@ def online_gap(target, draft, k, token, sharpness):
     """TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η; the paper asks for a moderate η and has sent
     tokens in mind, where it fails seldom.
 
-    False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. cu-hlm asks for a moderate η
-    and has sent tokens in mind; there it fails seldom. Instead: truncation.online_safe.
+    False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. Instead: truncation.online_safe.
     """
     return le(resampling_distortion(target, draft, k), softplus_sides.true_online(target, draft, token, k, sharpness))
 

@@ -1,4 +1,8 @@
-"""Theorems of flexspec (li2025flexspec): the draft length, Algorithm 2 and the update of a target model."""
+"""Theorems of flexspec (li2025flexspec): the draft length, Algorithm 2 and the update of a target model.
+
+F and M are the seconds of a round without drafts and of each draft (T_fixed and T_marginal in print), T(K) = F + K M,
+and E(K) the mean tokens of a round with K drafts. Its Algorithm 2 writes q for the target model's distribution, here p.
+"""
 
 from functools import partial
 
@@ -89,9 +93,10 @@ def update_storm():
 def unimodal():
     """max_K ETGR(K) = ETGR at the first K whose successor is no better, whatever the acceptance profile.
 
-    E(K + 1) - E(K) = Π_{i≤K+1} α_i never rises with K, so E is concave. One more draft is better iff Π_{i≤K+1} α_i >
-    M E(K)/T(K). If this fails at K, it also fails at K + 1. For let y = Π_{i≤K+1} α_i ≤ M E(K)/T(K) and x =
-    Π_{i≤K+2} α_i ≤ y. The mediant gives E(K+1)/T(K+1) = (E(K) + y)/(T(K) + M) ≥ y/M ≥ x/M.
+    T(K) = F + K M, with F and M the seconds of a round without drafts and of each draft. E(K + 1) - E(K) = Π_{i≤K+1}
+    α_i never rises with K, so E is concave. One more draft is better iff Π_{i≤K+1} α_i > M E(K)/T(K). If this fails at
+    K, it also fails at K + 1. For let y = Π_{i≤K+1} α_i ≤ M E(K)/T(K) and x = Π_{i≤K+2} α_i ≤ y. The mediant gives
+    E(K+1)/T(K+1) = (E(K) + y)/(T(K) + M) ≥ y/M ≥ x/M. If M = 0, then y = 0, so x = 0.
     """
     return eq(
         side(lambda values: float(etgr_profile(*(values[name] for name in PROFILE)).max()), *PROFILE),
@@ -110,7 +115,8 @@ def unimodal():
 def stationary():
     """at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
 
-    At the zero a e^{-ax}/(1 - e^{-ax}) = 1/(x + c/a), x = K + 1: a draft's relative gain equals its relative cost.
+    a = -ln γ and c = a (F/M - 1). With x = K + 1, E is proportional to 1 - e^{-ax} and T(K) = F + K M to x + c/a. At v
+    = ax, e^v = 1 + v + c, so a e^{-ax}/(1 - e^{-ax}) = a/(e^v - 1) = a/(v + c) = 1/(x + c/a): gain and cost are equal.
     """
     return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
@@ -125,9 +131,13 @@ def stationary():
 def optimal():
     """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped.
 
-    f(x) = (1 - e^{-ax})/(x + c/a), x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave in x and equals
-    c at x = 0. If c ≤ 0, it is negative for x > 0 (slope a - a e^{ax} < 0), so K = 1. If c > 0, it has one zero, at
-    e^v - 1 - v = c with v = ax. E/T is unimodal, so the best integer is next to the zero.
+    a = -ln γ and c = a (F/M - 1). Let 0 < γ < 1 and M > 0. E(K)/T(K) is proportional to f(x) = (1 - e^{-ax})/(x + c/a),
+    x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave in x and equals c at x = 0. If c ≤ 0, it is
+    negative for x > 0 (slope a - a e^{ax} < 0), so K* = 1. If c > 0, it has one zero, at e^v - 1 - v = c with v = ax. f
+    rises up to it and falls after it, so the best integer is next to it, or the end of the range that is nearest. At
+    the ends v/a - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0: E(K) = 1, and 1/T(K) never rises, so K* = 1.
+    γ = 1: (K + 1)/(F + K M) has a derivative of the sign of F - M, so K* = K_max if F > M, else 1. M = 0 < γ: T(K) = F,
+    and E(K) rises, so K* = K_max.
     """
     return le(etgr, draft_length_sides.best_rate)
 
@@ -136,9 +146,9 @@ def optimal():
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
-    False: K* rises with F/M (draft_length.optimal), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign
-    of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give
-    O/b = 20. Instead: draft_length.slower_shortens_if.
+    False: K* rises with F/M (draft_length.slower_shortens_if), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with
+    the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16
+    give O/b = 20. Instead: draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),
@@ -156,7 +166,10 @@ def slower_shortens():
 def slower_shortens_if():
     """a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent.
 
-    Proved with draft_length.slower_shortens.
+    With F₀, m₀ for what is not sent, F = F₀ + O/R and M = m₀ + b/R. The derivative of F/M in 1/R has the sign of O m₀ -
+    b F₀ ≤ 0, so F/M never rises as the link slows. By draft_length.unimodal K* is the first K with γ^{K+1} (F/M + K) ≤
+    E(K), or K_max. A K that meets this meets it for every smaller F/M, so K* never rises as F/M falls. (If M = 0 at one
+    rate, it is 0 at both, and K* the same.) So the slow link's K* is no longer than the fast one's.
     """
     return le(side(draft_length_sides.rate_of_slow, *LINKS), side(draft_length_sides.rate_of_shorter, *LINKS))
 
@@ -291,7 +304,8 @@ def tracker_consistent(acceptance, draft_length):
 def greedy(target, draft):
     """TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0.
 
-    law_v - p_v = q_a (1{v = a} - p_v), whose positive part is q_a (1 - p_a).
+    A draft is kept if it is a, else a token is drawn from p: law_v = q_a 1{v = a} + (1 - q_a) p_v. So law_v - p_v = q_a
+    (1{v = a} - p_v), which is positive at v = a alone, and there q_a (1 - p_a).
     """
     left = total_variation(greedy_output_distribution(target, draft), target)
     xp, p, q = arrays(target=target, draft=draft)

@@ -1,4 +1,8 @@
-"""Theorems of u-hlm (oh2024uhlm) alone; those that cu-hlm prints too are in ``cu_hlm``."""
+"""Theorems of u-hlm (oh2024uhlm) alone; those that cu-hlm prints too are in ``cu_hlm``.
+
+here   q  p  p_d  r  β_d   1 - s_d  M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, a, b, Δ, R, f
+u-hlm  x  y  y_d  P  β(t)  δ(t)     K  d_k   θ_k       the same
+"""
 
 from hlmtheory._array import arrays
 from hlmtheory._simplex import law_overlap
@@ -25,12 +29,23 @@ def printed_temperature(logits, token, temperatures):
     return eq(left, not_same(logits, token, xp.ones_like(theta)))
 
 
+@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=DRAWN)
+def unbiased_printed(target, draft, token):
+    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
+
+    False: for p = (2, 4, 2)/8, q = (4, 2, 2)/8 and the first token, β = (1/2, 0, 0), r = (0, 1, 0), and the left side
+    is (2, 5, 1)/8. Instead: verification.unbiased.
+    """
+    beta = at_token(rejection_probability(target, draft), token)
+    return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))
+
+
 @theorem("verification.unbiased_one_beta", Source("oh2024uhlm", "(9), its second factor mended"), IMPLIED, false=DRAWN)
 def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: for p = (2, 4, 2)/8, q = (4, 2, 2)/8 and the first token, β = (1/2, 0, 0), r = (0, 1, 0), and the left side
-    is (2, 3, 1)/8. The law needs β_v of every v and the mean rejection Σ q β. Instead: verification.unbiased.
+    False: with p, q of verification.unbiased_printed the left side is (2, 3, 1)/8. The law needs β_v of every v and the
+    mean rejection Σ q β. Instead: verification.unbiased.
     """
     beta = at_token(rejection_probability(target, draft), token)
     law = assembled(target, draft, beta=beta, resampled=mean_rejection(target, draft))
@@ -43,22 +58,11 @@ def unbiased_one_beta(target, draft, token):
 def unbiased_one_resampling(target, draft, token):
     """q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: with p, q of verification.unbiased_one_beta the left side is (2, 6, 2)/8. Instead: verification.unbiased.
+    False: with p, q of verification.unbiased_printed the left side is (2, 6, 2)/8. Instead: verification.unbiased.
     """
     beta = rejection_probability(target, draft)
     law = assembled(target, draft, beta=beta, resampled=at_token(beta, token))
     return eq(law_overlap(law, target), ones_side(target))
-
-
-@theorem("verification.unbiased_printed", Source("oh2024uhlm", "(9) as printed"), MISPRINT, false=DRAWN)
-def unbiased_printed(target, draft, token):
-    """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
-
-    False, with r_v for the paper's P_v: for p, q of verification.unbiased_one_beta the left side is (2, 5, 1)/8.
-    Instead: verification.unbiased.
-    """
-    beta = at_token(rejection_probability(target, draft), token)
-    return eq(law_overlap(assembled(target, draft, beta=beta, resampled=beta), target), ones_side(target))
 
 
 @theorem(
@@ -86,9 +90,9 @@ def rejection_ratio(target, draft, token):
     tight={"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
 )
 def holder_discrete():
-    """for u on {0, 1/M, …, 1}, I = {u : −b/a ≤ u ≤ (Δ − b)/a} and 1/s + 1/s′ = 1: R = Σ_I (a u + b) f ≤
+    """for a > 0, u on {0, 1/M, …, 1}, I = {u : −b/a ≤ u ≤ (Δ − b)/a} and 1/s + 1/s′ = 1: R = Σ_I (a u + b) f ≤
     (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
 
-    Apply Hölder's inequality for sums to the factors a u + b and f.
+    Apply Hölder's inequality for sums to the factors a u + b and f, which are not negative on I.
     """
     return le(rejection_risk_discrete, holder_bound_discrete)

@@ -1,7 +1,9 @@
 """Sending k of V probabilities: what the server reconstructs, and how far the emitted distribution is off.
 
-Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(24), Propositions 1 and 2. ``reconstruction`` and ``claims`` are about one
-given k. The choice of k, the message, the online bound and the budget have their own files, each with its claims.
+Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(24), Propositions 1 and 2. ``reconstruction`` is about one given k;
+``sizes`` and ``rules`` choose it. ``message`` and ``levels`` are about what is sent, ``softplus`` about the online
+bound, ``multi_draft`` about several drafts of a position, and ``partial``, ``boxes`` and ``box_sizes`` about p and q of
+which only a part is known. Their claims are in :mod:`hlmtheory.theorems`.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape

@@ -2,13 +2,13 @@
 
 Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are those of
 :mod:`hlmtheory.truncation`; θ is ``distortion_tolerance``, on TV(r, r̂); ε is ``bias_tolerance``, on Σ_v |law_v - p_v|,
-twice a total variation; b is ``rejection_lower_bound``, on β_d.
+twice a total variation.
 
 How k should depend on the uncertainty: suppose that only q and an upper bound τ on the mean rejection probability T =
 TV(q, p) = Σ q_v β_v are known. Then the largest Bias is 2 min(τ, Δ_k) for every k (``truncation.bias_worst``). So k = 0
-is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, whatever τ is. This step is
-:func:`bias_size`. The paper's own criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), so its k
-*falls* as β_d rises: :func:`online_certified_size`.
+is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, whatever τ is: :func:`certified_size`. The
+paper's own criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), so its k *falls* as β_d rises
+(``truncation.online_direction_worst``).
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """The adaptive threshold and the budget, against a plain recursion, fractions and brute force; paper errors."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from hlmtheory import all_claims
+from hlmtheory.arguments import instance
+from hlmtheory.claims import Status, le
 from hlmtheory.conformal import MassBudgetController, ThresholdController
+from hlmtheory.sides import conformal_sides
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import grid_rows, quantity, shapes
@@ -64,6 +69,46 @@ def test_the_constant_of_the_sharp_bound_is_the_smallest(epsilon, rate, known):
     least = 2 * epsilon + 1 - delta - 1 / size
     assert total == pytest.approx(least, abs=1e-9)
     assert total <= 3 * epsilon + 1 - epsilon + 1e-12
+
+
+@given(exact_runs(), st.integers(16, 48))
+def test_from_a_low_threshold_nothing_is_dropped_or_the_sharp_bound_holds(run, sixteenths):
+    """In exact arithmetic, from τ₁ of one to three times −η(1 − ε): the two cases of conformal.regret_small_step."""
+    for index in np.ndindex(run["threshold"].shape):
+        epsilon, rate = (Fraction(float(run[name][index])) for name in ("epsilon", "learning_rate"))
+        first = tau = -rate * (1 - epsilon) * Fraction(sixteenths, 16)
+        total, rows = Fraction(0), [[Fraction(float(x)) for x in row] for row in run["drafts"][index]]
+        for row in rows:
+            dropped, tau = plain([x / sum(row) for x in row], epsilon, rate, tau)
+            total += dropped
+        assert total == 0 or tau >= -rate * (1 - epsilon)
+        assert total * rate <= max(0, rate * epsilon * len(rows) + first + rate * (1 - epsilon))
+
+
+def sharp_without_the_last_step(drafts, epsilon, learning_rate, threshold):
+    """A wrong second case: τ_{T+1} ≥ 0 in place of τ_{T+1} ≥ −η(1 − ε); 0 where nothing is dropped."""
+    bound = conformal_sides.sharp(drafts, epsilon, learning_rate, threshold)
+    return np.maximum(bound - (1 - epsilon) / conformal_sides.positions(drafts), 0.0)
+
+
+@pytest.mark.parametrize("bound", [conformal_sides.sharp, sharp_without_the_last_step])
+def test_a_wrong_case_of_the_proof_is_caught_from_a_low_threshold(bound):
+    """Without the first case, Σ d = 0, the sharp bound is violated, and so is one that is too small in the second."""
+    claim = all_claims()["conformal.regret_sharp"]
+    wrong = replace(
+        claim,
+        assumptions=(),
+        sides=lambda drafts, epsilon, learning_rate, threshold: le(
+            conformal_sides.mean_dropped(drafts, epsilon, learning_rate, threshold),
+            bound(drafts, epsilon, learning_rate, threshold),
+        ),
+    )
+    caught = 0
+    for seed in range(20):
+        values = instance(claim, np.random.default_rng(seed), (50,))
+        low = ~conformal_sides.high_enough(values["epsilon"], values["learning_rate"], values["threshold"])
+        caught += np.count_nonzero(low & (wrong.check(values).status == Status.VIOLATED))
+    assert caught > 3
 
 
 def test_a_batch_is_rolled_back_to_the_rejected_draft():

@@ -68,11 +68,15 @@ def _in_order(found: list[Claim]) -> list[Claim]:
     names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
 
     def place(claim: Claim) -> tuple[int, str, str, bool, bool, str, int]:
-        key, file, ours = claim.source.key, Path(claim.proof.file), claim.origin not in (PRINTED, MISPRINT)
+        key, file = claim.source.key, Path(claim.proof.file)
         where = file.stem != names.get(key), file.stem, claim.proof.line
-        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, ours, *where
+        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, not _is_printed(claim), *where
 
     return sorted(found, key=place)
+
+
+def _is_printed(claim: Claim) -> bool:
+    return claim.origin in (PRINTED, MISPRINT)
 
 
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
@@ -92,8 +96,13 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
         name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
         full = bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
-        for claim in claims:
-            say(console, f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}", f"      {claim.statement}")
+        parts = [(printed, list(part)) for printed, part in groupby(claims, key=_is_printed)]
+        for printed, part in parts:
+            if len(parts) > 1:
+                say(console, "  What the paper prints:" if printed else "  What is added here:", style="bold")
+            for claim in part:
+                place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
+                say(console, place, f"      {claim.statement}")
     if 0 < len(known := [one for one in listed if one.id not in own]) < 100:  # all claims have too many symbols
         say(console, "\nSymbols", *_symbols_of(known))
     certified = certificate()
@@ -169,7 +178,8 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
         plain[key] += f" ({KINDS[plain[key]]})" if plain[key] in KINDS else ""
     plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
-    plain["source"] = f"{relation_to_source(claim)}: {cite(claim.source)}. {source}".rstrip()
+    relation = f"{relation_to_source(claim)}: ".removeprefix("Source: ")
+    plain["source"] = f"{relation}{cite(claim.source)}. {source}".rstrip()
     used, better = _others(claim)
     whole = [one for one in used if len(claim.proof.text) < SHORT]  # a proof that only names another
     proofs = [claim.proof.text, *(f"\n    {one.id}: {one.proof.text}" for one in whole)]
@@ -190,7 +200,9 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
         value = plain[key]
         text = "; ".join(value) or "none" if isinstance(value, list) else value
         if text is not None and key != "id":
-            word = key.replace("proof", "proof" if counterexample is None or contradicted else "disproof")
+            word = key.replace("measured", "checked").replace(
+                "proof", "proof" if counterexample is None or contradicted else "disproof"
+            )
             word += " (contradicted)" if contradicted and key == "proof" else ""
             say(console, f"  {word.replace('_', ' ')}: {text}".replace(": \n", ":\n", 1))
 

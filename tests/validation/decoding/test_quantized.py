@@ -20,11 +20,11 @@ PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was t
         (KSqs(100_000), r"K is 100000; it must be 1 to \d+, the tokens of the vocabulary"),
         (KSqs(0), r"K is 0; it must be 1 to"),
         (KSqs(8, resolution=0), r"resolution must be a whole number in 1..16,777,216; got 0"),
-        (CSqs(-0.5), r"threshold must be at least -η\(1 - ε\); got -0.5 with η = 0.001, ε = 0.0005"),
+        (CSqs(float("inf")), r"threshold must be finite; got inf"),
         (CSqs(learning_rate=-1.0), r"learning_rate must be positive and finite; got -1.0"),
         (CSqs(epsilon=1.0), r"epsilon must be in \(0, 1\); got 1.0"),
         (BudgetedSqs(epsilon=0.0), r"epsilon must be in \(0, 1\); got 0.0"),
-        (BudgetedCSqs(-0.5), r"threshold must be at least -η\(1 - ε\); got -0.5"),
+        (BudgetedCSqs(float("-inf")), r"threshold must be finite; got -inf"),
         (AllocatedSqs(5.0), r"budget_bits must fit one draft; it is .* bit too small"),
     ],
 )

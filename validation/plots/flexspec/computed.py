@@ -74,7 +74,7 @@ def simulate_lengths(seed: int) -> Numbers:
         "axes": [parts, parts, {"x": axis("time of a token's index, b/R", "ms"), "y": axis("draft length chosen")}],
         "series": series,
         "statistics": {"draft_ms": plain(draft, 4), "wait_ms": plain(waits["weak"], 4)},
-        "basis": f"by (10), (11), γ = {GAMMA}, K_max = {max(DRAWN)}",
+        "basis": f"by (10), (11), γ = {GAMMA}, our K_max = {max(DRAWN)}",
     }
 
 

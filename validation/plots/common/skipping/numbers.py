@@ -18,14 +18,14 @@ from validation.trace.reader import Trace
 TEMPERATURE = "temperature perturbation"
 BASELINE_POSITIONS = 1_500
 BUILT_IN = "builtin"
-BOTH_BASELINES = "MC dropout and prompt perturbation"
+DROPOUT = "MC dropout"
 
 
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
     """Return (u, β, prompt) by measure at the same positions and drafts, and why any measure is omitted."""
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
-        why = "they need the models, and only the built-in pair is loaded for a figure"
-        return {}, {BOTH_BASELINES: f"{BOTH_BASELINES} are left out: {why}."}
+        why = "it needs the models, and only the built-in pair is loaded for a figure"
+        return {}, {DROPOUT: f"{DROPOUT} is left out: {why}."}
     return _measured_baselines(trace, seed)
 
 
@@ -36,9 +36,7 @@ def _measured_baselines(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, R
 
     pair, about = load_pair(BUILT_IN), trace.manifest["pair"]
     if (pair.vocabulary, pair.draft_parameters) != (trace.vocabulary, about.get("small_parameters")):
-        return {}, {
-            BOTH_BASELINES: f"{BOTH_BASELINES} are left out: the trace is of another pair that was called built-in."
-        }
+        return {}, {DROPOUT: f"{DROPOUT} is left out: the trace is of another pair that was called built-in."}
     found = baseline_measures(trace, pair, positions=BASELINE_POSITIONS, seed=seed)
     order = np.argsort(found.rows)
     rows, drafts = found.rows[order], found.drafts[order]

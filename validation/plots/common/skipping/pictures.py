@@ -58,7 +58,6 @@ def mark_printed(axes: Axes, paper: str) -> None:
 
 
 CORRELATIONS = {"temperature perturbation": "correlation", "MC dropout": "dropout"}
-CORRELATIONS["prompt perturbation"] = "paraphrases"
 
 
 def paint_baselines(numbers: Numbers, paper: str) -> Canvas:

@@ -78,7 +78,7 @@ def paint_pairs(numbers: Numbers) -> Canvas:
             else:
                 draw_band(axes, one, **LOOKS[series["scheme"]] | look)
         plans = {tuple(one["mean"]) for one in numbers["series"] if one["pair"] == pair and one["scheme"] in OURS}
-        axes.set_title(f"{title.replace(', ', ' and ')}{': all plans coincide' if len(plans) == 1 else ''}")
+        axes.set_title(f"models of {title}{': plans coincide' if len(plans) == 1 else ''}")
     hollow = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")}
     panels[0].plot([], [], **hollow, linestyle="", markersize=3.5, label="hollow: breaks the memory")
     _share_height(panels, numbers)

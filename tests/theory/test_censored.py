@@ -219,7 +219,9 @@ def test_the_mean_gives_the_interval_of_a_linear_program(length, other, share):
         found = linprog(cost, A_ub=falls, b_ub=np.zeros(len(falls)), A_eq=total, b_eq=[mean], bounds=(0, 1))
         assert found.success
         ends.append(1.0 + sign * found.fun)
-    np.testing.assert_allclose(mean_interval(mean, length, other), ends, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        mean_interval(mean, length, other), ends, rtol=1e-7, atol=1e-7
+    )  # HiGHS meets its constraints to 1e-7
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 12))

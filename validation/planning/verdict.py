@@ -59,7 +59,8 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     for what, seconds, why in times:
         if seconds or what == "round trip":
             by_basis.setdefault(why, []).append(f"{what} {1e3 * seconds:.3g} ms")
-    return "; ".join(f"{', '.join(parts)} ({why})" for why, parts in by_basis.items())
+    words = {"default": "defaults, not measured"}
+    return "; ".join(f"{', '.join(parts)} ({words.get(why, why)})" for why, parts in by_basis.items())
 
 
 def three_digits(number: float) -> str:

@@ -296,7 +296,8 @@ def _depths(
 
 
 def _promise(confidence: float, requests: int) -> str:
-    text = f"{confidence:.0%}, for one depth and for all draft lengths together. They assume that a draft's acceptance "
+    text = f"{confidence:.0%}, of each depth alone, of all draft lengths at once, and whenever you stop counting. They "
+    text += "assume that a draft's acceptance "
     if requests < FEWEST_CLUSTERS:
         text += "depends on its depth alone. Requests differ, so the real uncertainty is larger: give "
         return f"{text}{FEWEST_CLUSTERS} or more records, such as answers, one a line"

@@ -38,14 +38,14 @@ of_output = partial(option, group="Output")
 
 
 @click.command("plan", cls=GroupedCommand)
-@of_evidence(
-    "--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace, of the first]", PLACE
-)
+@of_evidence("--trace", "A trace, written by `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
 @of_evidence("--acceptance", "Or an engine's counts (no --risk, --users); more files may follow.", FILE, multiple=True)
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
-@of_evidence("--drafts", "With --acceptance: the likeliest token, a draw from q, or n-grams.", DraftsType(DRAFTS))
+@of_evidence(
+    "--drafts", "With --acceptance: the likeliest token, a draw from the draft model, or n-grams.", DraftsType(DRAFTS)
+)
 @of_evidence(
     "--verification",
     "With --acceptance: how they were accepted (lossless: the first 3).",
@@ -70,7 +70,9 @@ of_output = partial(option, group="Output")
 )
 @of_times("--verify-token-time", "Time that each token in such a pass adds, over all its texts.", default="0us")
 @of_times("--between-time", "Between two passes of a text that the server writes; may be below 0.", default="0ms")
-@of_limits("--risk", "Most that a text (text=.1) or a token (token=.01) loses; 0: lossless.", default="text=0")
+@of_limits(
+    "--risk", "Most total variation that a text (text=.1) or a token (token=.01) loses; 0: none.", default="text=0"
+)
 @of_limits("--bias", "Largest bias of a token by CU-HLM's messages.", click.FloatRange(0.0, 1.0), default=0.05)
 @of_limits("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
 @of_limits("--leak", "The most that sizes of messages tell a listener in a round: bits=1.  [default: no limit]")
@@ -126,11 +128,9 @@ def plan(
     from validation.planning.verdict import setting_said
 
     _refuse(ctx)
-    left_out = {
-        f"--{name.replace('_', '-')}"
-        for name in given
-        if ctx.get_parameter_source(name) in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    }
+    defaults = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    options = (each for each in ctx.command.params if isinstance(each, click.Option) and each.name in given)
+    left_out = {each.opts[0] for each in options if ctx.get_parameter_source(each.name or "") in defaults}
     if run is not None and _said_skips(run, as_json=as_json):
         return
     asked = _request(given)
@@ -159,10 +159,11 @@ def plan(
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
+    limited = [name for name in ("risk", "latency", "leak", "energy") if given[name] is not None]
+    said_setting += f"; limits: {', '.join(f'{name} {given[name]}' for name in limited)}"
     if all_columns:
-        show_all(
-            console, result, setting.link.name, basis_said(about["evidence"], planner.split, result.asked.best.option)
-        )
+        basis = basis_said(about["evidence"], planner.split, result.asked.best.option)
+        show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
         _show(console, planner, request, result, about["evidence"], said_setting, own=given["trace"] is not None)

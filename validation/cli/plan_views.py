@@ -74,25 +74,35 @@ def _answer(result: Result, basis: str, counts: Counts | None) -> list[str]:
     """Return the first lines: what to use, its speed, its guarantee, the strongest rival."""
     from validation.planning.verdict import number_said
 
-    asked, best = result.asked, result.asked.best.option
-    use, tied = _plainest(asked, asked.best)
-    if _fixed_length(asked.best):
-        engine = f"vLLM: num_speculative_tokens = {best.draft_length:g}"
+    asked, usable = result.asked, _usable(result.asked)
+    use, tied = _plainest(asked, usable)
+    if _fixed_length(usable):
+        length = f"{usable.option.draft_length:g}"
+        engine = f"vLLM: num_speculative_tokens = {length}"
         engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
-        drafts = "draft" if best.draft_length == 1 else "drafts"
-        use += f", {best.label} {drafts} a round ({engine}{counts.alike if counts else ''})"
-    elif asked.best.family == COLOCATED and not best.lossless:
-        use += f", {best.label}"
+        drafts = "draft" if length == "1" else "drafts"
+        use += f", K = {length} {drafts} a round ({engine}{counts.alike if counts else ''})"
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, asked.best)}{_interval(result, counts)}"
+    loss = ""
+    if usable is not asked.best:
+        loss = "with sure drafts unverified: "
+        number = f"{number_said(asked, usable)}; {number} if an engine kept sure drafts unverified (none known)"
     simulated = "simulated with mean rounds, " if _together(asked) else ""
     return [
-        f"Use: {use}; it needs {_needs(asked.best, asked)}",
+        f"Use: {use}; it needs {_needs(usable)}",
         f"{title}: {number}; {asked.name}, {simulated}{basis}",
-        f"Guarantee: {result.guarantee}",
+        f"Guarantee: {loss}{result.guarantee}",
         _rival(result, counts),
     ]
+
+
+def _usable(asked: Aim) -> Listed:
+    """Return the answer, or the lossless server if the answer is one that keeps sure drafts: no engine is known to."""
+    exact = asked.best_of(lambda listed: listed.option.lossless)
+    unknown = asked.best.family == COLOCATED and not asked.best.option.lossless
+    return exact if unknown and exact is not None and exact.family == COLOCATED else asked.best
 
 
 def _interval(result: Result, counts: Counts | None) -> str:
@@ -100,14 +110,20 @@ def _interval(result: Result, counts: Counts | None) -> str:
     from validation.planning.aims import ONE_USER
     from validation.planning.verdict import three_digits
 
-    asked, speed = result.asked, result.row_of(result.asked.best).tokens_per_s_median
+    asked, row = result.asked, result.row_of(result.asked.best)
+    speed, mean = row.tokens_per_s_median, row.tokens_per_s_mean
     if asked.name != ONE_USER or asked.setting.objective != "throughput":
         return ""
     ends = [end for end in (speed.low, speed.high) if end is not None]
     if counts and counts.tokens and not ends and not asked.best.option.row.device:  # a round's time does not vary
         tokens, *bounds = counts.tokens
         ends = [(speed.value or 0.0) * bound / tokens for bound in bounds]
-    return f" (95%: {' to '.join(map(three_digits, ends))})" if len({*ends}) > 1 else ""
+    if len({*ends}) < 2:
+        return ""
+    fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
+    of = "95%, whenever you stop counting" if counts else "95% over prompts"
+    median = f" in the mean over time, {three_digits(speed.value or 0.0)} at the median rate" if fades else ""
+    return f"{median} ({of}: {' to '.join(map(three_digits, ends))})"
 
 
 def _fixed_length(listed: Listed) -> bool:
@@ -126,7 +142,7 @@ def _print_policies(console: Console, result: Result) -> None:
 
     together, best, (_, users) = _together(result.asked), result.row_of(result.asked.best), _users(result)
     speeds = f"tokens/s of\n{result.asked.name if together else 'one user'} (m)"
-    heads = ("policy", speeds, "users of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
+    heads = ("policy", speeds, "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], ordered(result)
     for row in rows:
         speed = row.decides if together else row.tokens_per_s_mean
@@ -142,9 +158,9 @@ def _legend(result: Result) -> str:
     marks = "c: measured, and its limit calibrated; " if calibrated else ""
     return (
         f"m: measured counts × the times above; {marks}no mark: proved. Users: times those of "
-        f"{_users(result)[0].family}, each policy at its best for a full server. Risk: total variation of a text's "
-        "distribution from the target model's. Bits up: in a round trip. Methods: docs/choose.md. Every column, "
-        "option and bound: --all."
+        f"{_users(result)[0].family}, each policy at its best for them, whatever its link carries. Risk: total "
+        "variation of a text's distribution from the target model's. Bits up: in a round trip. Methods: "
+        "docs/choose.md. Every column, option and bound: --all."
     )
 
 
@@ -166,9 +182,12 @@ def _most_users(result: Result, aim: Aim) -> str:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
     base, users = _users(result)
     most = users[aim.best.family]
-    best = [one for one in aim.rows if not one.breaks and users[one.family] == most]
+    equal = [listed for listed in aim.rows if not listed.breaks and users[listed.family] == most]
+    rivals = [listed for listed in equal if not listed.option.row.ours]
+    best = sorted(rivals, key=lambda listed: listed.second)[-1:]
+    best += [listed for listed in equal if listed.option.row.ours]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
-    said += "" if base in best else f": {most} times those of {_with_length(base)}"
+    said += "" if base in equal else f": {most} times those of {_with_length(base)}"
     return f"{said}, at {counted(aim.setting.server_batch, 'text')} a pass."
 
 
@@ -202,8 +221,9 @@ def _rival(result: Result, counts: Counts | None) -> str:
         return f"{title}: none"
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
-    said = f"{title}: {_plainest(asked, rival)[0]}: {number_said(asked, rival)}{share}"
-    said += f"; it needs {_needs(rival, asked)}" if own or not strongest else ""
+    name, tied = _plainest(asked, rival)
+    said = f"{title}: {name}{', or ours' if tied else ''}: {number_said(asked, rival)}{share}"
+    said += f"; it needs {_needs(rival)}" if own or not strongest else ""
     if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
         said += counts.rejection
     said += "" if rival.option.lossless else "; not lossless"
@@ -213,17 +233,11 @@ def _rival(result: Result, counts: Counts | None) -> str:
     return said
 
 
-def _needs(listed: Listed, asked: Aim) -> str:
-    """Return where a policy needs the draft model, and what engines run of it."""
-    from validation.planning.verdict import number_said
-
+def _needs(listed: Listed) -> str:
     if listed.option.row.device:
         return "the draft model on the device"
     if listed.family == COLOCATED and not listed.option.lossless:
-        known, exact = "none known", asked.best_of(lambda one: one.option.lossless)
-        if exact is not None and exact.family == COLOCATED:
-            known += f"; engines run {exact.option.label}, without loss: {number_said(asked, exact)}"
-        return f"the draft model on the server, and an engine that keeps sure drafts unverified ({known})"
+        return "the draft model on the server, and an engine that keeps sure drafts unverified (none known)"
     return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
 
@@ -321,7 +335,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, best = result.asked, result.row_of(result.asked.best)
-    title = f"{asked_of(asked)}{asked.best.name}: {number_said(asked, asked.best)}. {setting}."
+    title = f"{asked_of(asked)}{asked.best.name}: {number_said(asked, asked.best)}{_interval(result, None)}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))
@@ -338,6 +352,6 @@ def draw(result: Result, setting: str, path: Path) -> None:
         axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
-        axes.set_xlabel(f"tokens/s of one user at the link's median rate\nblack: 95% interval{hatched}")
+        axes.set_xlabel(f"predicted tokens/s of one user at the link's median rate\nblack: 95% interval{hatched}")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -65,7 +65,7 @@ class Request:
             seconds, basis = self.draft_s, "as long as the device: the ratio of parameters is not known"
         else:
             seconds = min(self.verify_s / ratio, self.draft_s)
-            basis = f"the target's pass over the ratio of parameters, {ratio:.3g}"
+            basis = f"{1e3 * self.verify_s:.3g} ms / {ratio:.3g}, the ratio of parameters"
             if seconds == self.draft_s:
                 basis = "as long as the device: by the ratio of parameters it would be slower"
         return replace(self, server_draft_s=float(f"{1e3 * seconds:.3g}") / 1e3, server_draft_basis=basis)

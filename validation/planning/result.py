@@ -124,9 +124,10 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
         parts.append("drafts were sampled from the draft model's distribution (else --drafts)")
     if request.server_draft_basis != "given":
         own_draft = f"{1e3 * planner.setting.own_draft_s:.3g} ms"
-        parts.append(f"a draft takes the server {own_draft}, {request.server_draft_basis} (else --server-draft-time)")
+        parts.append(f"a draft takes the server {own_draft}: {request.server_draft_basis} (else --server-draft-time)")
     if request.passes is None and not request.verify_token_s:
-        parts.append("a pass with drafts takes no longer (else --verify-token-time or --times)")
+        wide = "with drafts or with more texts" if request.server_batch > 1 else "with drafts"
+        parts.append(f"a pass {wide} takes no longer (else --verify-token-time or --times)")
     if request.server_batch == 1:
         kind = "shared" if request.users > 1 else "full"
         parts.append(f"a pass of a {kind} server has one text (else --server-batch)")

@@ -83,7 +83,7 @@ def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):
 def test_the_default_pass_of_the_draft_on_the_server():
     request = Request(draft_s=0.012, verify_s=0.030)
     assert request.with_server_draft(6.28).server_draft_s == 0.00478
-    assert "ratio of parameters, 6.28" in request.with_server_draft(6.28).server_draft_basis
+    assert "30 ms / 6.28" in request.with_server_draft(6.28).server_draft_basis
     assert request.with_server_draft(2.0).server_draft_s == 0.012  # a server is not assumed to be slower
     assert request.with_server_draft(None).server_draft_s == 0.012
     given = replace(request, server_draft_s=0.001)

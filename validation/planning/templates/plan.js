@@ -514,7 +514,7 @@ function card(aim) {
   if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
   const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
   const [sure, how] = guarantee(use, s);
-  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}${measured}.`, sure, "sure-how": how };
+  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times.`, sure, "sure-how": how };
 }
 
 function render() {

@@ -240,10 +240,19 @@ def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate
     return control.sharp_bound(epsilon, learning_rate, threshold, _accepted_count(drafts, accepted))
 
 
-def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+def _kept_count(drafts: Array, accepted: Array) -> Array:
     xp, rows, done = _batches(drafts, accepted)
-    count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
-    return control.sharp_bound(epsilon, learning_rate, threshold, count)
+    return xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
+
+
+def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    return control.sharp_bound(epsilon, learning_rate, threshold, _kept_count(drafts, accepted))
+
+
+def kept_bound_published(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
+) -> Array:
+    return control.regret_bound(epsilon, learning_rate, threshold, _kept_count(drafts, accepted))
 
 
 # --------------------------------------------------------------------------------------- a budget of dropped mass

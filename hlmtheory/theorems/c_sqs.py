@@ -1,7 +1,7 @@
 """Theorems of c-sqs (bhattacharjee2025csqs): the lattice and the adaptive support.
 
 First Section 2: (20) and Lemma 1, then Theorem 1, which adds them up, then Algorithm 2. Then Section 3: Algorithm 1 and
-Theorem 2, and after them Lemmas 2 and 4, which prove them, and (30). Section 4 is last. Others on c-sqs are in
+Theorem 2, and after them Lemmas 2 and 4, which prove them, (28) and (30). Section 4 is last. Others on c-sqs are in
 ``ours_messages``. ε and τ are the paper's α and β. An index n is a position: q_n is a distribution, K_n tokens that it
 keeps, d_n the mass that it drops; q_x and q_i are the probabilities of a token.
 """
@@ -31,12 +31,12 @@ TWO_BATCHES = {
     "threshold": 0.5,
 }
 EASY_THEN_FLAT = [[[1.0] + [0.0] * 127, [1 / 128] * 128]] * 100
-NEARLY_FLAT = [[2 / 257] + [1 / 257] * 255]
-"""One row that drops 255/257 at a threshold of 2/257."""
-DROPPED = 2 * 255 / 257 / 5
-TIGHT = DROPPED / (0.25 + (2 / 257 + 3) / 20)
-TWO_DROPS = {"drafts": NEARLY_FLAT * 5, "epsilon": 0.25, "learning_rate": 4.0, "threshold": 2 / 257}
-"""The threshold falls below 0 at the first and the last position, and recovers between."""
+PEAKED_ROW = [1.0] + [0.0] * 2047
+FLAT_ROW = [1 / 2048] * 2048
+LATE_DROP = {"drafts": [PEAKED_ROW, FLAT_ROW], "epsilon": 1 / 1024, "learning_rate": 1.0, "threshold": 0.0}
+"""The first row drops nothing and sets τ₂ = ηε = 1/1024, and the second drops all but its top token."""
+DROPPED = 2047 / 2048
+TIGHT = DROPPED / (1 + 1 / 1024)
 SMALL = Assumption("η(1 − 2ε) ≤ 1", conformal_sides.small_step)
 PEAKED = [[1.0, 0.0]]
 
@@ -135,7 +135,8 @@ def rejection_rate():
 def rejection_rate_sharp():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + D, ℓ = 100.
 
-    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), by lattice.distortion_sharp.
+    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), by lattice.distortion_sharp of
+    ``ours_messages``.
     """
     return le(sides.rejection_rate, sides.position_bound_sharp)  # the same with D for K/(4ℓ)
 
@@ -180,7 +181,7 @@ def rejections():
 def rejections_sharp():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n], D = i(K − i)/(Kℓ), i = min(ℓ, ⌊K/2⌋).
 
-    As lattice.rejections, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp.
+    As lattice.rejections, with TV(q̄, q̂) ≤ D by lattice.distortion_sharp of ``ours_messages``.
     """
     return le(sides.tree_rejections, sides.tree_bound_sharp)  # the same with D for K/(4ℓ)
 
@@ -232,11 +233,11 @@ def update():
     "conformal.resampled",
     Source(CSQS, "Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
     MISPRINT,
-    assuming=(FIRST,),
+    assuming=(SMALL,),
     false={"drafts": EASY_THEN_FLAT, "accepted": [1] * 100, "epsilon": 0.005, "learning_rate": 1.0, "threshold": 0.0},
 )
 def resampled():
-    """mean d_n over accepted and rejected positions ≤ ε + (τ₁ + η(1 − ε))/(ηT), if line 12 takes the d_n of the last
+    """mean d_n over accepted and rejected positions ≤ ε + (|τ₁| + 1 + ηε)/(ηT), if line 12 takes the d_n of the last
     accepted position.
 
     False: where each batch accepts a draft of a peaked q (d_n = 0) and rejects one of a flat q, τ only rises, and the
@@ -245,9 +246,11 @@ def resampled():
     token", and line 12, with our letters and m for T^t, the accepted drafts: "Apply the update (8) on the new token as
     τ_{m+1} = τ_m - η(d_m - ε)". Its words favour the new position's own d_{m+1} (kept), its formula d_m: it repeats,
     from the last accepted token's τ_m, the step with which line 8 set τ_{m+1}. So the rejected position's d_{m+1}
-    enters the sum of Theorem 1, but no update uses it. Instead: conformal.kept, conformal.accepted.
+    enters the sum of Theorem 1, but no update uses it. At m = 0 the formula reads τ_0 and d_0, which are undefined; τ
+    is then left as it was before the batch, and the counterexample has m = 1. (9) itself holds where η(1 - 2ε) ≤ 1
+    (regret_small_step), so line 12 is at fault. Instead: conformal.kept, conformal.accepted.
     """
-    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound)  # mean d_n ≤ ε + (τ₁ + η(1 - ε))/(ηT)
+    return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound_published)  # (9)
 
 
 @theorem(
@@ -255,7 +258,7 @@ def resampled():
     Source(CSQS, "Algorithm 1, line 12 with the rejected position's own dropped mass"),
     CORRECTED,
     assuming=(FIRST,),
-    tight={**TWO_DROPS, "drafts": [NEARLY_FLAT] * 5, "accepted": [0] * 5},
+    tight={**LATE_DROP, "drafts": [[PEAKED_ROW], [FLAT_ROW]], "accepted": [0, 0]},
     ratio=TIGHT,
     ceiling=1.0,
 )
@@ -273,7 +276,7 @@ def kept():
     Source(CSQS, "Theorem 2 with Algorithm 1, line 12 as printed"),
     NEW,
     assuming=(FIRST,),
-    tight={**TWO_DROPS, "drafts": [NEARLY_FLAT * 5], "accepted": [5]},
+    tight={**LATE_DROP, "drafts": [[PEAKED_ROW, FLAT_ROW]], "accepted": [2]},
     ratio=TIGHT,
     ceiling=1.0,
 )
@@ -298,9 +301,11 @@ def regret():
 
     False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops all but its top
     token, 199/200. The mean is 0.4975, the bound 0.0515. With (6) as printed the second row drops that token too, and
-    the mean is .5: false as well. For τ₁ = 0 the bound allows τ to fall to -(1 + ηε) at most;
-    one step can take it to -η(1 - ε). For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it says nothing
-    for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
+    the mean is .5: false as well. For τ₁ = 0 the bound allows τ to fall to -(1 + ηε) at most; one step can take it to
+    -η(1 - ε). For η(1 - 2ε) > 1 it fails for some V and rows at T = 3, τ₁ = 0: by the proof of regret_sharp Σ d_n comes
+    near 2ε + 1 there, and (9) allows 4ε + 1/η, which is less. For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001,
+    where it says nothing for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof,
+    conformal.regret_sharp.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 
@@ -310,8 +315,8 @@ def regret():
     Source(CSQS, "Theorem 2, (9)"),
     CORRECTED,
     assuming=(SMALL,),
-    tight={**TWO_DROPS, "learning_rate": 2.0},
-    ratio=DROPPED / (0.25 + (2 / 257 + 1.5) / 10),
+    tight=LATE_DROP,
+    ratio=DROPPED / (1 + 3 / 1024),
     ceiling=1.0,
 )
 def regret_small_step():
@@ -329,7 +334,7 @@ def regret_small_step():
     Source(CSQS, "Theorem 2, (9)"),
     NEW,
     assuming=(FIRST,),
-    tight=TWO_DROPS,
+    tight=LATE_DROP,
     ratio=TIGHT,
     ceiling=1.0,
 )
@@ -348,7 +353,7 @@ def regret_sharp():
     "conformal.telescope",
     Source(CSQS, "Lemma 2 without the absolute value"),
     CORRECTED,
-    tight=TWO_DROPS,
+    tight=LATE_DROP,
     condition=conformal_sides.roundings,
 )
 def telescope():
@@ -376,29 +381,12 @@ def telescope_printed():
 
 
 @theorem(
-    "conformal.regret_proof",
-    Source(CSQS, "(28), in the proof of Theorem 2"),
-    PRINTED,
-    tight=TWO_DROPS,
-    ratio=DROPPED / (0.25 + (2 / 257 + 5) / 20),
-    ceiling=1.0,
-)
-def regret_proof():
-    """mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any τ₁ and η > 0: (9) has ηε for this η.
-
-    By the proof of regret_small_step Σ d_n is 0 or at most εT + (τ₁ + η(1 - ε))/η, and (|τ₁| + 1 + η) - (τ₁ + η(1 - ε))
-    ≥ 1 + ηε. Of Lemma 4 only the proof of its lower half is needed.
-    """
-    return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)  # (28)
-
-
-@theorem(
     "conformal.iterates",
     Source(CSQS, "Lemma 4, lower half"),
     PRINTED,
     assuming=(FIRST,),
-    tight=TWO_DROPS,
-    ratio=(4 * (255 / 257 - 0.25) - 2 / 257) / 3,
+    tight=LATE_DROP,
+    ratio=(DROPPED - 2 / 1024) / (1 - 1 / 1024),
 )
 def iterates():
     """−τ_n ≤ η(1 − ε) for all n.
@@ -443,15 +431,32 @@ def iterates_upper():
 
 
 @theorem(
+    "conformal.regret_proof",
+    Source(CSQS, "(28), in the proof of Theorem 2"),
+    PRINTED,
+    tight={**LATE_DROP, "learning_rate": 1024.0},
+    ratio=DROPPED / (1 + 3 / 1024),
+    ceiling=1.0,
+)
+def regret_proof():
+    """mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any τ₁ and η > 0: (9) has ηε for this η.
+
+    By the proof of regret_small_step Σ d_n is 0 or at most εT + (τ₁ + η(1 - ε))/η, and (|τ₁| + 1 + η) - (τ₁ + η(1 - ε))
+    ≥ 1 + ηε. Of Lemma 4 only the proof of its lower half is needed.
+    """
+    return le(conformal_sides.mean_dropped, conformal_sides.published_in_proof)  # (28)
+
+
+@theorem(
     "conformal.rate",
     Source(CSQS, "(30)"),
     PRINTED,
     assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
     tight={
-        "drafts": NEARLY_FLAT * 5,
-        "target_scale": 0.25 * 5**0.5,
-        "learning_scale": 4.0 * 5**0.5,
-        "threshold": 2 / 257,
+        "drafts": [PEAKED_ROW, FLAT_ROW],
+        "target_scale": 2**0.5 / 1024,
+        "learning_scale": 2**0.5,
+        "threshold": 0.0,
     },
     ratio=TIGHT,
 )

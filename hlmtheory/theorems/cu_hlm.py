@@ -6,7 +6,8 @@ here    q  p  q̂  r  r̂  T = TV(q, p)  Δ_k = TV(q, q̂)         k, d, β_d, u
 cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
 
 γ = (p - q)⁺ and ω = (p - q̂)⁺; μ is the mean of the V - k entries of q that are not sent; x̃ = softmax(z/θ⁽ᵐ⁾) of (8);
-ℓ(z) = ln(1 + e^{ηz})/η; D is the denominator in (23).
+ℓ(z) = ln(1 + e^{ηz})/η; Û(k) = 2 Δ_k/Σ_i q_i ℓ(p_i/q_i - 1), Ū(k) its bound in (23), and D the denominator there. T̂ =
+TV(q̂, p). s_v is the probability that draft v skips verification, S_t the hybrid system's distribution of token t.
 """
 
 import math
@@ -250,8 +251,8 @@ def skip_as_verified():
     """TV(law, p) = Σ_v s_v (q_v − p_v)⁺: a skipped token costs what it costs with rejection sampling.
 
     False: Σ_v s_v (q_v - p_v)⁺ is the distance if a token that is not kept is verified by rejection sampling, whose
-    residual lacks the tokens with q_v > p_v. Here it is b, given that the device's token is not kept.
-    Instead: shared_seed.skip.
+    residual lacks the tokens with q_v > p_v. Here it is the token that the server draws with the shared seed, given
+    that the device's is not kept. Instead: shared_seed.skip.
     """
     return eq(sides.skipped_distance, one_step_risk)
 
@@ -398,7 +399,7 @@ def bias_identity(target, draft, k):
 def certificate(target, draft, k):
     """Bias ≤ 2 Δ_k: known to the device before anything is sent.
 
-    Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
+    Bias = 2 T TV(r, r̂) (bias_identity) ≤ 2 T Δ_k / max(T, T̂) (tvd_sharp) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
     """
     return le(resampling_bias(target, draft, k), truncation_sides.certificate_side(draft, k))
 
@@ -499,7 +500,8 @@ def exact(target, draft, distortion_tolerance):
 def exact_least(distortion_tolerance, target, draft):
     """θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do.
 
-    By truncation.exact every k < k* was tested, or skipped, and fails (19).
+    By truncation.exact every k < k* was tested, or skipped, and fails (19). (19) asks for TV(r, r̂_k) ≤ θ, so θ is
+    strictly below; what is checked is ≤.
     """
     left = sizes_sides.theta_side(distortion_tolerance)
     xp, p, q = arrays(target=target, draft=draft)

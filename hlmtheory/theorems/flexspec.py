@@ -1,7 +1,10 @@
 """Theorems of flexspec (li2025flexspec): the draft length, Algorithm 2 and the update of a target model.
 
 F and M are the seconds of a round without drafts and of each draft (T_fixed and T_marginal in print), T(K) = F + K M,
-and E(K) the mean tokens of a round with K drafts. Its Algorithm 2 writes q for the target model's distribution, here p.
+and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)/T(K). Draft i is accepted with
+probability α_i given that those before it are, or γ if that is the same for all; τ drafts are. R is the link's bit/s, O
+(O_header in print) and b are the bits of a header and of a token. Its Algorithm 2 writes q for the target model's
+distribution, here p. On III-C are ``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``.
 """
 
 from functools import partial
@@ -115,8 +118,9 @@ def unimodal():
 def stationary():
     """at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
 
-    a = -ln γ and c = a (F/M - 1). With x = K + 1, E is proportional to 1 - e^{-ax} and T(K) = F + K M to x + c/a. At v
-    = ax, e^v = 1 + v + c, so a e^{-ax}/(1 - e^{-ax}) = a/(e^v - 1) = a/(v + c) = 1/(x + c/a): gain and cost are equal.
+    a = -ln γ, c = a (F/M - 1), and v > 0 is the root of e^v - 1 - v = c. With x = K + 1, E is proportional to 1 -
+    e^{-ax} and T(K) = F + K M to x + c/a. At v = ax, e^v = 1 + v + c, so a e^{-ax}/(1 - e^{-ax}) = a/(e^v - 1) = a/(v +
+    c) = 1/(x + c/a): gain and cost are equal.
     """
     return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
@@ -131,13 +135,13 @@ def stationary():
 def optimal():
     """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped.
 
-    a = -ln γ and c = a (F/M - 1). Let 0 < γ < 1 and M > 0. E(K)/T(K) is proportional to f(x) = (1 - e^{-ax})/(x + c/a),
-    x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave in x and equals c at x = 0. If c ≤ 0, it is
-    negative for x > 0 (slope a - a e^{ax} < 0), so K* = 1. If c > 0, it has one zero, at e^v - 1 - v = c with v = ax. f
-    rises up to it and falls after it, so the best integer is next to it, or the end of the range that is nearest. At
-    the ends v/a - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0: E(K) = 1, and 1/T(K) never rises, so K* = 1.
-    γ = 1: (K + 1)/(F + K M) has a derivative of the sign of F - M, so K* = K_max if F > M, else 1. M = 0 < γ: T(K) = F,
-    and E(K) rises, so K* = K_max.
+    a = -ln γ and c = a (F/M - 1); v > 0 is the root of e^v - 1 - v = c, if c > 0. Let 0 < γ < 1 and M > 0. E(K)/T(K) is
+    proportional to f(x) = (1 - e^{-ax})/(x + c/a), x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave
+    in x and equals c at x = 0. If c ≤ 0, it is negative for x > 0 (slope a - a e^{ax} < 0), so K* = 1. If c > 0, it has
+    one zero, at e^v - 1 - v = c with v = ax. f rises up to it and falls after it, so the best integer is next to it, or
+    the end of the range that is nearest. At the ends v/a - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0:
+    E(K) = 1, and 1/T(K) never rises, so K* = 1. γ = 1: (K + 1)/(F + K M) has a derivative of the sign of F - M, so K* =
+    K_max if F > M, else 1. M = 0 < γ: T(K) = F, and E(K) rises, so K* = K_max.
     """
     return le(etgr, draft_length_sides.best_rate)
 
@@ -243,6 +247,25 @@ def regret():
 
 
 @theorem(
+    "verification.greedy",
+    Source("li2025flexspec", "Algorithm 2"),
+    NEW,
+    tight={"target": [0.75, 0.25], "draft": [0.5, 0.5]},
+)
+def greedy(target, draft):
+    """TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0.
+
+    This is at a position with a draft; at the bonus token the law is p. A draft is kept if it is a, else a token is
+    drawn from p: law_v = q_a 1{v = a} + (1 - q_a) p_v. So law_v - p_v = q_a (1{v = a} - p_v), which is positive at v =
+    a alone, and there q_a (1 - p_a).
+    """
+    left = total_variation(greedy_output_distribution(target, draft), target)
+    xp, p, q = arrays(target=target, draft=draft)
+    top = xp.argmax(p, axis=-1, keepdims=True)
+    return eq(left, take(xp, q, xp.broadcast_to(top, (*q.shape[:-1], 1)))[..., 0] * (1.0 - xp.max(p, axis=-1)))
+
+
+@theorem(
     "draft_length.tracker",
     Source(DRAFT_LENGTH_PAPER, "Algorithm 2, argmax over K, were γ̂ the same for every K"),
     IMPLIED,
@@ -293,21 +316,3 @@ def tracker_consistent(acceptance, draft_length):
     j, law = law_side(xp, gamma, DRAFT_COUNT.check(xp, "draft_length", length))
     k = xp.astype(length, gamma.dtype)[..., None]
     return eq(left, gamma * xp.sum(xp.minimum(j + 1.0 + xp.zeros_like(law), k + xp.zeros_like(law)) * law, axis=-1))
-
-
-@theorem(
-    "verification.greedy",
-    Source("li2025flexspec", "Algorithm 2"),
-    NEW,
-    tight={"target": [0.75, 0.25], "draft": [0.5, 0.5]},
-)
-def greedy(target, draft):
-    """TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0.
-
-    A draft is kept if it is a, else a token is drawn from p: law_v = q_a 1{v = a} + (1 - q_a) p_v. So law_v - p_v = q_a
-    (1{v = a} - p_v), which is positive at v = a alone, and there q_a (1 - p_a).
-    """
-    left = total_variation(greedy_output_distribution(target, draft), target)
-    xp, p, q = arrays(target=target, draft=draft)
-    top = xp.argmax(p, axis=-1, keepdims=True)
-    return eq(left, take(xp, q, xp.broadcast_to(top, (*q.shape[:-1], 1)))[..., 0] * (1.0 - xp.max(p, axis=-1)))

@@ -1,7 +1,10 @@
 """Theorems of u-hlm (oh2024uhlm) alone; those that cu-hlm prints too are in ``cu_hlm``.
 
-here   q  p  p_d  r  β_d   1 - s_d  M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, a, b, Δ, R, f
-u-hlm  x  y  y_d  P  β(t)  δ(t)     K  d_k   θ_k       the same
+There: (3) is ``channel.latency``, (11) and (14) ``skipping.threshold`` and ``averse_threshold``, (12)
+``skipping.risk_is_tv``, (13) ``skipping.holder``.
+
+here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, a, b, Δ, R, f
+u-hlm  x  y  y_d  P  β(t)  K  d_k   θ_k       the same
 """
 
 from hlmtheory._array import arrays

@@ -593,9 +593,9 @@ def offline(targets, drafts, distortion_tolerance):
     tight={
         "targets": [sizes_sides.TIGHT["target"]],
         "drafts": [sizes_sides.TIGHT["draft"]],
-        "distortion_tolerance": 0.999,
+        "distortion_tolerance": 0.999999,
     },
-    ratio=0.999,
+    ratio=0.999999,
     condition=sizes_sides.largest_inverse,
 )
 def offline_least(distortion_tolerance, targets, drafts):

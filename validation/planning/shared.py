@@ -125,7 +125,7 @@ class Shared:
         times = Times(draft, round_trip_s=trip, up_bps=rate * shares, down_bps=setting.link.down_bps)
         away = seconds({**c, "drafts": c["drafts"] - kept}, times) / each
         alone, full = (n * setting.server_seconds(totals, n) / each for n in (1, batch))
-        added = (full - alone) / (batch - 1) if batch > 1 else np.zeros(len(full))  # by each further round
+        added = np.maximum(full - alone, 0.0) / max(batch - 1, 1)  # by each further round; rounding may fall below 0
         held = (alone - added)[sends]
         server = SharedServer(max(float(held.mean()), _LEAST), float(np.mean(added[sends])), batch)
         tokens, weights, count = (c["tokens"] / each)[sends], weights[sends], int(sends.sum())

@@ -1,6 +1,7 @@
 """Return what the first screen of the report says: the outcome of each statement, what to send, what is false."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from hlmtheory.claims import FALSE, Claim, Status
 from validation.claims.check import Results
 from validation.report.citations import cite
-from validation.report.tables import KINDS, counterexample_text
+from validation.report.tables import KINDS
 
 NOT_RUN, NOT_CONFIRMED = "not checked", "not confirmed"
 CLAIM_OUTCOMES = ("holds", "violated", "inconclusive", "out of scope", NOT_RUN)
@@ -28,8 +29,6 @@ MEANINGS = {
 """Meaning of each outcome, in the order of the partition."""
 
 FLOAT_BITS = 32
-WHY = 330
-"""Characters of a disproof that are read; a sentence that goes beyond is left out."""
 SMALLEST = "cheapest codec"
 """Rule of Table V with the smallest certified message of each position."""
 
@@ -77,7 +76,7 @@ def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Pa
     for bias in sorted(sizes.keys() | smallest.keys()):
         size = sizes.get(bias)
         bits = size * each if each and size is not None else None
-        least = smallest.get(bias)
+        least, *ends = smallest.get(bias, [None])
         rows.append(
             {
                 "bias": bias,
@@ -87,29 +86,28 @@ def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Pa
                 "factor": full / bits if full and bits else None,
                 "smallest": least,
                 "smallest_factor": full / least if full and least else None,
+                "smallest_ends": sorted(full / end for end in ends) if full else [],
             }
         )
     return {"full": full, "vocabulary": vocabulary, "rows": rows}
 
 
-def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, float]:
-    found = [sidecar for sidecar in sidecars if sidecar.stem == "ours-tableV"]
-    if not found:
-        return {}
-    statistics = json.loads(found[0].read_text(encoding="utf-8")).get("statistics", {})
-    bits = statistics.get("bits", {}).get(SMALLEST, [])
-    return {bias: value for bias, value in zip(statistics.get("epsilon", []), bits, strict=False) if value}
+def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, list[Any]]:
+    """Return the bits of the smallest message by bias, with the ends of their interval where the table has them."""
+    found = {}
+    for about in (json.loads(one.read_text(encoding="utf-8")) for one in sidecars if one.stem == "ours-tableV"):
+        cells = [row[1:] for table in about.get("tables", []) for row in table["rows"] if row[0] == SMALLEST]
+        known = about.get("statistics", {"epsilon": [], "bits": {}})
+        for place, (bias, value) in enumerate(zip(known["epsilon"], known["bits"].get(SMALLEST, []), strict=False)):
+            told = re.findall(r"[\d,]+", cells[0][place])[1:] if cells else []
+            found[bias] = [value, *(float(end.replace(",", "")) for end in told)]
+    return {bias: each for bias, each in found.items() if each[0]}
 
 
 def printed_false(claims: Mapping[str, Claim]) -> list[dict[str, str]]:
-    """Return each result that a paper prints and that is false: where, what, why, and sides at its counterexample."""
-    shown = []
-    for one in (claim for claim in claims.values() if claim.standing == "refuted"):
-        sides = counterexample_text(one, one.refuted or {}).rpartition(": ")[2]
-        said = {"id": one.id, "source": cite(one.source), "statement": one.statement, "sides": sides}
-        why = one.proof.text.partition("Instead:")[0]
-        shown.append(said | {"why": f"{why[:WHY].rpartition('. ')[0]}."})  # whole sentences
-    return shown
+    """Return each result that a paper prints and that is false: its id, its source, its statement."""
+    false = (claim for claim in claims.values() if claim.standing == "refuted")
+    return [{"id": one.id, "source": cite(one.source), "statement": one.statement} for one in false]
 
 
 SYMBOLS = (
@@ -125,7 +123,9 @@ SYMBOLS = (
     ("Bias", "Σ_v |law_v − p_v| of one emitted token, twice its total variation; at most 2"),
     ("ε, θ", "tolerance for the Bias or for the risk of a text; tolerance for TV(r, r̂)"),
     ("u, u_{th}", "uncertainty of a draft, and the threshold above which it is verified"),
-    ("K", "drafts in a round; in lattice claims the number of kept tokens X"),
+    ("K, K*", "drafts in a round, and the best number of them; in lattice claims the number of kept tokens X"),
+    ("γ, F, M", "flexspec: acceptance rate of every draft; seconds of a round without drafts, and of each draft"),
+    ("O, b, R", "flexspec: bits of a message's header, and of a token in it; rate of the link, bit/s"),
     ("q̄, ℓ", "c-sqs: q on X, normalised; q̂ is q̄ in units of 1/ℓ"),
     ("τ, η, d_n", "c-sqs: threshold of what is kept, its learning rate, mass of q that position n drops"),
     ("T", "TV(q, p); in c-sqs the positions of a text; with an index, seconds"),

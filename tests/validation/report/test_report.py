@@ -140,7 +140,8 @@ def test_every_statement_is_counted_once(results):
 def test_what_to_send_is_counted_in_bits(results, tmp_path):
     table = tmp_path / "ours-tableV.json"
     statistics = {"epsilon": [0.05, 0.2], "bits": {"cheapest codec": [100.0, None]}}
-    table.write_text(json.dumps({"statistics": statistics}), encoding="utf-8")
+    cells = [{"rows": [["cheapest codec", "100 [80, 1,600]", "not reached"]]}]
+    table.write_text(json.dumps({"statistics": statistics, "tables": cells}), encoding="utf-8")
     known = replace(results, summary={"size_for_bias_0.05": 10.0, "size_for_bias_0.2": 2.5})
     found = what_to_send(known, 4096, [table])
     assert found["full"] == 4096 * 32
@@ -149,6 +150,7 @@ def test_what_to_send_is_counted_in_bits(results, tmp_path):
         (0.2, 2.5, 110.0, None),
     ]
     assert found["rows"][0]["factor"] == pytest.approx(131072 / 440)
+    assert [row["smallest_ends"] for row in found["rows"]] == [[131072 / 1600, 131072 / 80], []]
     assert [row["bits"] for row in what_to_send(known, None, [])["rows"]] == [None, None]
     assert [row["bias"] for row in what_to_send(results, 40, [])["rows"]] == [0.01, 0.05, 0.1, 0.2]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, BYTES, DENSE, FIXED, PRINTED
+from validation.plots.c_sqs.numbers import ADAPTIVE, ALLOCATED, BUDGETED, BY_SIZE, BYTES, DENSE, FIXED, PRINTED
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
 from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
@@ -67,8 +67,9 @@ def paint(numbers: Numbers) -> Canvas:
         highest = max(axes.get_ylim()[1] for axes in alike)
         for axes in alike:
             axes.set_ylim(0, highest)
+    told = {DENSE: f"{DENSE}: all tokens"} | {name: f"ours: {name}" for name in (ALLOCATED, BUDGETED)}
     for axes in panels:
-        label_ends(axes, {DENSE: f"{DENSE}: all tokens"}, wrap=20)
+        label_ends(axes, told, wrap=20)
     return figure
 
 

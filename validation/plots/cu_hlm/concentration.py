@@ -11,6 +11,7 @@ from hlmtheory.truncation.reconstruction import resampling_distortion
 from hlmtheory.verification import total_variation
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, sampled, spread
+from validation.plots.common.skipping.numbers import correlation
 from validation.plots.common.style import COLUMN, DARK, LIGHT, PAGE, PALE, Axes, Canvas, canvas, name_axes
 from validation.plots.common.truncation.looks import axis
 from validation.trace.reader import Trace, probabilities
@@ -115,18 +116,12 @@ def measure_bias(trace: Trace, seed: int) -> Numbers:
         ],
         "tv_q_p": plain(distance[:, 0], 6),
         "statistics": {
-            "pearson_r": _pearson(distortion.ravel(), bias.ravel()),
-            "pearson_r_of_means_per_k": _pearson(distortion.mean(axis=0), bias.mean(axis=0)),
+            "pearson_r": plain(correlation(distortion.ravel(), bias.ravel())),
+            "pearson_r_of_means_per_k": plain(correlation(distortion.mean(axis=0), bias.mean(axis=0))),
             "largest_deviation_from_identity": plain(np.abs(bias - product).max(), 3),
         },
         "positions_drawn": len(bias),
     }
-
-
-def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    return float(plain(np.corrcoef(x, y)[0, 1]))
 
 
 def paint_bias(numbers: Numbers) -> Canvas:

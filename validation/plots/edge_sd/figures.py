@@ -25,7 +25,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 OURS = ("paper", "proposed", "free")
 """Schemes of the first panel; the baselines are in the second."""
-BREAKS = "Algorithm 1, (24b), breaks the memory"
 
 
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
@@ -59,7 +58,7 @@ def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
         draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
     _share_height(panels, numbers)
     for axes in panels:
-        label_ends(axes, _told(any(broken)))
+        label_ends(axes, _IN_WAVES | ({NAMES["paper"]: f"{_PUBLISHED}, breaks the memory"} if any(broken) else {}))
     _mark_printed(ours, numbers)
     return figure
 
@@ -81,17 +80,14 @@ def paint_pairs(numbers: Numbers) -> Canvas:
         axes.set_title(f"models of {title}{': plans coincide' if len(plans) == 1 else ''}")
     hollow = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")}
     panels[0].plot([], [], **hollow, linestyle="", markersize=3.5, label="hollow: breaks the memory")
+    panels[0].fill_between([], [], color="0.85", linewidth=0, label="bands: 95% intervals")
     _share_height(panels, numbers)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
 _IN_WAVES = {NAMES["proposed"]: "Algorithm 1, in waves that fit", NAMES["free"]: "ours, in waves that fit"}
-
-
-def _told(broken: bool) -> dict[str, str]:
-    """Return the names at the ends of the curves; the published plan's says whether its caches break the memory."""
-    return _IN_WAVES | ({NAMES["paper"]: BREAKS} if broken else {})
+_IN_WAVES |= {NAMES["paper"]: (_PUBLISHED := "Algorithm 1 as published")}
 
 
 def paint_shares(numbers: Numbers) -> Canvas:

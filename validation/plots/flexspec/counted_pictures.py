@@ -10,6 +10,7 @@ from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
+from validation.plots.common.stored import BUILTIN
 from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
@@ -51,11 +52,13 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
         standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed))
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     _, low, high = standard[SHOWN]
-    holds_one = "excludes" if low is None or high is None or low > 1.0 or high < 1.0 else "includes"
+    word = "slower than" if (low or 0.0) > 1.0 else "faster than" if (high or 1.0) < 1.0 else ""
+    verdict = f"standard SD is {word} {case.rule}" if word else f"standard SD and {case.rule} are not told apart"
+    name = f"Pair {pair}" if pair not in (None, BUILTIN) else "Built-in pair"
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"rule": case.rule, "standard": standard, "one": holds_one},
+        "statistics": {"rule": case.rule, "standard": standard, "verdict": f"{name}, {SHOWN}: {verdict}"},
         "basis": basis(study),
         **study.record,
     }
@@ -77,9 +80,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, **PRINTED)
         name_axes(axes, names)
-        axes.set_ylabel("")
-        axes.set(title=one["name"], ylim=(-len(one["lines"]) + 0.4, 0.6))
-        axes.set_xlim(0, None)
+        axes.set(title=one["name"], ylabel="", ylim=(-len(one["lines"]) + 0.4, 0.6), xlim=(0, None))
         names_ = [_FITTED.get(line["name"], line["name"]) for line in one["lines"]]
         axes.set_yticks([-float(place) for place in range(len(names_))], names_)
         axes.grid(axis="y", visible=False)

@@ -206,8 +206,10 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
     panels[1].set_ylabel("")
+    starts = {name: next(x for x, y in zip(one["x"], one["y"], strict=True) if y) for name, one in found.items()}
+    names = {n: ENDS[n] + (f" (from ε = {at:g})" if at > EPSILON[0] else "") for n, at in starts.items() if n in ENDS}
     for axes, (_, rules) in zip(panels, PANELS, strict=True):
-        label_ends(axes, ENDS, order=rules, wrap=26)
+        label_ends(axes, names, order=rules, wrap=26)
     return figure
 
 

@@ -26,9 +26,9 @@ def _look(method: str) -> dict[str, Any]:
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
     at = [style.values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
     errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
-    shown = {"color": look["color"], "marker": look["marker"], "markersize": 9 if look["marker"] == "*" else 5}
-    places = [[one[0]] for one in at]
-    axes.errorbar(*places, xerr=errors[0], yerr=errors[1], elinewidth=0.8, linestyle="none", **shown)
+    shown = {"color": look["color"], "marker": look["marker"], "markersize": 5, "markerfacecolor": "none"}
+    shown |= {"markersize": 9, "markerfacecolor": look["color"]} if look["marker"] == "*" else {}
+    axes.errorbar(*([one[0]] for one in at), *errors[::-1], elinewidth=0.8, linestyle="none", **shown)
 
 
 def paint_both(numbers: Numbers) -> Canvas:

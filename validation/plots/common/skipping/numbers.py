@@ -76,7 +76,7 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
             "by_measure": ", ".join(f"{say(r, '.2f')} by {name}" for name, r in known.items()),
             "left_out": left_out,
         },
-        "positions_drawn": len(tokens.rows),
+        "positions_drawn": series[0]["tokens"],
     }
 
 

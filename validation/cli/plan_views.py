@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import COLOCATED, OURS, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, SERVER, STREAM
 from validation.printable import counted
 
 if TYPE_CHECKING:
@@ -59,12 +59,11 @@ def show(console: Console, result: Result, basis: str, about: Sequence[str], cou
 
     asked, label = result.asked, result.asked.best.option.label
     say(console, *_answer(result, basis, counts), *result.assumed, style="bold")
-    meaning = symbols_said(label)
-    parameters = [f"With: {label}{f' ({meaning})' if meaning else ''}"]
-    say(console, *(parameters if label and not _fixed_length(asked.best) else []), *about)
+    named = "With" if asked.usable is asked.best else f"{asked.best.family.capitalize()}, with"
+    meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
+    say(console, *([f"{named}: {label}{meaning}"] if label and not _fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
-    others = (aim for aim in result.aims if aim is not asked)
-    for aim in others:
+    for aim in (aim for aim in result.aims if aim is not asked):
         many = aim.name == FULL_SERVER
         say(console, _most_users(result, aim) if many else answer_of(aim, in_rounds=_together(asked)))
     say(console, _legend(result), *result.notes)
@@ -74,7 +73,7 @@ def _answer(result: Result, basis: str, counts: Counts | None) -> list[str]:
     """Return the first lines: what to use, its speed, its guarantee, the strongest rival."""
     from validation.planning.verdict import number_said
 
-    asked, usable = result.asked, _usable(result.asked)
+    asked, usable = result.asked, result.asked.usable
     use, tied = _plainest(asked, usable)
     if _fixed_length(usable):
         length = f"{usable.option.draft_length:g}"
@@ -84,38 +83,29 @@ def _answer(result: Result, basis: str, counts: Counts | None) -> list[str]:
         use += f", K = {length} {drafts} a round ({engine}{counts.alike if counts else ''})"
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
-    number = f"{number_said(asked, asked.best)}{_interval(result, counts)}"
-    loss = ""
+    number = f"{number_said(asked, usable)}{_interval(result, usable, counts)}"
     if usable is not asked.best:
-        loss = "with sure drafts unverified: "
-        number = f"{number_said(asked, usable)}; {number} if an engine kept sure drafts unverified (none known)"
+        number += f"; {number_said(asked, asked.best)} if sure drafts stayed unverified (no engine is known to do it)"
     simulated = "simulated with mean rounds, " if _together(asked) else ""
     return [
         f"Use: {use}; it needs {_needs(usable)}",
         f"{title}: {number}; {asked.name}, {simulated}{basis}",
-        f"Guarantee: {loss}{result.guarantee}",
+        f"Guarantee: {result.guarantee}",
         _rival(result, counts),
     ]
 
 
-def _usable(asked: Aim) -> Listed:
-    """Return the answer, or the lossless server if the answer is one that keeps sure drafts: no engine is known to."""
-    exact = asked.best_of(lambda listed: listed.option.lossless)
-    unknown = asked.best.family == COLOCATED and not asked.best.option.lossless
-    return exact if unknown and exact is not None and exact.family == COLOCATED else asked.best
-
-
-def _interval(result: Result, counts: Counts | None) -> str:
-    """Return the interval of the answer's speed for one user, to stand behind it; "" if it has none."""
+def _interval(result: Result, listed: Listed, counts: Counts | None) -> str:
+    """Return the interval of a policy's speed for one user, to stand behind it; "" if it has none."""
     from validation.planning.aims import ONE_USER
     from validation.planning.verdict import three_digits
 
-    asked, row = result.asked, result.row_of(result.asked.best)
+    asked, row = result.asked, result.row_of(listed)
     speed, mean = row.tokens_per_s_median, row.tokens_per_s_mean
     if asked.name != ONE_USER or asked.setting.objective != "throughput":
         return ""
     ends = [end for end in (speed.low, speed.high) if end is not None]
-    if counts and counts.tokens and not ends and not asked.best.option.row.device:  # a round's time does not vary
+    if counts and counts.tokens and not ends and not listed.option.row.device:  # a round's time does not vary
         tokens, *bounds = counts.tokens
         ends = [(speed.value or 0.0) * bound / tokens for bound in bounds]
     if len({*ends}) < 2:
@@ -146,7 +136,8 @@ def _print_policies(console: Console, result: Result) -> None:
     lines, rows = [], ordered(result)
     for row in rows:
         speed = row.decides if together else row.tokens_per_s_mean
-        risk, bits = (_number(getattr(row, name), form) for name, form in (CELLS["text risk"], CELLS["bits"]))
+        cells = ((getattr(row, name).value, form) for name, form in (CELLS["text risk"], CELLS["bits"]))
+        risk, bits = (NONE if value is None else format(value, form) for value, form in cells)
         mark = {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
         lines.append([_with_breaks(row), three_digits(speed.value or 0.0), users[row.policy], f"{risk}{mark}", bits])
     styles = ["dim" if row.breaks else "bold" if row is best else "" for row in rows]
@@ -164,16 +155,12 @@ def _legend(result: Result) -> str:
     )
 
 
-def _number(number: Number, form: str) -> str:
-    return NONE if number.value is None else format(number.value, form)
-
-
 def _users(result: Result) -> tuple[Listed, dict[str, str]]:
     """Return the best full server without a device, and how many times its users each policy has at its own best."""
     from validation.planning.aims import FULL_SERVER
 
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    base = full.best_of(lambda one: not one.option.row.device) or full.rival
+    base = full.best_of(lambda one: not one.option.row.device and one.family != KEEPING) or full.rival
     times = {one.family: one.value / base.value for one in full.rows}
     return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
 
@@ -220,7 +207,7 @@ def _rival(result: Result, counts: Counts | None) -> str:
     if rival is None:
         return f"{title}: none"
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
-    share = f", {rival.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
+    share = f", {rival.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
     name, tied = _plainest(asked, rival)
     said = f"{title}: {name}{', or ours' if tied else ''}: {number_said(asked, rival)}{share}"
     said += f"; it needs {_needs(rival)}" if own or not strongest else ""
@@ -236,8 +223,8 @@ def _rival(result: Result, counts: Counts | None) -> str:
 def _needs(listed: Listed) -> str:
     if listed.option.row.device:
         return "the draft model on the device"
-    if listed.family == COLOCATED and not listed.option.lossless:
-        return "the draft model on the server, and an engine that keeps sure drafts unverified (none known)"
+    if listed.family == KEEPING:
+        return "the draft model on the server, and an engine that does it (none known)"
     return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
 
@@ -335,7 +322,8 @@ def draw(result: Result, setting: str, path: Path) -> None:
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, best = result.asked, result.row_of(result.asked.best)
-    title = f"{asked_of(asked)}{asked.best.name}: {number_said(asked, asked.best)}{_interval(result, None)}. {setting}."
+    number = f"{number_said(asked, asked.best)}{_interval(result, asked.best, None)}"
+    title = f"{asked_of(asked)}{asked.best.name}: {number}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, KEEPING, ROWS, STREAMED
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.option import Option
@@ -110,6 +110,12 @@ class Aim:
     @property
     def rival(self) -> Listed:
         return self.rows[0]
+
+    @property
+    def usable(self) -> Listed:
+        """Return the answer, or the lossless server if the answer is a policy that no engine is known to run."""
+        exact = self.best_of(lambda listed: listed.family == COLOCATED) if self.best.family == KEEPING else None
+        return exact or self.best
 
     def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:
         """Return the best of some options that keep the limits; None if there is none."""

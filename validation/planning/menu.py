@@ -50,22 +50,23 @@ def _device(known: Evidence) -> list[Option]:
 
 
 def _colocated(known: Evidence) -> Iterator[Option]:
-    """Yield the options of a server that runs the draft model itself.
+    """Yield the options of a server that runs the draft model itself, and perhaps keeps sure drafts unverified.
 
     It may draw its drafts from any distribution, and look at their uncertainty, as a listed device may. So with the
     same times no listed device that drafts and waits in turn is faster. A plan lists those that are drawn from q.
     """
-    profile, family = known.profile, rows.COLOCATED
+    profile = known.profile
     drawn = ["", *(f", drafts from {lattice.name}" for lattice in LATTICES)]
     for codec, k, level, words, table, text, token in _rounds(known):
         if codec < SEEDED:
             label, counts = f"K = {k}{drawn[codec]}{words}", at_server(table, profile)
-            yield Option(family, label, counts, k, level, text, token, codec=codec if level > -np.inf else None)
+            family, message = (rows.KEEPING, codec) if level > -np.inf else (rows.COLOCATED, None)
+            yield Option(family, label, counts, k, level, text, token, codec=message)
     for name, table, _ in _budgeted(known):
-        yield exact(family, f"drafts from {name}", at_server(table, profile), _mean_length(table))
+        yield exact(rows.COLOCATED, f"drafts from {name}", at_server(table, profile), _mean_length(table))
     for codec in range(SEEDED if known.block else 0):
         tables = at_server(profile.blocks[:, codec], profile)
-        yield from _by_length(family, f"K = {{}}{drawn[codec]}, by block", tables, block=True)
+        yield from _by_length(rows.COLOCATED, f"K = {{}}{drawn[codec]}, by block", tables, block=True)
 
 
 def _u_hlm(known: Evidence) -> Iterator[Option]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, ROWS, U_HLM
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, ROWS, U_HLM
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
 from validation.errors import UserError
@@ -53,15 +53,16 @@ class Pool:
             )
         families = np.array([option.family for option in self.options])
         self.places = {family: np.flatnonzero(families == family) for family in ROWS}
-        from_q = [place for place in self.places[COLOCATED] if self.options[place].drawn_from_q]
-        self.places[COLOCATED] = np.array(from_q, dtype=np.int64)  # an engine draws its drafts from q itself
+        for family in (COLOCATED, KEEPING):  # an engine draws its drafts from q itself
+            from_q = [place for place in self.places[family] if self.options[place].drawn_from_q]
+            self.places[family] = np.array(from_q, dtype=np.int64)
         if setting.risk_limit <= 0:
             for family in (U_HLM, CU_HLM):
                 level = planner.paper_threshold()
                 self.places[family] = np.array(
                     [place for place in self.places[family] if self.options[place].threshold == level], dtype=np.int64
                 )
-            self.places[CERTIFIED] = self.places[CERTIFIED][:0]
+            self.places[CERTIFIED] = self.places[KEEPING] = np.array([], dtype=np.int64)
         self.lossless = np.array([option.lossless for option in self.options])
         self.value = setting.value(self.train)
         capacity = setting.objective == "capacity"
@@ -260,9 +261,8 @@ class Planner:
         entries = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for option in self.options:
-            if option.leak_bits > allowed + _TOLD or (
-                option.family == COLOCATED and not (option.lossless and option.drawn_from_q)
-            ):
+            other_drafts = option.family == COLOCATED and not option.drawn_from_q
+            if option.leak_bits > allowed + _TOLD or other_drafts or option.family == KEEPING:
                 continue  # a server that repeats the rounds of a device that skips follows from that device's
             train, test = (option.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
             losses = (("text", option.loss), ("token", option.token_loss))

@@ -106,7 +106,7 @@ def make(
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
-        guarantee=" ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked)]),
+        guarantee=" ".join([*_guarantees(planner, asked, counts), *_without_loss(planner, asked)]),
         assumed=_assumed(planner, request, counts),
         notes=[
             *(note.text for note in notes if best.row.device or not note.of_device),
@@ -202,7 +202,7 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster"
-    if asked.best.family == exact.family == COLOCATED:  # the first line names what engines run
+    if asked.usable is not asked.best:  # the first lines name it
         return [f"{gained}{noise}."]
     return [f"{gained}{noise}; without loss, {exact.name}: {number_said(asked, exact)}."]
 
@@ -240,6 +240,14 @@ def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
         shown = own[0] if own else option
         notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     return [note for note in notes if note]
+
+
+def _guarantees(planner: Planner, asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
+    """Return what the answer guarantees, behind what an engine does if none runs the answer."""
+    best = _guarantee(planner, asked.best.option, counts)
+    if asked.usable is asked.best:
+        return [best]
+    return [f"{_IF_KEPT}: hlm audit tests it.", f"If sure drafts stay unverified: {best}"]
 
 
 def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
-from validation.decoding.methods.rows import COLOCATED, CU_HLM, OURS, U_HLM
+from validation.decoding.methods.rows import COLOCATED, CU_HLM, KEEPING, OURS, U_HLM
 from validation.planning.measure import planner_of_trace
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED, until_spent
@@ -62,7 +62,7 @@ def test_the_counts_of_a_server_with_its_own_draft(made):
 def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):
     """Half of the time is saved on the device alone unless the server repeats its rounds, with the same loss."""
     device = {option.label: option for option in made.options if option.family == OURS}
-    here = [option for option in made.options if option.family == COLOCATED and option.threshold > -np.inf]
+    here = [option for option in made.options if option.family == KEEPING]
     assert {option.codec for option in here} == set(range(SEEDED))
     for option in here[::37]:
         length, threshold = option.label.split(", ")[0], option.label.rsplit(", ", 1)[1]
@@ -74,10 +74,10 @@ def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):
     for limit in (0.3, 0.6, 1.0):
         link = constant_link(1e9, 10 ** rng.uniform(-3, -1), 1e9)
         planner = under(made, link=link, server_draft_s=0.012, risk_kind="text", risk_limit=limit)
-        best = {family: planner.best(family, planner.setting) for family in (OURS, COLOCATED)}
+        best = {family: planner.best(family, planner.setting) for family in (OURS, KEEPING)}
         speeds = {family: planner.value_of(option, planner.setting) for family, (option, _) in best.items()}
         assert best[OURS][0].threshold > -np.inf
-        assert speeds[OURS] <= speeds[COLOCATED] * (1 + 1e-6)
+        assert speeds[OURS] <= speeds[KEEPING] * (1 + 1e-6)
 
 
 def test_the_default_pass_of_the_draft_on_the_server():

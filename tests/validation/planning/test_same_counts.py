@@ -17,7 +17,7 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
-from validation.decoding.methods.rows import ROWS, STREAMED, Absent
+from validation.decoding.methods.rows import KEEPING, ROWS, STREAMED, Absent
 from validation.decoding.methods.single_draft import CloudOnly, Hlm
 from validation.decoding.methods.trees import SureTreeSd
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
@@ -70,7 +70,7 @@ def test_every_method_with_a_row_is_compared_or_says_where() -> None:
     assert all(name in CASES or name.startswith(("draft tree, sure", *ELSEWHERE)) for name in planned)
     assert all(row in ROWS or (isinstance(row, Absent) and row) for row in rows.values())
     assert {name for name, row in ROWS.items() if not row.no_method} == {rows[name] for name in planned}
-    assert menu.MENU.keys() == ROWS.keys() - {STREAMED}  # whose options depend on the times of a setting
+    assert menu.MENU.keys() == ROWS.keys() - {STREAMED, KEEPING}  # with a setting's times; beside COLOCATED
 
 
 def planned_counts(draft: np.ndarray, target: np.ndarray, length: int) -> dict[tuple[str, str], dict[str, float]]:

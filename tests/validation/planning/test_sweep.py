@@ -21,7 +21,7 @@ from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
 from validation.collection.collect import collect
 from validation.collection.prompts import builtin_prompts
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, STREAMED, U_HLM
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, STREAMED, U_HLM
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
@@ -216,9 +216,11 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, verdi
             allowed[[n for n in numbers if oracle.kept[n]]] = True
         if setting.risk_limit <= 0:
             allowed &= oracle.lossless
-        allowed &= np.array([option.family != COLOCATED or option.drawn_from_q for option in oracle.options])
+        allowed &= np.array(
+            [option.family not in (COLOCATED, KEEPING) or option.drawn_from_q for option in oracle.options]
+        )
         assert values[best] >= values[allowed].max() * (1 - 2e-9), (aim.name, aim.best.name, setting)
-        assert all(row.option.drawn_from_q for row in aim.listed if row.family == COLOCATED)
+        assert all(row.option.drawn_from_q for row in aim.listed if row.family in (COLOCATED, KEEPING))
         assert any(row.option is aim.best.option for row in aim.rows)
         opens = "A full server carries" if aim.name == "a full server" else "for one user"
         part = next(part for part in re.split(r"(?<=[a-z.])(?= The | A full)", f" {verdict}") if opens in part)
@@ -287,7 +289,7 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
         oracle = Oracle(counted, replace(setting, latency_s=None, energy_j=None))
         values = np.where(oracle.kept, oracle.value("one user"), 0.0)
         families = np.array([option.family for option in oracle.options])
-        servers = values[np.isin(families, [COLOCATED, "server alone, streaming"])].max()
+        servers = values[np.isin(families, [COLOCATED, KEEPING, "server alone, streaming"])].max()
         assert values[np.isin(families, [OURS, CERTIFIED])].max() <= servers * (1 + 1e-6), setting
         exact = np.where(oracle.lossless, values, 0.0)
         in_turn = np.array(["tree" not in family and family != STREAMED for family in families])

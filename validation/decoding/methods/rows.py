@@ -42,6 +42,7 @@ class RowInfo:
 
 SERVER, STREAM, COLOCATED = "server alone", "server alone, streaming", "server with its own draft"
 OWN_TREE, DEVICE, FIXED = "server with its own tree", "device alone", "fixed K, full rows"
+KEEPING = "server keeping sure drafts"
 HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"
 SEED_TREE, CERTIFIED, STREAMED, OURS = "shared seed tree", "DSSD certified", "shared seed, streamed", "ours"
 ROWS = {
@@ -49,12 +50,8 @@ ROWS = {
     for row in (
         RowInfo(SERVER, device=False, file=True),
         RowInfo(STREAM, device=False, no_method="the texts of the server alone, without waits"),
-        RowInfo(
-            COLOCATED,
-            device=False,
-            calibrated=True,
-            no_method="the rounds of a device with the same drafts, without messages",
-        ),
+        RowInfo(COLOCATED, device=False, no_method="the rounds of a device with the same drafts, without messages"),
+        RowInfo(KEEPING, device=False, calibrated=True, no_method="the same; no engine is known to do it"),
         RowInfo(OWN_TREE, device=False),
         RowInfo(DEVICE, calibrated=True, file=True),
         RowInfo(FIXED),

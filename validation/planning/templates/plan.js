@@ -6,9 +6,9 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "shared seed tree"];
-const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
+const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
 const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
@@ -20,7 +20,7 @@ function repeated(option) {
   if (!known || !stream) return [];
   const counts = (part) => option[part].map((value, i) => (i === SERVER_DRAFTS ? option[part][DRAFTS] : i === DOWN ? stream[part][DOWN]
     : [DRAFTS, UP, EXCHANGES].includes(i) ? 0 : value));
-  return [{ ...option, policy: COLOCATED, option: known[1], top_k: [0, 0],
+  return [{ ...option, policy: KEEPING, option: known[1], top_k: [0, 0], paper_threshold: false,
     train: counts("train"), test: counts("test") }];
 }
 const EVERY = [...MENU, ...(MENU.some(({ policy }) => policy === COLOCATED) ? MENU.flatMap(repeated) : [])];
@@ -369,7 +369,7 @@ function legend(id, entries) {
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
 const linesOf = (s) => [["ours", "ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", options(...PAPERS)],
-  ["own", "server, drafts of its own", options(COLOCATED, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
+  ["own", "server, drafts of its own", options(COLOCATED, KEEPING, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
 
 function drawQuality(s, plan) {
   const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
@@ -398,7 +398,7 @@ function drawQuality(s, plan) {
 }
 
 const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
-const STREAMING = [STREAM, COLOCATED, OWN_TREE]; // one kind
+const STREAMING = [STREAM, COLOCATED, KEEPING, OWN_TREE]; // one kind
 const kindOf = ({ policy }) => (NO_RIVALS.includes(policy) ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */

@@ -3,7 +3,9 @@
 First Section 2: (20) and Lemma 1, then Theorem 1, which adds them up, then Algorithm 2. Then Section 3: Algorithm 1 and
 Theorem 2, and after them Lemmas 2 and 4, which prove them, (28) and (30). Section 4 is last. Others on c-sqs are in
 ``ours_messages``. ε and τ are the paper's α and β. An index n is a position: q_n is a distribution, K_n tokens that it
-keeps, d_n the mass that it drops; q_x and q_i are the probabilities of a token.
+keeps, d_n the mass that it drops; q_x and q_i are the probabilities of a token. X is the set of the K kept tokens, q̄
+is q on X, normalised, and q̂ is q̄ rounded to multiples of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the
+tokens with q_x ≥ τ_n by (6), here always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8).
 """
 
 from hlmtheory._array import arrays
@@ -170,9 +172,8 @@ def rejections():
     positions, those of bonus tokens too. Given its prefix, every emitted token has law p (lossless). So a position
     with a draft adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. There TV(q̂, p) ≤
     TV(q, p) + TV(q, q̄) + TV(q̄, q̂), where TV(q, q̄) = dropped (dropped_mass) and TV(q̄, q̂) ≤ K/(4ℓ)
-    (lattice.distortion). Attained without bonus tokens. From K = 4ℓ on it says nothing: with ℓ = 100 and K drawn from
-    1 to V, uniform in log K, a position's bound (lattice.rejection_rate) is vacuous at half of the built-in pair's. In
-    C-SQS the mean is also over the ends of rounds, by the same proof.
+    (lattice.distortion). Attained without bonus tokens. From K = 4ℓ on it says nothing. In C-SQS the mean is also
+    over the ends of rounds, by the same proof. As printed (3) holds for K-SQS, where K_n = K.
     """
     return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 
@@ -392,7 +393,8 @@ def iterates():
     """−τ_n ≤ η(1 − ε) for all n.
 
     If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises. So from any
-    τ_n ≥ -η(1 - ε) on, the first or a later one, all are.
+    τ_n ≥ -η(1 - ε) on, the first or a later one, all are. Print has no condition on τ₁: ours is the bound itself at
+    n = 1.
     """
     return le(conformal_sides.lowest, conformal_sides.undershoot)  # -min τ_n ≤ η(1 - ε)
 
@@ -408,7 +410,7 @@ def iterates_upper_empty():
     """τ_n ≤ 1 + ηε for all n, if no token is kept where τ_n > max q_n, so that d_n = 1.
 
     If τ_n ≤ max q_n ≤ 1, then τ_{n+1} ≤ 1 + ηε, as d_n ≥ 0. If τ_n > max q_n, then d_n = 1 and τ falls by η(1 - ε).
-    No draft can be drawn there.
+    No draft can be drawn there. Print has no condition on τ₁: ours is the bound itself at n = 1.
     """
     return le(conformal_sides.highest_printed, conformal_sides.overshoot)  # max τ_n ≤ 1 + ηε
 
@@ -463,7 +465,8 @@ def regret_proof():
 def rate():
     """for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
 
-    regret_sharp with ε = d/√T and η = c/√T, times T.
+    regret_sharp with ε = d/√T and η = c/√T, times T. Print has O(√T) alone, and no condition on τ₁. From a lower τ₁ the
+    same bound holds, or Σ d_n = 0.
     """
     return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (d + τ₁/c)√T + 1 - d/√T
 

@@ -7,7 +7,8 @@ cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
 
 γ = (p - q)⁺ and ω = (p - q̂)⁺; μ is the mean of the V - k entries of q that are not sent; x̃ = softmax(z/θ⁽ᵐ⁾) of (8);
 ℓ(z) = ln(1 + e^{ηz})/η; Û(k) = 2 Δ_k/Σ_i q_i ℓ(p_i/q_i - 1), Ū(k) its bound in (23), and D the denominator there. T̂ =
-TV(q̂, p). s_v is the probability that draft v skips verification, S_t the hybrid system's distribution of token t.
+TV(q̂, p). U(k, t) = 2 Δ_k/T at token t is the bound of (20), η* the least η with D ≤ 2 q_d β_d. s_v is the probability
+that draft v skips verification, S_t the hybrid system's distribution of token t.
 """
 
 import math
@@ -458,7 +459,8 @@ def monotone_distortion(target, draft, k):
     """TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1).
 
     False: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21, 13, 5)/39 and p = (22, 13,
-    4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by x → 0 the rise tends to 1. Instead: truncation.monotone.
+    4)/39 give 0, .8 for k = 0, 1. With p = q + (x, 0, −x), x ≤ 1/39, they give 0 and 4/(4 + 39x): for x → 0 the rise
+    tends to 1. Instead: truncation.monotone.
     """
     return le(
         resampling_distortion(target, draft, truncation_sides.after(draft, k)), resampling_distortion(target, draft, k)
@@ -551,11 +553,12 @@ def tvd_sharp(target, draft, k):
 def worst_case(target, draft, k):
     """max TV(r, r̂) over all p with TV(q, p) = δ is min(1, Δ_k/δ), attained by the p that is constructed.
 
-    Let L be the tail's entries below μ and H those above it, so that Σ_L (μ - q_i) = Σ_H (q_i - μ) = Δ_k. The target
-    raises L by f = min(δ, Δ_k) in all, none beyond μ, and one entry h of H by δ - f. Only sent entries lose. So (p -
-    q)⁺ is f on L and δ - f at h, with sum δ = TV(q, p). (p - q̂)⁺ is 0 on L, q_i - μ on H, and δ - f more at h, with
-    sum Δ_k + δ - f. If δ ≤ Δ_k, then f = δ, the two have disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k, then f =
-    Δ_k, both sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. By truncation.tvd_sharp no target has more.
+    If Δ_k = 0, then q̂ = q, and both sides are 0. Else let L be the tail's entries below μ and H those above it, so
+    that Σ_L (μ - q_i) = Σ_H (q_i - μ) = Δ_k. The target raises L by f = min(δ, Δ_k) in all, none beyond μ, and one
+    entry h of H by δ - f. Only sent entries lose. So (p - q)⁺ is f on L and δ - f at h, with sum δ = TV(q, p). (p -
+    q̂)⁺ is 0 on L, q_i - μ on H, and δ - f more at h, with sum Δ_k + δ - f. If δ ≤ Δ_k, then f = δ, the two have
+    disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k, then f = Δ_k, both sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. By
+    truncation.tvd_sharp no target has more.
     """
     left = worst_case_sides.attacked(target, draft, k)
     xp, _, p, q, k = pair_and_size(target, draft, k)
@@ -578,7 +581,8 @@ def worst_case(target, draft, k):
 def offline(targets, drafts, distortion_tolerance):
     """mean_t TV(r, r̂_k) ≤ θ at the k* of (21): by half, always.
 
-    TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean distortion is at most half of mean U ≤ θ.
+    TV(r, r̂) ≤ Δ_k/TV(q, p) = U/2 for each token (tvd_sharp), and mean U ≤ θ at k*. So the mean distortion is at most
+    θ/2: this is meant by half.
     """
     xp, p, q = sizes_sides.many_side(targets, drafts)
     k = sizes_sides.offline_k(p, q, distortion_tolerance)

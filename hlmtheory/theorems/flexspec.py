@@ -2,9 +2,10 @@
 
 F and M are the seconds of a round without drafts and of each draft (T_fixed and T_marginal in print), T(K) = F + K M,
 and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)/T(K). Draft i is accepted with
-probability α_i given that those before it are, or γ if that is the same for all; τ drafts are. R is the link's bit/s, O
-(O_header in print) and b are the bits of a header and of a token. Its Algorithm 2 writes q for the target model's
-distribution, here p. On III-C are ``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``.
+probability α_i given that those before it are, or γ if that is the same for all; τ drafts are. E(K) counts the server's
+own token too, as Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's
+bit/s, O (O_header in print) and b are the bits of a header and of a token. Its Algorithm 2 writes q for the target
+model's distribution, here p. On III-C are ``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``.
 """
 
 from functools import partial
@@ -152,7 +153,8 @@ def slower_shortens():
 
     False: K* rises with F/M (draft_length.slower_shortens_if), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with
     the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16
-    give O/b = 20. Instead: draft_length.slower_shortens_if.
+    give O/b = 20: at R, R/10 and R/1000 K* is 1, 2 and 6, and with E(K) - 1 for E(K), as printed, 3, 4 and 8. Instead:
+    draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),
@@ -240,8 +242,11 @@ def linear_optimal(acceptance, fixed, marginal, max_draft_length):
 def regret():
     """a length chosen for γ̂ keeps at least inf_{F/M} ETGR(K̂)/ETGR(K*), the least over the ties of lengths.
 
-    K* and K̂ change only at the F/M at which one of them rises by one. Between two such values, the ratio of the two
-    rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values.
+    Let x = F/M, and x = ∞ for M = 0. K* rises from 1 to K_max at ties alone, where two lengths are equally fast: by one
+    at each if 0 < γ < 1, all at once at x = 1 if γ = 1. If γ = 0, all lengths tie at x = ∞ alone, and K* is 1. The
+    same holds for K̂ with γ̂. Between two ties, the ratio of the two rates is a quotient of affine functions of x, so it
+    is monotone. Below the first and above the last it is 1. So its infimum is its value or limit at a tie. If γ̂ = 0 <
+    γ, this is the limit at x = ∞, E(1)/E(K_max).
     """
     return le(least_kept, kept)
 

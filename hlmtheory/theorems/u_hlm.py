@@ -1,6 +1,7 @@
 """Theorems of u-hlm (oh2024uhlm) alone; those that cu-hlm prints too are in ``cu_hlm``.
 
-There: (3) is ``channel.latency``, (11) and (14) ``skipping.threshold`` and ``averse_threshold``, (12)
+There: (3) is ``channel.latency``, (4) ``channel.throughput_means``, (7) ``uncertainty.sampled``, (8)
+``skipping.sequence`` and ``skipping.overlap``, (11) and (14) ``skipping.threshold`` and ``averse_threshold``, (12)
 ``skipping.risk_is_tv``, (13) ``skipping.holder``.
 
 here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, a, b, Δ, R, f

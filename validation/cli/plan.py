@@ -220,7 +220,6 @@ BELONGS = {
     **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
     **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
 }
-"""Options that need another one."""
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
 NO_USERS = "several users are planned from a trace (hlm validate or hlm import); --objective capacity takes counts too"
 AGAINST = (

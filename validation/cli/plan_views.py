@@ -37,7 +37,6 @@ CELLS = {
 }
 """By the head of a column: the field of a row, and the form of its number."""
 INTERVALS = ("tok/s 50%", "gain")
-"""Columns with intervals."""
 RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s mean", "K", "text risk", "gain")
 """Columns that a narrow screen leaves out, the least important first."""
 

@@ -80,7 +80,9 @@ class Result:
             "gap": self.gap and self.gap.plain(),
             "message_gain": self.message_gain and self.message_gain.plain(),
             "guarantee": self.guarantee,
-            "notes": [*self.notes, *self.assumed, *self.bounds],
+            "assumed": self.assumed,
+            "notes": self.notes,
+            "bounds": self.bounds,
         }
 
 

@@ -32,8 +32,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPTS, EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 4, 390, 80, 5
 """Prompts shown; characters of a text and of a name, which are cut if longer; sources of prompts named."""
-SHORT_BIAS = 0.05
-"""Bias whose message the verdict names."""
+SHORT_BIAS = 0.05  # whose message the verdict names
 WIDE = 260.0
 """Points from which a picture is wider than a telephone, which scrolls it."""
 
@@ -178,6 +177,7 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
         "caption": caption,
         "details": details,
         "kind": about.get("kind", ""),
+        "drawn": about.get("positions_drawn"),
         "tables": tables,
     }
 

@@ -73,7 +73,7 @@ def draw(
     written = [sidecar]
     if exhibit.paint is not None:
         with house_style():
-            picture = picture_of(exhibit, numbers)
+            picture = picture_of(exhibit, numbers | basis)
             for suffix in PICTURES:
                 if suffix == "svg" or suffix in formats:
                     written.append(sidecar.with_suffix(f".{suffix}"))
@@ -83,7 +83,7 @@ def draw(
         written.append(sidecar.with_suffix(".csv"))
         with naming(written[-1]):
             written[-1].write_text(as_csv(numbers), encoding="utf-8", newline="")
-    about = _about(exhibit, numbers, basis.pop("basis")) | basis
+    about = _about(exhibit, numbers | basis, basis.pop("basis")) | basis
     run = {"command": command, "seed": seed, "commit": commit or commit_of_code(), "hlmtheory": hlmtheory.__version__}
     text = json.dumps(about | run | numbers, ensure_ascii=False, allow_nan=False) + "\n"
     with naming(sidecar):

@@ -68,8 +68,10 @@ class Exhibit:
     paint: Callable[[Numbers], Canvas] | None = None
 
     def sentence(self, numbers: Mapping[str, Any]) -> str:
-        """Return the message with the statistics of the numbers, or of a whole sidecar."""
-        text = _Sentence().vformat(self.message, (), numbers.get("statistics", {}))
+        """Return the message with the statistics, the pair and other fields of the numbers, or of a whole sidecar."""
+        name = numbers.get("pair") or numbers.get("experiment", {}).get("name", "").partition(" ")[2] or "builtin"
+        fields = {**numbers, "pair": "the built-in pair" if name == "builtin" else f"the pair {name}"}
+        text = _Sentence().vformat(self.message, (), fields | numbers.get("statistics", {}))
         return self.otherwise if self.otherwise and MISSING in text else text
 
     def describe(self, numbers: Mapping[str, Any], basis: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.stored import BUILTIN
 from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
@@ -36,7 +35,7 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
     study = c.counted(pair)
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)
-    series, standard = [], {}
+    series, standard, told = [], {}, []
     for place, network in enumerate(NETWORKS):
         lines = []
         for line in (line for line in c.LINES if line.name in case.lines[network]):
@@ -50,23 +49,22 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
         sd, rule = (case.lines[network][name].of(chosen) for name in (c.STANDARD, case.rule))
         times = c.over(network)
         standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed))
+        middle, low, high = (end or 1.0 for end in standard[network])
+        word = "slower" if low > 1.0 else "faster" if high < 1.0 else "not told apart"
+        told.append(f"{word} over {network} ({middle:.2f}, {low:.2f} to {high:.2f})")
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
-    _, low, high = standard[SHOWN]
-    word = "slower than" if (low or 0.0) > 1.0 else "faster than" if (high or 1.0) < 1.0 else ""
-    verdict = f"standard SD is {word} {case.rule}" if word else f"standard SD and {case.rule} are not told apart"
-    name = f"Pair {pair}" if pair not in (None, BUILTIN) else "Built-in pair"
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"rule": case.rule, "standard": standard, "verdict": f"{name}, {SHOWN}: {verdict}"},
+        "statistics": {"rule": case.rule, "standard": standard, "verdict": ", ".join(told)},
         "basis": basis(study),
         **study.record,
     }
 
 
 _ROLES = {c.FLEXSPEC: MIDDLE, c.EXACT: DARK, c.RULE_ALONE: AMBER}
-_LEGEND = {c.FLEXSPEC: "FlexSpec", c.EXACT: "ours", c.RULE_ALONE: "FlexSpec's rule alone"}
-_FITTED = {c.CLOUD: f"{c.CLOUD}, gives the delays"}
+_LEGEND = {c.EXACT: "ours"}
+_FITTED = {c.CLOUD: f"{c.CLOUD} (delays fitted to it)"}
 
 
 def paint_latencies(numbers: Numbers) -> Canvas:
@@ -88,7 +86,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
             axes.tick_params(axis="y", labelleft=False)
     panels[-1].plot([], [], label="printed", **PRINTED)
     drawn = {line["name"] for line in numbers["series"][0]["lines"]}
-    legend = {"baseline": BASELINE} | {_LEGEND[name]: role for name, role in _ROLES.items() if name in drawn}
+    legend = {"baseline": BASELINE} | {_LEGEND.get(name, name): role for name, role in _ROLES.items() if name in drawn}
     for label, role in legend.items():
         panels[-1].barh(0, 0, color=role, label=label)
     figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=5)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from validation.decoding.studies import Decoded
 from validation.estimates import BRACKETS, Estimate, rounded, told
 from validation.plots.common.style import Canvas
+from validation.printable import printable
 from validation.trace.reader import Trace
 
 MISSING = "undefined"
@@ -69,8 +70,8 @@ class Exhibit:
 
     def sentence(self, numbers: Mapping[str, Any]) -> str:
         """Return the message with the statistics, the pair and other fields of the numbers, or of a whole sidecar."""
-        name = numbers.get("pair") or numbers.get("experiment", {}).get("name", "").partition(" ")[2] or "builtin"
-        fields = {**numbers, "pair": "the built-in pair" if name == "builtin" else f"the pair {name}"}
+        name = numbers.get("pair", numbers.get("experiment", {}).get("name", "").partition(" ")[2] or "builtin")
+        fields = {**numbers, "pair": "the built-in pair" if name == "builtin" else f"the pair {printable(str(name))}"}
         text = _Sentence().vformat(self.message, (), fields | numbers.get("statistics", {}))
         return self.otherwise if self.otherwise and MISSING in text else text
 

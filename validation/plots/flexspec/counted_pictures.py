@@ -63,7 +63,6 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
 
 
 _ROLES = {c.FLEXSPEC: MIDDLE, c.EXACT: DARK, c.RULE_ALONE: AMBER}
-_LEGEND = {c.EXACT: "ours"}
 _FITTED = {c.CLOUD: f"{c.CLOUD} (delays fitted to it)"}
 
 
@@ -86,7 +85,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
             axes.tick_params(axis="y", labelleft=False)
     panels[-1].plot([], [], label="printed", **PRINTED)
     drawn = {line["name"] for line in numbers["series"][0]["lines"]}
-    legend = {"baseline": BASELINE} | {_LEGEND.get(name, name): role for name, role in _ROLES.items() if name in drawn}
+    legend = {"baseline": BASELINE} | {("ours" if n == c.EXACT else n): r for n, r in _ROLES.items() if n in drawn}
     for label, role in legend.items():
         panels[-1].barh(0, 0, color=role, label=label)
     figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=5)

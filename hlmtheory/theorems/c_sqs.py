@@ -384,7 +384,7 @@ def telescope_printed():
 @theorem(
     "conformal.iterates",
     Source(CSQS, "Lemma 4, lower half"),
-    PRINTED,
+    CORRECTED,
     assuming=(FIRST,),
     tight=LATE_DROP,
     ratio=(DROPPED - 2 / 1024) / (1 - 1 / 1024),
@@ -402,7 +402,7 @@ def iterates():
 @theorem(
     "conformal.iterates_upper_empty",
     Source(CSQS, "Lemma 4, upper half, with (6) as printed"),
-    PRINTED,
+    CORRECTED,
     assuming=(Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough),),
     tight={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 1.0},
 )
@@ -452,7 +452,7 @@ def regret_proof():
 @theorem(
     "conformal.rate",
     Source(CSQS, "(30)"),
-    PRINTED,
+    CORRECTED,
     assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
     tight={
         "drafts": [PEAKED_ROW, FLAT_ROW],

@@ -185,14 +185,7 @@ def plan(
 
 
 def _show(
-    console: Console,
-    planner: Planner,
-    request: Request,
-    result: Result,
-    evidence: dict[str, Any],
-    setting: str,
-    *,
-    own: bool,
+    console: Console, planner: Planner, request: Request, result: Result, evidence: Any, setting: str, *, own: bool
 ) -> None:
     """Print the plan in a few lines; ``own``: whether the user named the trace."""
     from validation.planning.engine_counts import basis_said, not_told_apart
@@ -201,12 +194,11 @@ def _show(
     counts = None
     if "files" in evidence:
         bits = 32 * request.vocabulary
-        milliseconds = 1e3 * bits / planner.setting.link.down_bps
         counts = Counts(
             tokens=evidence["tokens"].get(best.draft_length),
             alike=not_told_apart(best, evidence),
             sampled=evidence["draft_sampling"] not in ("greedy", "copied"),
-            rejection=f"; each rejection sends {bits:,} bits down ({milliseconds:.3g} ms)",
+            rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / planner.setting.link.down_bps:.3g} ms)",
         )
     at = [f"At: {setting}{f'; texts of a pass: {request.server_batch}' if request.server_batch > 1 else ''}"]
     if pair := evidence.get("pair"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
 """The column that decides, by the objective."""
-NONE, NAMES = "–", {OURS: "ours, in rounds"}
+NONE, NAMES = "–", {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine"}
 CELLS = {
     "threshold": ("threshold", ".3g"),
     "k mean": ("k_mean", ",.5g"),
@@ -63,8 +63,9 @@ def show(console: Console, result: Result, basis: str, about: Sequence[str], cou
     say(console, *([f"{named}: {label}{meaning}"] if label and not _fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
     for aim in (aim for aim in result.aims if aim is not asked):
-        many = aim.name == FULL_SERVER
-        say(console, _most_users(result, aim) if many else answer_of(aim, in_rounds=_together(asked)))
+        say(
+            console, _most_users(result, aim) if aim.name == FULL_SERVER else answer_of(aim, in_rounds=_together(asked))
+        )
     say(console, _legend(result), *result.notes)
 
 
@@ -129,7 +130,7 @@ def _together(asked: Aim) -> bool:
 def _print_policies(console: Console, result: Result) -> None:
     from validation.planning.verdict import three_digits
 
-    together, best, (_, users) = _together(result.asked), result.row_of(result.asked.best), _users(result)
+    together, best, (_, users) = _together(result.asked), result.row_of(result.asked.usable), _users(result)
     speeds = f"tokens/s of\n{result.asked.name if together else 'one user'} (m)"
     heads = ("policy", speeds, "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], ordered(result)
@@ -174,7 +175,8 @@ def _most_users(result: Result, aim: Aim) -> str:
     best += [listed for listed in equal if listed.option.row.ours]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
     said += "" if base in equal else f": {most} times those of {_with_length(base)}"
-    return f"{said}, at {counted(aim.setting.server_batch, 'text')} a pass."
+    loss = "" if all(listed.option.lossless for listed in best) else " (not lossless)"
+    return f"{said}{loss}, at {counted(aim.setting.server_batch, 'text')} a pass."
 
 
 def _with_length(listed: Listed) -> str:
@@ -201,22 +203,25 @@ def _rival(result: Result, counts: Counts | None) -> str:
     strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
+    plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
+    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
+
+    def priced(listed: Listed) -> str:
+        share = f", {listed.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
+        return f"{number_said(asked, listed)}{share}"
+
+    if rival is not None and plain is not None and rival.option.row.device and plain.value > rival.value:
+        title = f"Strongest rival: {plain.family}, without drafts: {priced(plain)}; best with a device"
     if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
         return f"{title}: none"
-    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
-    share = f", {rival.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
     name, tied = _plainest(asked, rival)
-    said = f"{title}: {name}{', or ours' if tied else ''}: {number_said(asked, rival)}{share}"
+    said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
     said += f"; it needs {_needs(rival)}" if own or not strongest else ""
     if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
         said += counts.rejection
-    said += "" if rival.option.lossless else "; not lossless"
-    plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
-    if rival.option.row.device and plain is not None and plain.value > rival.value:
-        said += f"; even the {plain.family}, without drafts, gives {number_said(asked, plain)}"
-    return said
+    return f"{said}{'' if rival.option.lossless else '; not lossless'}"
 
 
 def _needs(listed: Listed) -> str:
@@ -320,9 +325,9 @@ def draw(result: Result, setting: str, path: Path) -> None:
     from validation.planning.verdict import asked_of, number_said, three_digits
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
-    asked, best = result.asked, result.row_of(result.asked.best)
-    number = f"{number_said(asked, asked.best)}{_interval(result, asked.best, None)}"
-    title = f"{asked_of(asked)}{asked.best.name}: {number}. {setting}."
+    asked, usable = result.asked, result.asked.usable
+    best, number = result.row_of(usable), f"{number_said(asked, usable)}{_interval(result, usable, None)}"
+    title = f"{asked_of(asked)}{usable.name}: {number}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))

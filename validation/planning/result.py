@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
@@ -48,7 +49,7 @@ class Result:
         link = planner.setting.link
         return {
             "format": "hlm plan",
-            "version": 1,
+            "version": 2,
             **about,
             "prompts": planner.split.prompts,
             "request": {
@@ -130,6 +131,8 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
     if request.passes is None and not request.verify_token_s:
         wide = "with drafts or with more texts" if request.server_batch > 1 else "with drafts"
         parts.append(f"a pass {wide} takes no longer (else --verify-token-time or --times)")
+    if counts is not None and counts["records"] < FEWEST_CLUSTERS:
+        parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
     if request.server_batch == 1:
         kind = "shared" if request.users > 1 else "full"
         parts.append(f"a pass of a {kind} server has one text (else --server-batch)")

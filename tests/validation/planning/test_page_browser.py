@@ -45,7 +45,7 @@ def test_a_slower_link_slows_the_rows(opened, whole):
     page = opened()
     first = {row["policy"]: row["tokens_per_s_median"]["value"] for row in whole(BASE)["rows"]}
     cell = "Number(row.querySelector('[data-key=median]').dataset.value)"
-    cells = f"row => [row.querySelector('th').firstChild.textContent, {cell}]"
+    cells = f"row => [row.querySelector('th').dataset.policy, {cell}]"
     shown = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
     assert shown == pytest.approx(first, rel=1e-7)
     page.fill("#rate", "0.1")

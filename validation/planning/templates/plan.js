@@ -368,7 +368,7 @@ function legend(id, entries) {
 }
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
-const linesOf = (s) => [["ours", "ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", options(...PAPERS)],
+const linesOf = (s) => [["ours", "best of ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", options(...PAPERS)],
   ["own", "server, drafts of its own", options(COLOCATED, KEEPING, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
 
 function drawQuality(s, plan) {
@@ -495,7 +495,7 @@ function drawTable(rows) {
   body.replaceChildren();
   for (const row of rows) {
     const line = put(body, "tr", { role: "row", class: [row.plan ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
-    const name = put(line, "th", { scope: "row", role: "rowheader" }, row.policy);
+    const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, row.policy === OURS ? "ours, in rounds" : row.policy);
     put(name, "span", { class: "option" }, row.label);
     put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || NONE);
     for (const [key, [number, basis]] of Object.entries(row.cells)) {

@@ -122,12 +122,12 @@ SYMBOLS = (
     ("Δ_k", "TV(q, q̂) if k probabilities are sent"),
     ("Bias", "Σ_v |law_v − p_v| of one emitted token, twice its total variation; at most 2"),
     ("ε, θ", "tolerance for the Bias or for the risk of a text; tolerance for TV(r, r̂)"),
-    ("u, u_{th}", "uncertainty of a draft, and the threshold above which it is verified"),
+    ("u, u_{th}", "uncertainty of a draft (in cu-hlm β ≈ a u + b), and the threshold above which it is verified"),
     ("K, K*", "drafts in a round, and the best number of them; in lattice claims the number of kept tokens X"),
     ("γ, F, M", "flexspec: acceptance rate of every draft; seconds of a round without drafts, and of each draft"),
-    ("O, b, R", "flexspec: bits of a message's header, and of a token in it; rate of the link, bit/s"),
+    ("O, b, R", "flexspec: bits of a header, of a token; link, bit/s. cu-hlm: b of a u + b; R, rejection risk"),
     ("q̄, ℓ", "c-sqs: q on X, normalised; q̂ is q̄ in units of 1/ℓ"),
-    ("τ, η, d_n", "c-sqs: threshold of what is kept, its learning rate, mass of q that position n drops"),
+    ("τ, η, d_n", "c-sqs: threshold of what is kept, its learning rate, mass dropped at n. cu-hlm: η a sharpness"),
     ("T", "TV(q, p); in c-sqs the positions of a text; with an index, seconds"),
 )
 """Symbol and meaning, in the order of the report."""

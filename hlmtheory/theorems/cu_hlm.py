@@ -70,7 +70,7 @@ OFFLINE = Source("oh2025cuhlm", "(21)")
 def unbiased(target, draft):
     """q_v (1 − β_v) + Σ_i q_i β_i r_v = p_v for every v: the overlap of the law with p is 1.
 
-    TV r_v = (p_v - q_v)⁺, and min(p_v, q_v) + (p_v - q_v)⁺ = p_v.
+    q_v (1 - β_v) = min(p_v, q_v), Σ_i q_i β_i = T and T r_v = (p_v - q_v)⁺; and min(p_v, q_v) + (p_v - q_v)⁺ = p_v.
     """
     return eq(law_overlap(output_distribution(target, draft), target), ones_side(target))
 
@@ -125,9 +125,9 @@ def rayleigh_mean(mean_snr, cut, width):
 
     m = ``mean_snr``, κ = 0 here, a = ``cut``, b = a · ``width``. f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0)
     e^{-(1+κ)s/m}, as I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at least ln 2 f(0) e^{-(1+κ)b/m}/s on [a, b], and
-    ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this
-    is unbounded: the mean latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is
-    infinite too, and a run's throughput tends to 0, unless blocks in outage are dropped.
+    ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded:
+    the mean latency is infinite at every mean SNR and every κ, and a run's throughput tends to 0, unless blocks in
+    outage are dropped. E[T_step] in flexspec (2) would be infinite too, were its R_n, which has no law there, Rayleigh.
     """
     return le(growth(mean_snr, 0.0, cut, width), strip(mean_snr, 0.0, cut, width).value)
 

@@ -1,4 +1,4 @@
-"""Theorems of edge-sd (zhu2025edgesd): costs, shares, the pipeline and Algorithm 1, in the order of its equations."""
+"""Theorems of edge-sd (zhu2025edgesd) from (7) to (33), but bounds on (28) before (20), and memory_each (24b) last."""
 
 from functools import partial
 
@@ -36,14 +36,9 @@ TOGETHER = Assumption("the competitor's batches are within the memory together",
 UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
 TWO = {**UNIT, "input_tokens": [1, 1], "output_tokens": [20, 20], "devices": [[0.0, 1.0], [0.0, 1.0]], "labels": [0, 1]}
 FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
-BATCHING_UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
-UNEVEN = {
-    **BATCHING_UNIT,
-    "input_tokens": [1, 2],
-    "output_tokens": [1, 1],
-    "draft_length": 2,
-    "devices": [[0.5, 1.0], [0.5, 2.0]],
-}
+BATCHING_UNIT = {**UNIT, "memory": np.inf}
+BATCHING_TWO = {**BATCHING_UNIT, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.5, 9.0], [0.25, 4.0]]}
+UNEVEN = {**BATCHING_TWO, "input_tokens": [1, 2], "draft_length": 2, "devices": [[0.5, 1.0], [0.5, 2.0]]}
 ALONE = Assumption(
     "every batch of the competitor, with its drafts, is within the memory", against(wave_sides.fit_alone, bool)
 )
@@ -61,19 +56,11 @@ LEAVING = {
     "acceptance": 0.0,
     "input_tokens": [1, 2, 3],
     "output_tokens": [2, 1, 2],
-    "draft_length": 1,
     "devices": [[0.5, 18.0], [0.0, 9.0]],
     "labels": [0, 1, 0],
 }
 TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
 RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", run_sides.are_runs)
-BATCHING_TWO = {
-    **BATCHING_UNIT,
-    "input_tokens": [1, 1],
-    "output_tokens": [1, 1],
-    "draft_length": 1,
-    "devices": [[0.5, 9.0], [0.25, 4.0]],
-}
 TIGHT_MEMORY = {**BATCHING_TWO, "memory": 24.0}
 ONE_STEP = {**BATCHING_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}
 LATE_DRAFTS = {**ONE_STEP, "devices": [[0.5, 8.0], [0.25, 0.0]]}
@@ -129,7 +116,8 @@ def verification_tokens(acceptances):
 def printed_steps():
     """⌈O_m / L⌉ = E[max_k N_k]: the decoding steps of a batch in the mean.
 
-    False: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
+    False: for one sequence ⌈O/L⌉ can exceed the mean. For a batch it can be below the slowest one's mean (20 and 24.0
+    in the counterexample) or above (2 and 1.06 for two sequences of O = 4, l = 3, α = .99).
     """
     return eq(random(schedule_sides.printed_steps_side, *BATCH), random(schedule_sides.slowest_side, *BATCH))
 
@@ -230,9 +218,12 @@ def batching_lower_bound():
     """a lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition.
 
     At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
-    v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. If the tasks that leave before a
-    piece ends are removed, batches only get shorter. If all O are set to their minimum, runs suffice: in the order
-    of the longest prompts, runs of the same sizes have no longer prompts.
+    v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. Cut the steps where tasks leave. If
+    the tasks that leave before a piece ends are removed, batches only get shorter. If all O are set to their minimum,
+    runs suffice: in the order of the longest prompts, runs of the same sizes have no longer prompts. Computed is, for
+    each piece, the largest over some w in [0, 1]^N of the least over two or more runs, by a shortest path, of Σ_n w_n
+    (Σ d + min v) + (1 − w_n)(min d + Σ v), or Σ_n (d + v) of one batch if it fits and is less. The left side is the sum
+    over the pieces, or the least over runs of means by serving.free_schedule if that is larger.
     """
     return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
 
@@ -247,17 +238,19 @@ def batching_lower_bound():
 def facility_bound():
     """Σ λ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks.
 
-    Step 1, one decoding step of a wave, in seconds. Let d_m, v_m be the times of batch m, and s_m its share of the
-    memory. Three bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m; (iii) Σ [s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2]
-    with a = min d/s and b = min v/s. For (iii): the step takes at least d_m + v_m, the drafts of the batches before m,
-    and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m the step times S is at least
-    Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order, and the pairs are (S² − Σ s_m²)/2. Divide
-    by S ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m². Step 2, all steps. At least one wave is active at each step, and at
-    least ⌈Σ s_k⌉ over the active tasks. So each bound is a sum over batches and a constant, its tail. The sum over
-    the steps of the largest of the three is at least their mean with any weights λ. Step 3, prices. Let c(I_m, O_m,
-    n_m) be what batch m of n_m tasks adds to this mean. If the u_k of any n tasks within (I, O) add to c(I, O, n) or
-    less (the n largest suffice), Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. Tasks rounded down are no slower in any
-    plan, and need no more memory.
+    A wave is the batches that run, and fit the memory, together; the next begins when all of them are done. Step 1, one
+    decoding step of a wave, in seconds. Let d_m, v_m be the times of batch m, and s_m its share of the memory. Three
+    bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m; (iii) Σ [s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2] with a = min d/s
+    and b = min v/s over all batches that fit the memory and can still run at this step, in any plan. For (iii): the
+    step takes at least d_m + v_m, the drafts of the batches before m, and the verifications of those after it. Weigh
+    this by s_m and add: with S = Σ s_m the step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all
+    pairs, whatever the order, and the pairs are (S² − Σ s_m²)/2. Divide by S ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m².
+    Step 2, all steps. At least one wave is active at each step, and at least ⌈Σ s_k⌉ over the active tasks. So each
+    bound is a sum over batches and a constant, its tail: that number of waves times the least v, the least d and 0. The
+    sum over the steps of the largest of the three is at least their mean with any weights λ ≥ 0 that add to 1 at each
+    step. Step 3, prices. Let c(I_m, O_m, n_m) be what batch m of n_m tasks adds to this mean. If the u_k of any n tasks
+    within (I, O) add to c(I, O, n) or less (the n largest suffice), Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. Tasks
+    rounded down are no slower in any plan, and need no more memory.
     """
     return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 
@@ -437,7 +430,8 @@ def dp_printed_value():
 def dp_printed_objective():
     """minimising (29) as printed gives the fastest batches of consecutive sorted tasks.
 
-    False: see batching.dp_printed_value. Instead: batching.dp.
+    False: for the two tasks of the counterexample its choice takes 49, and 48 is possible; see
+    batching.dp_printed_value. Instead: batching.dp.
     """
     return le(planned("dp-printed-objective"), against(run_sides.as_given))
 
@@ -508,8 +502,8 @@ def dp_gap():
 def pareto():
     """the search over undominated (F, C) gives the fastest batches of consecutive sorted tasks, run in order.
 
-    C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
-    entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
+    C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If a ≤ b in every entry of two labels, every
+    completion of b by runs is no faster than the same completion of a, so b can be removed.
     """
     return le(planned("pareto"), against(run_sides.as_given))
 
@@ -524,7 +518,8 @@ def pareto():
 def draft_count():
     """enumeration gives the fastest draft count l in 1..10, each l with its best batches.
 
-    (33) tries all draft lengths.
+    (33) tries all draft lengths. "Best" means the batches of batching.dp, on both sides; by batching.dp_gap they need
+    not be the fastest.
     """
     return le(
         side(lambda tasks, service, length: plan(tasks, service, "dp", memory_rule="each").latency), planned("dp")

@@ -153,8 +153,10 @@ def slower_shortens():
 
     False: K* rises with F/M (draft_length.slower_shortens_if), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with
     the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16
-    give O/b = 20: at R, R/10 and R/1000 K* is 1, 2 and 6, and with E(K) - 1 for E(K), as printed, 3, 4 and 8. Instead:
-    draft_length.slower_shortens_if.
+    give O/b = 20. With γ = .8, F₀ = 20 ms and m₀ = 12.5 ms, at R = 1 Mbit/s, R/10 and R/1000 K* is 1, 2 and 6, and with
+    E(K) - 1 for E(K), as printed, 3, 4 and 8. Below (11) print has "a reduced communication rate R_n increases
+    T_marginal(n), forcing a smaller K_n^* to avoid congestion" under E[τ | K] ≈ γ̂K "for moderate values of K"; on Fig.
+    2, "shifting the optimal solution K_n^* toward smaller values" without it. Instead: draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),
@@ -191,8 +193,9 @@ def linear_adapts():
     """a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
 
     False: γK/(F + KM) = γ/(F/K + M) rises in K for every F, γ > 0, so its argmax is K_max for every M: the left side is
-    the argmax on the dearer link plus 1 ("smaller" is strict), K_max + 1, and the right side K_max. Instead:
-    draft_length.optimal, for the exact E, and draft_length.linear_bonus.
+    the argmax on the dearer link plus 1 ("smaller" is strict), K_max + 1, and the right side K_max. Print has
+    E ≈ γ̂K "for moderate values of K" and, under it, the remark that slower_shortens quotes, without "wherever it forces
+    a smaller K*", which weakens it. Instead: draft_length.optimal, for the exact E, and draft_length.linear_bonus.
     """
     return le(
         side(draft_length_sides.surrogate_when_dearer, *LINK, "rise", "max_draft_length"),
@@ -245,8 +248,9 @@ def regret():
     Let x = F/M, and x = ∞ for M = 0. K* rises from 1 to K_max at ties alone, where two lengths are equally fast: by one
     at each if 0 < γ < 1, all at once at x = 1 if γ = 1. If γ = 0, all lengths tie at x = ∞ alone, and K* is 1. The
     same holds for K̂ with γ̂. Between two ties, the ratio of the two rates is a quotient of affine functions of x, so it
-    is monotone. Below the first and above the last it is 1. So its infimum is its value or limit at a tie. If γ̂ = 0 <
-    γ, this is the limit at x = ∞, E(1)/E(K_max).
+    is monotone. Below the first and above the last it is 1. So its infimum is its value or limit at a tie, which is the
+    content: the left side compares the ties alone. If γ̂ = 0 < γ, this is the limit at x = ∞, E(1)/E(K_max). For γ = .9,
+    γ̂ = .8 and K_max = 40 it is .9126, at x = 43.208, where K̂ goes from 10 to 11 and K* is 18.
     """
     return le(least_kept, kept)
 

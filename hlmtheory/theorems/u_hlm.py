@@ -97,6 +97,6 @@ def holder_discrete():
     """for a > 0, u on {0, 1/M, …, 1}, I = {u : −b/a ≤ u ≤ (Δ − b)/a} and 1/s + 1/s′ = 1: R = Σ_I (a u + b) f ≤
     (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
 
-    Apply Hölder's inequality for sums to the factors a u + b and f, which are not negative on I.
+    Let s > 1. Apply Hölder's inequality for sums to the factors a u + b and f, which are not negative on I.
     """
     return le(rejection_risk_discrete, holder_bound_discrete)

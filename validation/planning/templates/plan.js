@@ -204,8 +204,11 @@ function aimsOf(s) {
   });
 }
 
+/** The answer, or the lossless server if the answer is a policy that no engine is known to run. The same as Aim.usable. */
+const usable = ({ best, every, s }) => (best?.policy === KEEPING ? bestKept(every.filter(({ policy }) => policy === COLOCATED), s) : null) ?? best;
+
 /** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
-const counted = () => POLICIES.flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
+const counted = () => POLICIES.filter((policy) => policy !== KEEPING).flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
 const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
 
 function rowOf(option, aim) {
@@ -369,7 +372,7 @@ function legend(id, entries) {
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
 const linesOf = (s) => [["ours", "best of ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", options(...PAPERS)],
-  ["own", "server, drafts of its own", options(COLOCATED, KEEPING, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
+  ["own", "server, drafts of its own", options(COLOCATED, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
 
 function drawQuality(s, plan) {
   const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
@@ -510,16 +513,17 @@ function drawTable(rows) {
 
 /** The first lines: the answer to the aim, which is also that of the sentence, the pictures' rings and the command. */
 function card(aim) {
-  const s = aim.s, use = aim.best;
+  const s = aim.s, use = usable(aim);
   if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
   const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
+  const kept = use === aim.best ? "" : ` ${speedOf(aim.best, s)} if sure drafts stayed unverified (no engine is known to do it).`;
   const [sure, how] = guarantee(use, s);
-  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times.`, sure, "sure-how": how };
+  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times.${kept}`, sure, "sure-how": how };
 }
 
 function render() {
   const s = withLink(state), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
-  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best, number: value(option.test, aim.s) }));
+  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === usable(aim), number: value(option.test, aim.s) }));
   rows.sort((a, b) => !!a.breaks.length - !!b.breaks.length || b.number - a.number);
   const plan = rows.find((row) => row.plan);
   const lines = card(aim);
@@ -536,7 +540,7 @@ function render() {
   drawTable(rows);
   drawQuality(s, plan);
   clearTimeout(soon);
-  soon = setTimeout(() => drawMap(s, aim.best), 60); // the slowest part waits until the sliders rest
+  soon = setTimeout(() => drawMap(s, usable(aim)), 60); // the slowest part waits until the sliders rest
 }
 
 let waiting = false, soon = 0;

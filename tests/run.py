@@ -2,7 +2,7 @@
 
 usage: python3 hlm test [--deep | --coverage] [PYTEST ARGUMENTS]
 
-Without arguments: all tests but the long ones, on up to four cores, with 25 examples a property: 8 to 16 minutes
+Without arguments: all tests but the long ones, on up to four cores, with 25 examples a property: 4 to 16 minutes
 on two cores. --deep also runs the long ones (a stand-in for an accelerator, a browser, dask with killed workers,
 training, simulations of coverage, solvers) after --coverage, and draws 10,000 examples a property: hours. --coverage
 measures the branch coverage of hlmtheory by the theory's tests alone (at least 95%). HYPOTHESIS_PROFILE=few|dev|ci|deep

@@ -149,8 +149,8 @@ def _legend(result: Result) -> str:
     marks = "c: measured, and its limit calibrated; " if calibrated else ""
     return (
         f"m: measured counts × the times above; {marks}no mark: proved. Users: times those of "
-        f"{_users(result)[0].family}, each policy at its best for them, whatever its link carries. Risk: total "
-        "variation of a text's distribution from the target model's. Bits up: in a round trip. Methods: "
+        f"{_users(result)[0].family}, each policy at its best for them, whatever its link carries. Risk: bound "
+        "on a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: --all."
     )
 

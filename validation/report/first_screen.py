@@ -29,8 +29,7 @@ MEANINGS = {
 """Meaning of each outcome, in the order of the partition."""
 
 FLOAT_BITS = 32
-SMALLEST = "cheapest codec"
-"""Rule of Table V with the smallest certified message of each position."""
+SMALLEST = "cheapest codec"  # rule of Table V with the smallest certified message of each position
 
 
 def partition(claims: Mapping[str, Claim], results: Results) -> dict[str, dict[str, int]]:

@@ -16,7 +16,7 @@ from hlmtheory.claims import FALSE, Claim
 from validation.claims.certificate import certificate
 from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
-from validation.provenance import versions
+from validation.provenance import PAPERS, versions
 from validation.report import first_screen
 from validation.report.citations import bibliography
 from validation.report.tables import KINDS, pieces, table_row
@@ -33,8 +33,7 @@ LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPTS, EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 4, 390, 80, 5
 """Prompts shown; characters of a text and of a name, which are cut if longer; sources of prompts named."""
 SHORT_BIAS = 0.05  # whose message the verdict names
-WIDE = 260.0
-"""Points from which a picture is wider than a telephone, which scrolls it."""
+WIDE = 260.0  # points from which a picture is wider than a telephone, which scrolls it
 
 
 def write_report(
@@ -116,7 +115,9 @@ def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _sources(claims: Mapping[str, Claim]) -> list[tuple[str, str, str]]:
     keys = {claim.source.key for claim in claims.values()}
     entries = [(key, bibliography().get(key, {"full": key, "link": ""})) for key in keys]
-    return sorted(((key, entry["full"], entry["link"]) for key, entry in entries), key=lambda one: one[1])
+    short = {key: f" (here {name})" for name, key in PAPERS.items()}
+    rows = ((key, entry["full"] + short.get(key, ""), entry["link"]) for key, entry in entries)
+    return sorted(rows, key=lambda row: row[1])
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:

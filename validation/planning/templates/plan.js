@@ -514,11 +514,13 @@ function drawTable(rows) {
 /** The first lines: the answer to the aim, which is also that of the sentence, the pictures' rings and the command. */
 function card(aim) {
   const s = aim.s, use = usable(aim);
-  if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
+  if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "", rival: "–", "rival-how": "" };
   const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
   const kept = use === aim.best ? "" : ` ${speedOf(aim.best, s)} if sure drafts stayed unverified (no engine is known to do it).`;
   const [sure, how] = guarantee(use, s);
-  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times.${kept}`, sure, "sure-how": how };
+  const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && policy !== KEEPING), s);
+  const against = { rival: rival ? rival.policy : "none", "rival-how": rival ? `${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}` : "" };
+  return { ...against, use: named(use), speed: speedOf(use, s), "speed-how": `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times.${kept}`, sure, "sure-how": how };
 }
 
 function render() {

@@ -1,10 +1,10 @@
 """Theorems of edge-sd (zhu2025edgesd) from (7) to (33), but bounds on (28) before (20), and memory_each (24b) last.
 
-I_k, O_k: tokens of task k's prompt and answer; l: drafts of a step; b: sequences of a batch. J layers have the width h₁,
-inside h₂; Γ_p, Γ_kv, Γ_s: bytes of the weights, of a batch's cache, of the machine. d, v: seconds in which a batch is
-drafted, verified; Υ[i, n, 0] and Υ[i, n, 1]: end of verifying, of drafting the first i tasks at step n; T^d: seconds of
-the drafts of a batch; T_inf: latency of any plan; u_k: price of task k. w_k: share of the band B of user k, who uploads
-λI_k bits; η_k = log₂(1 + SNR_k), c_k = λI_k/η_k, and t_k the seconds of the upload.
+I_k, O_k: tokens of task k's prompt and answer; l: drafts of a step; b: sequences of a batch. J layers have the width
+h₁, inside h₂; Γ_p, Γ_kv, Γ_s: bytes of the weights, of a batch's cache, of the machine. d, v: seconds in which a batch
+is drafted, verified; Υ[i, n, 0] and Υ[i, n, 1]: end of verifying, of drafting the first i tasks at step n; T^d: seconds
+of the drafts of a batch; T_inf: latency of any plan; u_k: price of task k. w_k: share of the band B of user k, who
+uploads λI_k bits; η_k = log₂(1 + SNR_k), c_k = λI_k/η_k, and t_k the seconds of the upload.
 """
 
 from functools import partial

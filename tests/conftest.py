@@ -51,7 +51,7 @@ DEEP = (
     "tests/validation/decoding/test_versions.py::test_by_position_*switches[01]*",
     "tests/validation/decoding/test_versions.py::test_by_round_*switched*",
     "tests/validation/planning/test_page_script.py::*?cost?",
-    "tests/validation/planning/test_page_script.py::*_chooses?[glr]*",
+    "tests/validation/planning/test_page_script.py::*_chooses?[gr]*",
     "tests/validation/planning/test_sweep.py::test_no_listed_row_*?1?",
     "tests/validation/plots/test_drawing.py::*/*",
     "tests/validation/plots/test_drawing.py::test_a_figure_has_few_*frame?[efou]*",

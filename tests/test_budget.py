@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-WORD = re.compile(r"[^\s|]*\w[^\s|]*")  # the borders of a table are none
+WORD = re.compile(r"[^\s|]*\w[^\s|]*")  # but for the borders of tables
 BUDGET = tomllib.loads((ROOT / "tests" / "budget.toml").read_text(encoding="utf-8"))
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import binomtest
@@ -208,7 +208,11 @@ def test_one_number_at_fixed_lengths_and_none_without_them():
     np.testing.assert_allclose(position_interval([0.0, 0.0], 1.5), [[0.0, 0.0], [0.0, 1.0]])
 
 
+EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(0.0, 1.0))
+@example(6, 3, 1e-8)
 def test_the_mean_gives_the_interval_of_a_linear_program(length, other, share):
     size, mean = max(length, other), share * length
     falls = [np.eye(size)[d] - np.eye(size)[d - 1] for d in range(1, size)] or [np.zeros(size)]
@@ -216,12 +220,11 @@ def test_the_mean_gives_the_interval_of_a_linear_program(length, other, share):
     ends = []
     for sign in (1.0, -1.0):
         cost = sign * np.array([1.0] * other + [0.0] * (size - other))
-        found = linprog(cost, A_ub=falls, b_ub=np.zeros(len(falls)), A_eq=total, b_eq=[mean], bounds=(0, 1))
+        sides = {"A_ub": falls, "b_ub": np.zeros(len(falls)), "A_eq": total, "b_eq": [mean]}
+        found = linprog(cost, **sides, bounds=(0, 1), options=EXACT)
         assert found.success
         ends.append(1.0 + sign * found.fun)
-    np.testing.assert_allclose(
-        mean_interval(mean, length, other), ends, rtol=1e-7, atol=1e-7
-    )  # HiGHS meets its constraints to 1e-7
+    np.testing.assert_allclose(mean_interval(mean, length, other), ends, rtol=1e-9, atol=1e-9)
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 12))

@@ -203,7 +203,7 @@ def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
 
 
 def _uncertainty(logits: Array, tokens: Array) -> tuple[Array, Array]:
-    """Return u of some tokens of each row, and the bin of every token; that of all others is the last."""
+    """Return u of the given tokens of each row, and the bin of each token of the vocabulary: for others the last."""
     gaps = np.asarray(scaled_gaps(NUMPY, logits, MAX_TEMPERATURE))
     u = np.clip(1.0 - mean_at(NUMPY, gaps, np.take_along_axis(gaps, tokens, axis=-1), quick_rule()), 0.0, 1.0)
     bins = np.full(gaps.shape, BINS - 1)

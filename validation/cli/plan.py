@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
-from validation.cli.plan_views import Counts, draw, show, show_all, show_users
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import say
 from validation.decoding.methods.rows import ROWS
@@ -120,12 +119,13 @@ def plan(
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.summary import READS_AGAIN
+    from validation.cli.plan_views import draw, show, show_all, show_users
     from validation.planning.engine_counts import basis_said
     from validation.planning.option import Note, reading_again
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import equal_users, plan_band, read_users
-    from validation.planning.verdict import setting_said
+    from validation.planning.verdict import limits_said, setting_said
 
     _refuse(ctx)
     defaults = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
@@ -159,14 +159,16 @@ def plan(
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    limited = [name for name in ("risk", "latency", "leak", "energy") if given[name] is not None]
-    said_setting += f"; limits: {', '.join(f'{name} {given[name]}' for name in limited)}"
+    said_setting += f"; {limits_said(given, result.asked, result.row_of(result.asked.usable))}"
+    pair = about["evidence"].get("pair")
     if all_columns:
         basis = basis_said(about["evidence"], planner.split, result.asked.best.option)
         show_all(console, result, setting.link.name, basis)
         say(console, f"At: {said_setting}")
     else:
-        _show(console, planner, request, result, about["evidence"], said_setting, own=given["trace"] is not None)
+        batch = f"; texts of a pass: {request.server_batch}" if request.server_batch > 1 else ""
+        models = [f"Models: {pair}; {about['evidence']['trace']}, {about['evidence']['rows']}"] if pair else []
+        show(console, result, [f"At: {said_setting}{batch}", *models])
     if plain_users is not None and listed is not None:  # equal users have equal plans
         show_users(console, plain_users)
     if given["picture"] is not None:
@@ -182,30 +184,6 @@ def plan(
         say(console, f"Page: {write_page(page, plain)}")
     if as_json:
         print_json(plain)
-
-
-def _show(
-    console: Console, planner: Planner, request: Request, result: Result, evidence: Any, setting: str, *, own: bool
-) -> None:
-    """Print the plan in a few lines; ``own``: whether the user named the trace."""
-    from validation.planning.engine_counts import basis_said, not_told_apart
-
-    best = result.asked.best.option
-    counts = None
-    if "files" in evidence:
-        bits = 32 * request.vocabulary
-        counts = Counts(
-            tokens=evidence["tokens"].get(best.draft_length),
-            alike=not_told_apart(best, evidence),
-            sampled=evidence["draft_sampling"] not in ("greedy", "copied"),
-            rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / planner.setting.link.down_bps:.3g} ms)",
-        )
-    at = [f"At: {setting}{f'; texts of a pass: {request.server_batch}' if request.server_batch > 1 else ''}"]
-    if pair := evidence.get("pair"):
-        at.append(f"Models: {pair}; {evidence['trace']}, {evidence['rows']}")
-    basis = basis_said(evidence, planner.split, best)
-    basis += " of the built-in models (--trace takes yours)" if pair and not own else ""
-    show(console, result, basis, at, counts)
 
 
 BELONGS = {

@@ -1,26 +1,30 @@
 """Views of ``hlm plan``: the answer, the table of policies, all columns, the users of a band, and the picture."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, SERVER, STREAM
+from validation.decoding.methods.rows import KEEPING
+from validation.planning.aims import FULL_SERVER, Aim, Listed, Number, Row
+from validation.planning.result import Result
+from validation.planning.verdict import (
+    NAMES,
+    interval_said,
+    is_fixed_length,
+    is_together,
+    number_said,
+    symbols_said,
+    three_digits,
+    with_length,
+)
 from validation.printable import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from validation.planning.aims import Aim, Listed, Number, Row
-    from validation.planning.result import Result
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
 """The column that decides, by the objective."""
-NONE, NAMES = "–", {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine"}
+NONE = "–"
 CELLS = {
     "threshold": ("threshold", ".3g"),
     "k mean": ("k_mean", ",.5g"),
@@ -41,96 +45,20 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 """Columns that a narrow screen leaves out, the least important first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What an engine's counts add to the answer."""
-
-    tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
-    alike: str  # draft lengths that the counts do not tell apart
-    sampled: bool  # whether drafts are drawn, not the likeliest
-    rejection: str  # what a rejection sends
-
-
-def show(console: Console, result: Result, basis: str, about: Sequence[str], counts: Counts | None = None) -> None:
-    """Print the answer in a few lines, and each policy in five columns; ``counts`` if they are an engine's."""
-    from validation.planning.aims import FULL_SERVER
-    from validation.planning.verdict import answer_of, symbols_said
-
+def show(console: Console, result: Result, about: Sequence[str]) -> None:
+    """Print the answer in a few lines, and each policy in five columns."""
     asked, label = result.asked, result.asked.best.option.label
-    say(console, *_answer(result, basis, counts), *result.assumed, style="bold")
+    say(console, *result.answer, *result.assumed, style="bold")
     named = "With" if asked.usable is asked.best else f"{asked.best.family.capitalize()}, with"
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
-    say(console, *([f"{named}: {label}{meaning}"] if label and not _fixed_length(asked.best) else []), *about)
+    say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
-    for aim in (aim for aim in result.aims if aim is not asked):
-        say(
-            console, _most_users(result, aim) if aim.name == FULL_SERVER else answer_of(aim, in_rounds=_together(asked))
-        )
-    say(console, _legend(result), *result.notes)
-
-
-def _answer(result: Result, basis: str, counts: Counts | None) -> list[str]:
-    """Return the first lines: what to use, its speed, its guarantee, the strongest rival."""
-    from validation.planning.verdict import number_said
-
-    asked, usable = result.asked, result.asked.usable
-    use, tied = _plainest(asked, usable)
-    if _fixed_length(usable):
-        length = f"{usable.option.draft_length:g}"
-        engine = f"vLLM: num_speculative_tokens = {length}"
-        engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
-        drafts = "draft" if length == "1" else "drafts"
-        use += f", K = {length} {drafts} a round ({engine}{counts.alike if counts else ''})"
-    use += "; ours is as good" if tied else ""
-    title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
-    number = f"{number_said(asked, usable)}{_interval(result, usable, counts)}"
-    if usable is not asked.best:
-        number += f"; {number_said(asked, asked.best)} if sure drafts stayed unverified (no engine is known to do it)"
-    simulated = "simulated with mean rounds, " if _together(asked) else ""
-    return [
-        f"Use: {use}; it needs {_needs(usable)}",
-        f"{title}: {number}; {asked.name}, {simulated}{basis}",
-        f"Guarantee: {result.guarantee}",
-        _rival(result, counts),
-    ]
-
-
-def _interval(result: Result, listed: Listed, counts: Counts | None) -> str:
-    """Return the interval of a policy's speed for one user, to stand behind it; "" if it has none."""
-    from validation.planning.aims import ONE_USER
-    from validation.planning.verdict import three_digits
-
-    asked, row = result.asked, result.row_of(listed)
-    speed, mean = row.tokens_per_s_median, row.tokens_per_s_mean
-    if asked.name != ONE_USER or asked.setting.objective != "throughput":
-        return ""
-    ends = [end for end in (speed.low, speed.high) if end is not None]
-    if counts and counts.tokens and not ends and not listed.option.row.device:  # a round's time does not vary
-        tokens, *bounds = counts.tokens
-        ends = [(speed.value or 0.0) * bound / tokens for bound in bounds]
-    if len({*ends}) < 2:
-        return ""
-    fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
-    of = "95%, whenever you stop counting" if counts else "95% over prompts"
-    median = f" in the mean over time, {three_digits(speed.value or 0.0)} at the median rate" if fades else ""
-    return f"{median} ({of}: {' to '.join(map(three_digits, ends))})"
-
-
-def _fixed_length(listed: Listed) -> bool:
-    """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
-    return (listed.family, listed.option.label) == (COLOCATED, f"K = {listed.option.draft_length:g}")
-
-
-def _together(asked: Aim) -> bool:
-    from validation.planning.aims import FULL_SERVER, ONE_USER
-
-    return asked.name not in (ONE_USER, FULL_SERVER)
+    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
+    say(console, *([] if full is asked else [_most_users(result, full)]), _legend(result), *result.notes)
 
 
 def _print_policies(console: Console, result: Result) -> None:
-    from validation.planning.verdict import three_digits
-
-    together, best, (_, users) = _together(result.asked), result.row_of(result.asked.usable), _users(result)
+    together, best, (_, users) = is_together(result.asked), result.row_of(result.asked.usable), _users(result)
     speeds = f"tokens/s of\n{result.asked.name if together else 'one user'} (m)"
     heads = ("policy", speeds, "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], ordered(result)
@@ -157,8 +85,6 @@ def _legend(result: Result) -> str:
 
 def _users(result: Result) -> tuple[Listed, dict[str, str]]:
     """Return the best full server without a device, and how many times its users each policy has at its own best."""
-    from validation.planning.aims import FULL_SERVER
-
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
     base = full.best_of(lambda one: not one.option.row.device and one.family != KEEPING) or full.rival
     times = {one.family: one.value / base.value for one in full.rows}
@@ -173,15 +99,10 @@ def _most_users(result: Result, aim: Aim) -> str:
     rivals = [listed for listed in equal if not listed.option.row.ours]
     best = sorted(rivals, key=lambda listed: listed.second)[-1:]
     best += [listed for listed in equal if listed.option.row.ours]
-    said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(_with_length, best))}"
-    said += "" if base in equal else f": {most} times those of {_with_length(base)}"
+    said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(with_length, best))}"
+    said += "" if base in equal else f": {most} times those of {with_length(base)}"
     loss = "" if all(listed.option.lossless for listed in best) else " (not lossless)"
     return f"{said}{loss}, at {counted(aim.setting.server_batch, 'text')} a pass."
-
-
-def _with_length(listed: Listed) -> str:
-    name, length = NAMES.get(listed.family, listed.family), f"K = {listed.option.draft_length:g}"
-    return f"{name} ({length})" if length in listed.option.label else name
 
 
 def _with_breaks(row: Row) -> str:
@@ -195,58 +116,10 @@ def ordered(result: Result) -> list[Row]:
     return sorted(result.rows, key=lambda row: (bool(row.breaks), -values[id(row)]))
 
 
-def _rival(result: Result, counts: Counts | None) -> str:
-    """Name the strongest policy of the other kind than the answer, its number, what it needs and a rejection costs."""
-    from validation.planning.verdict import number_said
-
-    asked, own = result.asked, result.asked.best.option.row.device
-    strongest = asked.best is asked.rival or _plainest(asked, asked.best)[1]
-    rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
-    title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
-    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
-
-    def priced(listed: Listed) -> str:
-        share = f", {listed.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
-        return f"{number_said(asked, listed)}{share}"
-
-    if rival is not None and plain is not None and rival.option.row.device and plain.value > rival.value:
-        title = f"Strongest rival: {plain.family}, without drafts: {priced(plain)}; best with a device"
-    if strongest and not own and counts is not None:
-        title += " (counts cannot price SQS or shared seeds)"
-    if rival is None:
-        return f"{title}: none"
-    name, tied = _plainest(asked, rival)
-    said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
-    said += f"; it needs {_needs(rival)}" if own or not strongest else ""
-    if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
-        said += counts.rejection
-    return f"{said}{'' if rival.option.lossless else '; not lossless'}"
-
-
-def _needs(listed: Listed) -> str:
-    if listed.option.row.device:
-        return "the draft model on the device"
-    if listed.family == KEEPING:
-        return "the draft model on the server, and an engine that does it (none known)"
-    return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
-
-
-def _plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
-    """Name a policy; ours by one of others that is as good, with its draft length, and say whether there is one."""
-    least, number = listed.second - 0.005 * abs(listed.second), f"{listed.value:.3g}"
-    others = [one for one in asked.rows if not (one.option.row.ours or one.breaks)]
-    same = [one for one in others if one.second >= least and f"{one.value:.3g}" == number]
-    if not listed.option.row.ours or not same:
-        return NAMES.get(listed.family, listed.family), False
-    return _with_length(max(same, key=lambda one: one.second)), True
-
-
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:
-    from validation.planning.verdict import symbols_said, verdict_of
-
+    say(console, *result.answer, style="bold")
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
-    if _together(result.asked):
+    if is_together(result.asked):
         decides = f"tok/s of {result.asked.name}"
     elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
         decides = "tok/s 50%"  # a link of one rate
@@ -275,14 +148,14 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    say(console, verdict_of(result.aims, result.asked, result.binds), style="bold")
+    say(console, f"In this plan {result.binds}.")
     if result.gap is not None and result.gap.value is not None:
         say(
             console,
             f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
             f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
         )
-    say(console, result.guarantee, *result.notes, *result.assumed, *result.bounds)
+    say(console, *result.notes, *result.assumed, *result.bounds)
 
 
 def _cell(row: Row, head: str, name: str, form: str) -> str:
@@ -322,12 +195,11 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
 
 def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
-    from validation.planning.verdict import asked_of, number_said, three_digits
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
     asked, usable = result.asked, result.asked.usable
-    best, number = result.row_of(usable), f"{number_said(asked, usable)}{_interval(result, usable, None)}"
-    title = f"{asked_of(asked)}{usable.name}: {number}. {setting}."
+    best = result.row_of(usable)
+    title = f"Use {usable.name}: {number_said(asked, usable)}{interval_said(asked, best)}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))

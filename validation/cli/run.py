@@ -16,7 +16,7 @@ import click
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
 from validation.cli.tables import say
-from validation.errors import naming
+from validation.errors import UserError, naming
 from validation.installed import as_typed
 from validation.printable import printable
 from validation.trace.format import MANIFEST
@@ -194,8 +194,15 @@ def _draw_and_report(
         if figures:
             report(len(figures), "drawing the figures")
         drawn = [part / "figures" / f"{one.stem}.json" for one in figures]
+        plan = _plan(console, trace, folder / "plan") if figures else []
         written = write_report(
-            part, results=results, manifest=trace.manifest, figures=drawn, command=command, trace=str(trace.path)
+            part,
+            results=results,
+            manifest=trace.manifest,
+            figures=drawn,
+            command=command,
+            trace=str(trace.path),
+            plan=plan,
         )
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last
@@ -203,6 +210,23 @@ def _draw_and_report(
         shutil.rmtree(part)
         (folder / UNFINISHED).unlink(missing_ok=True)
     return folder / written.name
+
+
+def _plan(console: Console, trace: Trace, cache: Path) -> list[str]:
+    """Return the first lines of ``hlm plan`` with its defaults; none if no plan can be made."""
+    from validation.planning.measure import planner_of_trace
+    from validation.planning.request import Request
+    from validation.planning.result import make
+
+    try:
+        with progress_bar(console) as report:
+            planner, about = planner_of_trace(trace.path, Request().setting(), cache=cache, report=report)
+        request = Request().with_server_draft(about["evidence"]["parameter_ratio"])
+        planner.setting = request.setting()
+        result = make(planner, request, evidence=about["evidence"], notes=about["notes"])
+    except UserError as error:
+        return [f"There is no plan: {error}"]
+    return [*result.answer, *result.assumed, *result.notes]
 
 
 def print_json(values: dict[str, Any]) -> None:

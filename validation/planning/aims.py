@@ -230,12 +230,13 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         threshold = Number(float(option.threshold), basis=basis, prompts=prompts)
     certified = family == CU_HLM and option.label.startswith("certified")
     up, joules = c["up_bits"], float(setting.joules(total, median))
-    round_s = float(setting.round_seconds(total, np.array([slow]))[0])
+    late = setting.link.quantile(setting.latency_share)
+    round_s = float(setting.round_seconds(total, np.array([late]))[0])
     if family == STREAMED:  # it drafts and sends all the time; its counts hold only what is waited for
         whole = float(setting.seconds(total, median))
         up *= whole / (setting.draft_s * c["exchanges"])
         joules = whole * setting.device_w + up / max(median, 1e-9) * setting.transmit_w
-        round_s = float(setting.seconds(total, slow)) / c["exchanges"]
+        round_s = float(setting.seconds(total, late)) / c["exchanges"]
     return Row(
         policy=family,
         option=option.label,

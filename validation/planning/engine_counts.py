@@ -5,6 +5,7 @@ own token, the token id is enough.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,26 @@ from validation.planning.split import Split
 from validation.printable import counted
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CountsSaid:
+    """What an engine's counts add to an answer."""
+
+    tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
+    alike: str  # draft lengths that the counts do not tell apart
+    sampled: bool  # whether drafts are drawn, not the likeliest
+    rejection: str  # what a rejection sends
+
+
+def counts_of(evidence: Mapping[str, Any], option: Option, down_bps: float) -> CountsSaid:
+    bits = 32 * evidence["vocabulary"]
+    return CountsSaid(
+        tokens=evidence["tokens"].get(option.draft_length),
+        alike=_not_told_apart(option, evidence),
+        sampled=evidence["draft_sampling"] not in ("greedy", "copied"),
+        rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / down_bps:.3g} ms)",
+    )
 
 
 def options_of_records(
@@ -119,13 +140,14 @@ def options_of_counts(
     }
 
 
-def basis_said(evidence: dict[str, Any], split: Split, option: Option) -> str:
+def basis_said(evidence: Mapping[str, Any], split: Split, option: Option) -> str:
     """Return what the numbers of a plan rest on: prompts, or counted rounds and their tokens at the plan's length."""
     prompts, steps = split.prompts["test"], evidence.get("steps")
     noun = "prompt" if steps is None else "record"
     held = counted(prompts, f"held-out {noun}" if split.enough else noun)
     if steps is None:
-        return held
+        built_in = evidence.get("pair", "").startswith("builtin/")
+        return f"{held} of the built-in models (--trace takes yours)" if built_in else held
     basis = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"
     if split.enough:
         return f"{held}, of {basis}"
@@ -141,7 +163,7 @@ def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:
     return [f"K = {longest} is the longest recorded; {more}."] if option.draft_length == longest else []
 
 
-def not_told_apart(option: Option, evidence: dict[str, Any]) -> str:
+def _not_told_apart(option: Option, evidence: Mapping[str, Any]) -> str:
     """Return, to stand behind a plan's draft length, which others the counts do not tell apart; "" if none."""
     shortest, longest = evidence["not_told_apart"] or (1, 0)
     tied = shortest <= option.draft_length <= longest and tied_lengths(evidence["not_told_apart"])

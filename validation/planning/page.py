@@ -63,6 +63,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "menu": plan["menu"],
         "streamed": plan["streamed"],
         "command": plan.get("command", "hlm plan"),
+        "answer": None if plan.get("users") else plan["answer"],
     }
 
 

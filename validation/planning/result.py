@@ -10,14 +10,14 @@ from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
-from validation.planning.engine_counts import longest_recorded
+from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note, Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.verdict import number_said, verdict_of
+from validation.planning.verdict import answer_of
 
 _DUAL = "dual bound in the model of mean rounds"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
@@ -28,6 +28,7 @@ class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
+    answer: list[str]  # What to use, its speed, its guarantee, the strongest rival
     binds: str  # What takes the time of the answer
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
@@ -35,10 +36,6 @@ class Result:
     assumed: list[str]  # What stands for options that were left out
     notes: list[str]  # What the numbers rest on
     bounds: list[str]
-
-    @property
-    def verdict(self) -> str:
-        return verdict_of(self.aims, self.asked, self.binds)
 
     def row_of(self, listed: Listed) -> Row:
         """Return the row of a listed option of the aim that was asked for."""
@@ -49,7 +46,7 @@ class Result:
         link = planner.setting.link
         return {
             "format": "hlm plan",
-            "version": 2,
+            "version": 3,
             **about,
             "prompts": planner.split.prompts,
             "request": {
@@ -77,7 +74,7 @@ class Result:
             "streamed": planner.streamed_menu(),
             "asked": self.asked.name,
             "aims": [_answer(planner, aim) for aim in self.aims],
-            "verdict": self.verdict,
+            "answer": self.answer,
             "gap": self.gap and self.gap.plain(),
             "message_gain": self.message_gain and self.message_gain.plain(),
             "guarantee": self.guarantee,
@@ -95,21 +92,25 @@ def make(
     notes: Sequence[Note] = (),
 ) -> Result:
     """Return the best plan for a request; ``evidence`` and ``notes`` say what the planner was made of."""
-    aims = aims_of(planner, planner.setting, shared)
+    aims, evidence = aims_of(planner, planner.setting, shared), evidence or {}
     asked = aims[-1] if shared is not None else aims[0]
     if planner.setting.objective == "capacity":
         asked = next(aim for aim in aims if aim.name == FULL_SERVER)
     best = asked.best.option
-    counts = evidence if evidence is not None and "files" in evidence else None
+    counts = evidence if "files" in evidence else None
+    said = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
+    guarantee = " ".join([*_guarantees(planner, asked, counts), *_without_loss(planner, asked)])
+    used, basis = described(planner, asked, asked.usable), basis_said(evidence, planner.split, best)
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
         asked=asked,
+        answer=answer_of(asked, used, guarantee, basis, said),
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
-        guarantee=" ".join([*_guarantees(planner, asked, counts), *_without_loss(planner, asked)]),
+        guarantee=guarantee,
         assumed=_assumed(planner, request, counts),
         notes=[
             *(note.text for note in notes if best.row.device or not note.of_device),
@@ -206,10 +207,8 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 else ""
-    gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster"
-    if asked.usable is not asked.best:  # the first lines name it
-        return [f"{gained}{noise}."]
-    return [f"{gained}{noise}; without loss, {exact.name}: {number_said(asked, exact)}."]
+    gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster than without"
+    return [f"{gained}{noise}."]
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:
@@ -277,10 +276,10 @@ def _promise(planner: Planner, option: Option) -> str:
     if planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk is better."
-        what = "a text's total variation from the target model" if kind == "text" else "a token's one-step risk"
+        what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"
         return (
-            f"{what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
-            "A single text, or a single calibration, may be above it."
+            f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the {n} calibration "
+            "prompts. So a single text, or a single calibration, may be above it."
         )
     why = f"the smallest threshold already loses more on the {n} calibration prompts"
     if n and (n + 1) * limit < 1:

@@ -1,19 +1,18 @@
 """The sentences of a plan. Each one is derived from the rows of an aim, so none can contradict the table."""
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row, has_device
+from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, SERVER, STREAM
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
+from validation.planning.engine_counts import CountsSaid
 from validation.planning.plan import TIE
 from validation.planning.request import Request
 
-_ASKS = {
-    "throughput": "The fastest within the limits for one user",
-    "goodput": "The most tokens in time for one user",
-    "cost": "The cheapest for one user",
-}
+NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine"}
 SYMBOLS = {
     "K": "drafts of a round",
     "k": "likeliest tokens that a row of the draft model keeps",
@@ -63,6 +62,22 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     return "; ".join(f"{', '.join(parts)} ({words.get(why, why)})" for why, parts in by_basis.items())
 
 
+def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
+    """Return the limits as given, and behind each what the plan's row for one user has of it."""
+    kind = asked.setting.risk_kind
+    reached = {
+        "risk": f"{getattr(row, f'{kind}_risk').value or 0.0:.2g}",
+        "latency": f"{1e3 * (row.round_s.value or 0.0):.3g} ms",
+        "leak": f"{asked.usable.option.leak_bits:.2g} bits",
+        "energy": f"{1e3 * (row.joules_per_token.value or 0.0):.3g} mJ",
+    }
+    words = {name: f"{name} {given[name]}" for name in reached if given[name] is not None}
+    said = {name: f"{text} (here {reached[name]})" if asked.name == ONE_USER else text for name, text in words.items()}
+    if not asked.setting.risk_limit:
+        said["risk"] = "nothing is lost (--risk)"
+    return f"limits: {', '.join(said.values())}"
+
+
 def three_digits(number: float) -> str:
     """Return a number with three digits, zeros at the end too: 20.0."""
     return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:#.3g}".rstrip(".")
@@ -80,43 +95,118 @@ def number_said(aim: Aim, listed: Listed) -> str:
     return words.get(aim.setting.objective, speed)
 
 
-def asked_of(aim: Aim) -> str:
-    """Return the words before the best row of an aim."""
-    if aim.name == ONE_USER:
-        return f"{_ASKS.get(aim.setting.objective, _ASKS['throughput'])}: "
-    if aim.name == FULL_SERVER:
-        return "A full server carries most users with "
-    each = "the geometric mean" if aim.setting.objective == "fair" else "together"
-    return f"The fastest for {aim.name} of one server ({each}): "
+def is_together(aim: Aim) -> bool:
+    """Return whether an aim is that of several users, with a device each or none."""
+    return aim.name not in (ONE_USER, FULL_SERVER)
 
 
-def answer_of(aim: Aim, *, in_rounds: bool = False) -> str:
-    """Return the sentence on the best row of an aim, and on the best of the other kind: with a device or without.
+def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSaid | None = None) -> list[str]:
+    """Return the first lines of a plan: what to use, its speed, its guarantee, the strongest rival.
 
-    ``in_rounds``: no device drafts on while it waits.
+    ``row`` is that of the option to use; ``counts`` are an engine's.
     """
-    rival, number = aim.rival, number_said(aim, aim.best)
-    tied = rival is not aim.best and not rival.breaks and number_said(aim, rival) == number
-    text = f"{asked_of(aim)}{aim.best.name}{f' ({rival.name}, is as good)' if tied else ''}: {number}"
-    device = has_device(aim.best)
-    other = aim.best_of(lambda row: has_device(row) is not device)
-    if other is None:
-        text += f"; no policy {'without' if device else 'with'} a device keeps the limits"
+    usable = asked.usable
+    use, tied = plainest(asked, usable)
+    if is_fixed_length(usable):
+        length = f"{usable.option.draft_length:g}"
+        engine = f"vLLM: num_speculative_tokens = {length}"
+        engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
+        drafts = "draft" if length == "1" else "drafts"
+        use += f", K = {length} {drafts} a round ({engine}{counts.alike if counts else ''})"
+    use += "; ours is as good" if tied else ""
+    title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
+    number = f"{number_said(asked, usable)}{interval_said(asked, row, counts)}"
+    if usable is not asked.best:
+        number += f"; {number_said(asked, asked.best)} if sure drafts stayed unverified (no engine is known to do it)"
+    simulated = "simulated with mean rounds, " if is_together(asked) else ""
+    return [
+        f"Use: {use}; it needs {_needs(usable)}",
+        f"{title}: {number}; {asked.name}, {simulated}{basis}",
+        f"Guarantee: {guarantee}",
+        rival_said(asked, counts),
+    ]
+
+
+def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str:
+    """Return the interval of a policy's speed for one user, to stand behind it; "" if it has none."""
+    speed, mean = row.tokens_per_s_median, row.tokens_per_s_mean
+    if asked.name != ONE_USER or asked.setting.objective != "throughput":
+        return ""
+    ends = [end for end in (speed.low, speed.high) if end is not None]
+    if counts and counts.tokens and not ends and row.policy == COLOCATED:  # a round's time does not vary
+        tokens, *bounds = counts.tokens
+        ends = [(speed.value or 0.0) * bound / tokens for bound in bounds]
+    if len({*ends}) < 2:
+        return ""
+    fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
+    of = "95% at any stopping time" if counts else "95% over prompts"
+    median = f" in the mean over time, {three_digits(speed.value or 0.0)} at the median rate" if fades else ""
+    return f"{median} ({of}: {' to '.join(map(three_digits, ends))})"
+
+
+def is_fixed_length(listed: Listed) -> bool:
+    """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
+    return (listed.family, listed.option.label) == (COLOCATED, f"K = {listed.option.draft_length:g}")
+
+
+def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
+    """Name the strongest policy of the other kind than the answer, its number, what it needs and a rejection costs."""
+    own = asked.best.option.row.device
+    strongest = asked.best is asked.rival or plainest(asked, asked.best)[1]
+    rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
+    title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
+    plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
+    exact = asked.best_of(lambda one: one.option.lossless)
+    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
+
+    def priced(listed: Listed) -> str:
+        share = f", {listed.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
+        return f"{number_said(asked, listed)}{share}"
+
+    if rival is not None and plain is not None and rival.option.row.device and plain.value > rival.value:
+        title = f"Strongest rival: {plain.family}, without drafts: {priced(plain)}; best with a device"
+    if strongest and not own and counts is not None:
+        title += " (counts cannot price SQS or shared seeds)"
+    if rival is None:
+        said = f"{title}: none"
     else:
-        kind = "without a device" if device else "with a device in rounds" if in_rounds else "with a device"
-        text += f"; the best {kind}, {other.name}: {number_said(aim, other)}"
-        share = aim.best.value / other.value
-        text += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
-    exact = aim.best_of(lambda row: row.option.lossless)
-    if aim.best.option.lossless:
-        return f"{text}."
-    return f"{text}. Without loss, {exact.name}: {number_said(aim, exact)}." if exact else f"{text}. None is lossless."
+        name, tied = plainest(asked, rival)
+        said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
+        if not (asked.usable.option.lossless and rival.option.lossless):
+            said += " (lossless)" if rival.option.lossless else " (not lossless)"
+        said += f"; it needs {_needs(rival)}" if own or not strongest else ""
+        if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
+            said += counts.rejection
+    if asked.usable.option.lossless or exact in (rival, plain):
+        return said
+    return f"{said}; without loss: {f'{exact.name}: {priced(exact)}' if exact else 'none'}"
 
 
-def verdict_of(aims: Sequence[Aim], asked: Aim, binds: str) -> str:
-    """Return the answers of all aims, that of the aim that was asked for first, and what limits it."""
-    first = f"{answer_of(asked)} In this plan {binds}."
-    return " ".join([first, *(answer_of(aim) for aim in aims if aim is not asked)])
+def _needs(listed: Listed) -> str:
+    if listed.option.row.device:
+        return "the draft model on the device"
+    if listed.family == KEEPING:
+        return "the draft model on the server, and an engine that does it (none known)"
+    return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
+
+
+def with_length(listed: Listed) -> str:
+    name, length = NAMES.get(listed.family, listed.family), f"K = {listed.option.draft_length:g}"
+    return f"{name} ({length})" if length in listed.option.label else name
+
+
+AS_GOOD = 0.005
+"""Relative: of two policies with the same printed number one is as good if what decides then differs by less."""
+
+
+def plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
+    """Name a policy; ours by one of others that is as good, with its draft length, and say whether there is one."""
+    least, number = listed.second - AS_GOOD * abs(listed.second), three_digits(listed.value)
+    others = [one for one in asked.rows if not (one.option.row.ours or one.breaks)]
+    same = [one for one in others if one.second >= least and three_digits(one.value) == number]
+    if not listed.option.row.ours or not same:
+        return NAMES.get(listed.family, listed.family), False
+    return with_length(max(same, key=lambda one: one.second)), True
 
 
 def loses_twice(row: Row, others: Sequence[Row]) -> str:

@@ -44,6 +44,7 @@ def write_report(
     figures: Sequence[Path],
     command: str,
     trace: str = "",
+    plan: Sequence[str] = (),
 ) -> Path:
     """Write ``report.html``, with everything inlined, into a folder; return its path."""
     claims = hlmtheory.all_claims()
@@ -75,6 +76,7 @@ def write_report(
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
         trace=trace,
+        plan=[line.partition(": ")[::2] for line in plan],
         of_pair=sum(counts[outcome]["measured"] for outcome in first_screen.CLAIM_OUTCOMES),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )

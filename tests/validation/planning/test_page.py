@@ -63,7 +63,7 @@ def test_hostile_names_are_text(plan, tmp_path):
     said, _ = plan
     hostile = json.loads(json.dumps(said))
     hostile["evidence"]["trace"] = HOSTILE
-    hostile["verdict"] = HOSTILE
+    hostile["answer"] = [HOSTILE]
     hostile["notes"] = [HOSTILE]
     hostile["menu"][5]["option"] = HOSTILE
     found = Elements(write_page(tmp_path / "plan.html", hostile).read_text(encoding="utf-8"))

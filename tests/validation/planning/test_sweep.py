@@ -34,7 +34,7 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, fading_link
 from validation.planning.shared import Shared, User
 from validation.planning.split import Split
-from validation.planning.verdict import verdict_of
+from validation.planning.verdict import rival_said
 
 SETTINGS, EVERY, WITH_USERS, PAIRS = (2_000, 200, 400, 3) if os.environ.get("DEEP") == "1" else (300, 75, 30, 2)
 NUMBER = r"([\d,.]+(?:e[+-]?\d+)?)"
@@ -200,7 +200,7 @@ def near(text: str, value: float) -> bool:
     return abs(float(text) - value) <= 0.0051 * value + 1e-12
 
 
-def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, verdict: str) -> None:
+def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds: str) -> None:
     oracle = Oracle(counted, setting)
     places = oracle.places()
     for aim in aims[:2]:
@@ -222,30 +222,46 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, verdi
         assert values[best] >= values[allowed].max() * (1 - 2e-9), (aim.name, aim.best.name, setting)
         assert all(row.option.drawn_from_q for row in aim.listed if row.family in (COLOCATED, KEEPING))
         assert any(row.option is aim.best.option for row in aim.rows)
-        opens = "A full server carries" if aim.name == "a full server" else "for one user"
-        part = next(part for part in re.split(r"(?<=[a-z.])(?= The | A full)", f" {verdict}") if opens in part)
-        kinds = [oracle.device[best], ~oracle.device[best]]
-        best_of = [values[allowed & (oracle.device == kind)].max(initial=0.0) for kind in (kinds[0], not kinds[0])]
-        shown = [1e3 / x if aim.name == "a full server" else 1 / x if "price" in part else x for x in best_of if x > 0]
-        unit = "ms of the server" if aim.name == "a full server" else "for a token" if "price" in part else "tokens/s"
-        heard = [float(x.replace(",", "")) for x in re.findall(rf"{NUMBER} {unit}", part)]
-        if "no time of the server" not in part:
-            assert near(str(heard[0]), shown[0]), (part, shown, setting)
-            if f"; the best with{'out' if oracle.device[best] else ''} a device, " in part:
-                assert near(str(heard[1]), shown[1]), (part, shown, setting)
-        if len(shown) == 1:
-            assert "no policy with" in part, (part, setting)
-        if "Without loss" in part:
-            exact = values[allowed & oracle.lossless].max()
-            exact = 1e3 / exact if aim.name == "a full server" else 1 / exact if "price" in part else exact
-            assert near(str(heard[-1]), exact), (part, exact, setting)
-        assert oracle.lossless[best] or "Without loss, " in part or "None is lossless" in part
-    loose = re.search(r"a looser (--\w+)", verdict)
+        for device in (True, False):
+            row = aim.best_of(lambda one, device=device: one.option.row.device is device)
+            most = values[allowed & (oracle.device == device)].max(initial=0.0)
+            assert (row.value if row else 0.0) == pytest.approx(most, rel=2e-9), (aim.name, setting)
+        exact = aim.best_of(lambda one: one.option.lossless)
+        most = values[allowed & oracle.lossless].max(initial=0.0)
+        assert (exact.value if exact else 0.0) == pytest.approx(most, rel=2e-9), (aim.name, setting)
+        if aim is asked:
+            check_rival(oracle, values, allowed, best, aim)
+    loose = re.search(r"a looser (--\w+)", binds)
     if loose and whole and asked is aims[0]:
         free = {"--risk": {"risk_limit": 1.0}, "--latency": {"latency_s": None}, "--energy": {"energy_j": None}}
         if not (setting.objective == "goodput" and loose[1] == "--latency"):
             other = Oracle(counted, replace(setting, **free[loose[1]]))
             assert other.value("one user")[other.kept].max() > asked.best.value
+
+
+def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
+    """Compare the numbers of the line on the strongest rival with those of the best other policies."""
+    said = rival_said(aim)
+    families = np.array([option.family for option in oracle.options])
+    ours = np.isin(families, [OURS, STREAMED, CERTIFIED])
+    other_kind = oracle.device != oracle.device[best]
+    pools = [allowed & ~ours] if said.startswith("Strongest rival within") else [allowed & other_kind]
+    if said.startswith("Strongest rival: server alone"):
+        pools.insert(0, allowed & np.isin(families, ["server alone", "server alone, streaming"]))
+    if "; without loss" in said:
+        pools.append(allowed & oracle.lossless)
+    numbers = [values[pool].max(initial=0.0) for pool in pools]
+    unit = "tokens/s" if aim.setting.objective in ("throughput", "goodput") else "(?:ms of the server )?for a token"
+    heard = [float(x.replace(",", "")) for x in re.findall(rf"{NUMBER} {unit}", said)]
+    scale = 1e3 if aim.name == "a full server" else 1.0
+    inverse = aim.setting.objective in ("cost", "capacity")
+    shown = [scale / x if inverse else x for x in numbers if x > 0]
+    if "no time of the server" not in said:
+        assert len(heard) == len(shown), (said, shown, oracle.s)
+        assert all(near(str(x), y) for x, y in zip(heard, shown, strict=True)), (said, shown, oracle.s)
+    assert (": none" in said) is (0.0 in numbers), (said, numbers)
+    lossy = not aim.usable.option.lossless
+    assert not lossy or "lossless)" in said or "without loss" in said, said
 
 
 @pytest.mark.parametrize("pair", range(PAIRS))
@@ -264,8 +280,8 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
             assert not (oracle.kept & (oracle.lossless | (setting.risk_limit > 0))).any(), setting
             continue
         asked = aims[setting.objective == "capacity"]
-        verdict = verdict_of(aims, asked, planner.binding(asked.best.option))
-        check(counted, setting, whole=whole, aims=aims, asked=asked, verdict=verdict)
+        binds = planner.binding(asked.best.option)
+        check(counted, setting, whole=whole, aims=aims, asked=asked, binds=binds)
         families.add(asked.best.family)
         if number % EVERY == 0:
             plan = make(planner, Request())

@@ -240,21 +240,6 @@ const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
-/** What takes most of the time, and the limits without which a better option is allowed. */
-function binding(option, s) {
-  const c = option.test;
-  const parts = { "drafts on the device": c[DRAFTS] * s.draft, "passes on the server": served(c, s),
-    "round trips": c[EXCHANGES] * s.roundTrip, "the uplink": s.median > 0 ? c[UP] / s.median : 0,
-    "the downlink": c[DOWN] / s.down };
-  const [name, most] = Object.entries(parts).reduce((a, b) => (b[1] > a[1] ? b : a));
-  const total = Object.values(parts).reduce((a, b) => a + b);
-  if (!(s.median > 0) && c[UP] > 0) return "the uplink is down at its median";
-  const free = { risk: s.limit > 0 && { limit: 1, kind: "text" }, latency: s.latency && { latency: null }, energy: s.energy !== null && { energy: null } };
-  const now = value(option.train, s) * (1 + TIE), every = (one) => best(POLICIES.flatMap((policy) => allowedBy(policy, one)), one);
-  const loose = Object.keys(free).filter((limit) => { const one = { ...s, ...free[limit] }; return free[limit] && value(every(one).train, s) > now; });
-  return `${percent(most / total)} of its time goes to ${name}${loose.length ? `; a looser ${loose.map((limit) => `--${limit}`).join(" or ")} would allow a better plan` : ""}`;
-}
-
 const named = (option) => (option.option ? `${option.policy}, ${option.option}` : option.policy);
 
 /** The number that decides an aim, with its unit. */
@@ -264,22 +249,6 @@ function numberSaid(aim, option) {
   if (aim.s.objective === "cost") return `a price of ${say(1 / worth)} for a token`;
   return `${say(worth)} tokens/s${aim.s.objective === "goodput" ? " in time" : ""}`;
 }
-
-/** The sentence on the best option of an aim, and on the best of the other kind; as in validation/planning/verdict.py. */
-function answerOf(aim) {
-  const asks = { goodput: "The most tokens in time for one user: ", cost: "The cheapest for one user: " }[aim.s.objective] ?? "The fastest within the limits for one user: ";
-  const own = !WITHOUT_DEVICE.includes(aim.best.policy), find = (allowed) => bestKept(aim.every.filter(allowed), aim.s);
-  const other = find(({ policy }) => WITHOUT_DEVICE.includes(policy) === own), exact = find(({ lossless }) => lossless);
-  const number = numberSaid(aim, aim.best), tied = aim.rival !== aim.best && !broken(aim.rival, aim.s).length && numberSaid(aim, aim.rival) === number;
-  let said = `${aim.name === FULL_SERVER ? "A full server carries most users with " : asks}${named(aim.best)}${tied ? ` (${named(aim.rival)}, is as good)` : ""}: ${number}`;
-  said += other ? `; the best ${own ? "without" : "with"} a device, ${named(other)}: ${numberSaid(aim, other)}` : `; no policy ${own ? "without" : "with"} a device keeps the limits`;
-  const share = other ? value(aim.best.test, aim.s) / value(other.test, aim.s) : 0;
-  if (aim.name === FULL_SERVER && share > 1.005 && share < 1e6) said += `, so ${share.toFixed(2)} times as many users`;
-  if (aim.best.lossless) return `${said}.`;
-  return exact ? `${said}. Without loss, ${named(exact)}: ${numberSaid(aim, exact)}.` : `${said}. None is lossless.`;
-}
-
-const verdict = (aims, aim) => [`${answerOf(aim)} In this plan ${binding(aim.best, aim.s)}.`, ...aims.filter((one) => one !== aim).map(answerOf)].join(" ");
 
 function unmet(s) {
   const pool = POLICIES.flatMap((policy) => allowedBy(policy, s)).filter((option) => safe(option, s));
@@ -511,16 +480,25 @@ function drawTable(rows) {
   }
 }
 
-/** The first lines: the answer to the aim, which is also that of the sentence, the pictures' rings and the command. */
+/** The best option of an aim with a device or without. */
+const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => WITHOUT_DEVICE.includes(policy) !== device), aim.s);
+
+/** The first lines: the answer to the aim, which is also that of the pictures' rings and the command, in whose words it stands at
+    the command's own setting. */
 function card(aim) {
-  const s = aim.s, use = usable(aim);
-  if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "", rival: "–", "rival-how": "" };
+  const s = aim.s, use = usable(aim), ids = ["use", "speed", "sure", "rival"];
+  if (!use) return { use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
   const kept = use === aim.best ? "" : ` ${speedOf(aim.best, s)} if sure drafts stayed unverified (no engine is known to do it).`;
-  const [sure, how] = guarantee(use, s);
+  const [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
   const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && policy !== KEEPING), s);
-  const against = { rival: rival ? rival.policy : "none", "rival-how": rival ? `${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}` : "" };
-  return { ...against, use: named(use), speed: speedOf(use, s), "speed-how": `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times.${kept}`, sure, "sure-how": how };
+  const against = rival ? [`${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}.`] : [];
+  if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${named(other)}: ${numberSaid(aim, other)}.`);
+  const computed = ["", `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times; the interval is the command's.${kept}`, how, against.join(" ")];
+  const given = data.answer && Object.keys(start).every((key) => s[key] === start[key]);
+  const lines = given ? data.answer.map((line) => line.replace(/^(Use|Speed|Guarantee|Strongest rival): /, "")) : computed;
+  return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? rival.policy : "none",
+    ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
 function render() {
@@ -529,9 +507,8 @@ function render() {
   rows.sort((a, b) => !!a.breaks.length - !!b.breaks.length || b.number - a.number);
   const plan = rows.find((row) => row.plan);
   const lines = card(aim);
-  lines.verdict = plan ? verdict(aims, aim) : unmet(s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
-  const notes = [];
+  const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
@@ -561,6 +538,7 @@ function reset() {
 Object.keys(CONTROLS).forEach(listen);
 for (const name of ["fading", "kind"]) byId(name).addEventListener("change", () => { state[name] = byId(name).value; later(); });
 byId("stream").addEventListener("change", later);
+byId("whole").addEventListener("change", () => byId("rows").parentElement.classList.toggle("whole", byId("whole").checked));
 byId("reset").addEventListener("click", reset);
 addEventListener("resize", later);
 reset();

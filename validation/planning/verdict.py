@@ -133,15 +133,15 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
     if asked.name != ONE_USER or asked.setting.objective != "throughput":
         return ""
     ends = [end for end in (speed.low, speed.high) if end is not None]
+    of = "over prompts" if counts is None else "over records"
     if counts and counts.tokens and not ends and row.policy == COLOCATED:  # a round's time does not vary
         tokens, *bounds = counts.tokens
-        ends = [(speed.value or 0.0) * bound / tokens for bound in bounds]
+        ends, of = [(speed.value or 0.0) * bound / tokens for bound in bounds], "at any stopping time"
     if len({*ends}) < 2:
         return ""
     fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
-    of = "95% at any stopping time" if counts else "95% over prompts"
     median = f" in the mean over time, {three_digits(speed.value or 0.0)} at the median rate" if fades else ""
-    return f"{median} ({of}: {' to '.join(map(three_digits, ends))})"
+    return f"{median} (95% {of}: {' to '.join(map(three_digits, ends))})"
 
 
 def is_fixed_length(listed: Listed) -> bool:

@@ -80,7 +80,7 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(finishe
         assert (tmp_path / "trace" / "manifest.json").exists() == (name != "collect")
     result = run(*words)
     assert result.exit_code == 0, result.output
-    assert {file.name for file in tmp_path.iterdir()} == {"claims.json", "figures", "report.html", "trace"}
+    assert {file.name for file in tmp_path.iterdir()} == {"claims.json", "figures", "plan", "report.html", "trace"}
 
 
 def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:

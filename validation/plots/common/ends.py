@@ -31,11 +31,11 @@ def label_ends(
     _write_all(axes, ends, tied=bool(order))
 
 
-def name_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Write the names of points at the right edge, each at the end of a thin line; call it once the limits are set."""
+def name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write the names of points in their colours at the right edge, each at the end of a line; limits must be set."""
     left, right = axes.get_xlim()
-    look: dict[str, Any] = {"color": "0.45", "linewidth": 0.5, "linestyle": (0, (1, 2)), "zorder": 0.5}
-    lines = [axes.plot([x, right], [y, y], **look)[0] for x, y, _ in points]
+    look: dict[str, Any] = {"linewidth": 0.5, "linestyle": (0, (1, 2)), "zorder": 0.5}
+    lines = [axes.plot([x, right], [y, y], color=color, **look)[0] for x, y, _, color in points]
     axes.set_xlim(left, right)
     _write_all(
         axes, [(place, fill(one[2], 24), line) for place, (one, line) in enumerate(zip(points, lines, strict=True))]

@@ -72,7 +72,7 @@ def paint_bounds(numbers: Numbers) -> Canvas:
             curve(axes, one["x"], one["y"], label=name, **style)
         axes.set_ylim(looks.decades([one["y"] for one in shown], 1e-4))
         if not place:
-            axes.axhline(1.0, color="0.4", linewidth=0.6, label="1: a bound says nothing")
+            axes.axhline(1.0, color="black", linewidth=0.6, linestyle=(0, (1, 3)), label="1: a bound says nothing")
         words = r"$T$ = TV(q, p), $\hat{T}$ = TV($\hat{q}$, p), $\Delta_k$ = TV(q, $\hat{q}$)"
         legend_below(axes, columns=2, title=words)
     return figure
@@ -140,5 +140,5 @@ def paint_payload(numbers: Numbers) -> Canvas:
     right.set_ylim(0, None)
     left.legend(loc="lower right")
     right.legend(loc="upper right")
-    name_points(left, [(k, k * width, name) for name, k in marks.items()])
+    name_points(left, [(k, k * width, name, "0.45") for name, k in marks.items()])
     return figure

@@ -45,7 +45,7 @@ def paint_both(numbers: Numbers) -> Canvas:
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
             _cross(axes, x, y, _look(one["name"]))
             if None not in (x["value"], y["value"]):
-                points.append((x["value"], y["value"], shown[one["name"]]))
+                points.append((x["value"], y["value"], shown[one["name"]], _look(one["name"])["color"]))
         style.name_axes(axes, both)
         if name is not None:
             axes.set_title(METRICS[name])

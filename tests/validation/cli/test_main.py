@@ -4,6 +4,7 @@ import json
 from importlib import import_module
 
 import pytest
+from markupsafe import escape
 
 import hlmtheory
 from tests.validation.command_line import run
@@ -33,6 +34,8 @@ def test_validate_writes_verdicts_figures_and_report(finished):
     assert set(tallies) == set(hlmtheory.all_claims()) - set(scenarios())
     report = (folder / "report.html").read_text()
     assert all(name in report for name in hlmtheory.all_claims())
+    answer = json.loads(run("plan", "--trace", str(folder / "trace"), "--json").stdout)["answer"]
+    assert all(escape(line.partition(": ")[2]) in report for line in answer)
     assert (folder / "figures" / "cu-hlm-fig6.svg").stat().st_size
 
 

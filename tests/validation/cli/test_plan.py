@@ -116,6 +116,31 @@ def test_the_first_lines_say_which_times_were_given(plan, folder):
     assert "server's draft 5 ms (given)" in plan("--server-draft-time", "5ms").output
 
 
+def test_behind_each_limit_stands_what_the_plan_has_of_it(plan):
+    words = ("--rate", "2M", "--risk", "text=.7", "--latency", "p90=900ms", "--energy", "2000mJ", "--no-shared-seed")
+    result = plan(*words, "--server-draft-time", "400ms", "--verify-time", "90ms", "--json")
+    row = planned(result)["rows"]
+    used = row_of(planned(result), planned(result)["aims"][0]["best"]["policy"])
+    (said,) = (line.partition("limits: ")[2] for line in result.stderr.splitlines() if line.startswith("At: "))
+    heard = [float(part.partition("here ")[2].split()[0].rstrip(")")) for part in said.split(", ")]
+    assert used in row
+    assert used["counts"]["drafts"] > 0
+    expected = [used["text_risk"]["value"], 1e3 * used["round_s"]["value"], 1e3 * used["joules_per_token"]["value"]]
+    assert heard == pytest.approx(expected, rel=6e-2)
+    assert "; limits: nothing is lost" in plan().output
+
+
+def test_an_interval_says_of_what_it_is(answers):
+    one = json.loads((answers / "answers.jsonl").read_text().splitlines()[0])
+    other = json.loads(json.dumps(one))
+    other["metrics"]["speculative_decoding"]["acceptance_histogram_by_draft_length"] = {"2": [2, 4, 4]}
+    other["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] = 12
+    (answers / "one.jsonl").write_text(json.dumps(one))
+    (answers / "many.jsonl").write_text("\n".join(map(json.dumps, [one, one, other, one, other, other] * 2)))
+    for name, said in (("one", "95% at any stopping time: "), ("many", "95% over records: ")):
+        assert said in run("plan", "--acceptance", f"{name}.jsonl", "--server-draft-time", "1ms").output
+
+
 def test_a_symbol_is_explained_where_it_stands():
     assert symbols_said("offline k = 8, u ≤ 0.3").count(":") == 2
     assert symbols_said("server alone; Bias ≤ 0.1") == ""

@@ -156,14 +156,15 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
     plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
-    exact = asked.best_of(lambda one: one.option.lossless)
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
 
     def priced(listed: Listed) -> str:
         share = f", {listed.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
         return f"{number_said(asked, listed)}{share}"
 
+    named = [rival]
     if rival is not None and plain is not None and rival.option.row.device and plain.value > rival.value:
+        named.append(plain)
         title = f"Strongest rival: {plain.family}, without drafts: {priced(plain)}; best with a device"
     if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
@@ -177,9 +178,13 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         said += f"; it needs {_needs(rival)}" if own or not strongest else ""
         if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
             said += counts.rejection
-    if asked.usable.option.lossless or exact in (rival, plain):
+    kept = asked.usable.option.lossless
+    if kept and (rival is None or rival.option.lossless):
         return said
-    return f"{said}; without loss: {f'{exact.name}: {priced(exact)}' if exact else 'none'}"
+    exact = asked.best_of(lambda one: one.option.lossless and (not kept or one.option.row.device is not own))
+    if exact in named:
+        return said
+    return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
 
 
 def _needs(listed: Listed) -> str:

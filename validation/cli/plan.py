@@ -159,7 +159,7 @@ def plan(
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    said_setting += f"; {limits_said(given, result.asked, result.row_of(result.asked.usable))}"
+    said_setting += f"; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
     pair = about["evidence"].get("pair")
     if all_columns:
         basis = basis_said(about["evidence"], planner.split, result.asked.best.option)

@@ -49,16 +49,15 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     asked, label = result.asked, result.asked.best.option.label
     say(console, *result.answer, *result.assumed, style="bold")
-    named = "With" if asked.usable is asked.best else f"{asked.best.family.capitalize()}, with"
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
-    say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
+    say(console, *([f"With: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
     say(console, *([] if full is asked else [_most_users(result, full)]), _legend(result), *result.notes)
 
 
 def _print_policies(console: Console, result: Result) -> None:
-    together, best, (_, users) = is_together(result.asked), result.row_of(result.asked.usable), _users(result)
+    together, best, (_, users) = is_together(result.asked), result.row_of(result.asked.best), _users(result)
     speeds = f"tokens/s of\n{result.asked.name if together else 'one user'} (m)"
     heads = ("policy", speeds, "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], ordered(result)
@@ -86,7 +85,7 @@ def _legend(result: Result) -> str:
 def _users(result: Result) -> tuple[Listed, dict[str, str]]:
     """Return the best full server without a device, and how many times its users each policy has at its own best."""
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    base = full.best_of(lambda one: not one.option.row.device and one.family != KEEPING) or full.rival
+    base = full.best_of(lambda one: not one.option.row.device) or full.rival
     times = {one.family: one.value / base.value for one in full.rows}
     return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
 
@@ -111,9 +110,9 @@ def _with_breaks(row: Row) -> str:
 
 
 def ordered(result: Result) -> list[Row]:
-    """Return the rows, the best for the aim first; behind them those that break a limit."""
+    """Return the rows, the best for the aim first; behind them those that do not run or break a limit."""
     values = {id(row): own.value for row, own in zip(result.rows, result.asked.rows, strict=True)}
-    return sorted(result.rows, key=lambda row: (bool(row.breaks), -values[id(row)]))
+    return sorted(result.rows, key=lambda row: (bool(row.breaks), row.policy == KEEPING, -values[id(row)]))
 
 
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:
@@ -197,9 +196,8 @@ def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
-    asked, usable = result.asked, result.asked.usable
-    best = result.row_of(usable)
-    title = f"Use {usable.name}: {number_said(asked, usable)}{interval_said(asked, best)}. {setting}."
+    asked, best = result.asked, result.row_of(result.asked.best)
+    title = f"Use {asked.best.name}: {number_said(asked, asked.best)}{interval_said(asked, best)}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, KEEPING, ROWS, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, CU_HLM, KEEPING, ROWS, STREAMED
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.option import Option
@@ -105,21 +105,15 @@ class Aim:
     setting: Setting
     rows: list[Listed]  # One for each policy; the strongest of the policies that are not ours first
     listed: list[Listed]  # All options that were compared: of each policy the best for every aim, with loss and without
-    best: Listed  # The answer
+    best: Listed  # The answer, which an engine or a device is known to run
 
     @property
     def rival(self) -> Listed:
         return self.rows[0]
 
-    @property
-    def usable(self) -> Listed:
-        """Return the answer, or the lossless server if the answer is a policy that no engine is known to run."""
-        exact = self.best_of(lambda listed: listed.family == COLOCATED) if self.best.family == KEEPING else None
-        return exact or self.best
-
     def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:
-        """Return the best of some options that keep the limits; None if there is none."""
-        return best_kept([row for row in self.listed if allowed(row)])
+        """Return the best of some options that keep the limits and that are known to run; None if there is none."""
+        return best_kept([row for row in self.listed if allowed(row) and row.family != KEEPING])
 
     def number(self, listed: Listed) -> float:
         """Return the number that decides: of a price and of a server's time the least is best, else the largest."""
@@ -179,10 +173,10 @@ def _aim(
         every += of_family
         if of_family:
             rows.append(best_kept(of_family) or max(of_family, key=lambda row: row.value))
-    best = best_kept(rows)
+    best = best_kept(row for row in rows if row.family != KEEPING)
     if best is None:
         raise UserError(planner.nearest(pool))
-    others = [row for row in rows if not row.option.row.ours]
+    others = [row for row in rows if not row.option.row.ours and row.family != KEEPING]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)
     return Aim(name, setting, [rival, *(row for row in rows if row is not rival)], every, best)

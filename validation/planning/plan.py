@@ -212,7 +212,7 @@ class Planner:
     def chosen(self, setting: Setting) -> Option:
         """Return the best option of all that keeps the limits, on the training texts."""
         pool = self.pool(setting)
-        place = pool.best(np.concatenate(list(pool.places.values())))
+        place = pool.best(np.concatenate([own for name, own in pool.places.items() if name != KEEPING]))
         if place is None or not pool.kept[place]:
             raise UserError(self.nearest(pool))
         return pool.options[place]

@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, KEEPING, OURS, SERVER, STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note, Option
@@ -17,7 +17,7 @@ from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.verdict import answer_of
+from validation.planning.verdict import answer_of, number_said, symbols_said
 
 _DUAL = "dual bound in the model of mean rounds"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
@@ -100,13 +100,13 @@ def make(
     counts = evidence if "files" in evidence else None
     said = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
-    guarantee = " ".join([*_guarantees(planner, asked, counts), *_without_loss(planner, asked)])
-    used, basis = described(planner, asked, asked.usable), basis_said(evidence, planner.split, best)
+    guarantee = " ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked, asked.best)])
+    row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
         asked=asked,
-        answer=answer_of(asked, used, guarantee, basis, said),
+        answer=answer_of(asked, row, guarantee, basis, said),
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
@@ -115,6 +115,7 @@ def make(
         notes=[
             *(note.text for note in notes if best.row.device or not note.of_device),
             *(longest_recorded(best, counts) if counts is not None else []),
+            *_keeping(planner, asked),
             *_notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
@@ -198,12 +199,12 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     return gap, message_gain, f"{option.family}, {option.label}"
 
 
-def _without_loss(planner: Planner, asked: Aim) -> list[str]:
-    """Return how much faster for one user the loss of the answer makes it, with its interval."""
+def _without_loss(planner: Planner, asked: Aim, lossy: Listed) -> list[str]:
+    """Return how much faster for one user the loss of a policy makes it, with its interval."""
     exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
-    if exact is None or exact is asked.best or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
+    if exact is None or exact is lossy or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
         return []
-    counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
+    counts = (split.sums(one.option.counts, split.test) for one in (exact, lossy))
     gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 else ""
@@ -246,12 +247,14 @@ def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
     return [note for note in notes if note]
 
 
-def _guarantees(planner: Planner, asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
-    """Return what the answer guarantees, behind what an engine does if none runs the answer."""
-    best = _guarantee(planner, asked.best.option, counts)
-    if asked.usable is asked.best:
-        return [best]
-    return [f"{_IF_KEPT}: hlm audit tests it.", f"If sure drafts stay unverified: {best}"]
+def _keeping(planner: Planner, asked: Aim) -> list[str]:
+    """Return what a server would make that keeps sure drafts, if no policy that is known to run is as good."""
+    row = next((one for one in asked.rows if one.family == KEEPING and not one.breaks), None)
+    if row is None or row.value <= asked.best.value:
+        return []
+    speed, label = number_said(asked, row), f"{row.option.label} ({symbols_said(row.option.label)})"
+    loss = " ".join([_promise(planner, row.option), *_without_loss(planner, asked, row)])
+    return [f"A server that kept sure drafts, which no engine is known to do, would make {speed} with {label}: {loss}"]
 
 
 def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None) -> str:
@@ -275,7 +278,7 @@ def _promise(planner: Planner, option: Option) -> str:
         )
     if planner.threshold(setting) > -np.inf:
         if option.lossless:
-            return "The plan is lossless: no policy that spends the allowed risk is better."
+            return "The plan is lossless: no policy that spends the allowed risk and is known to run is better."
         what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"
         return (
             f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the {n} calibration "

@@ -68,7 +68,7 @@ def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
     reached = {
         "risk": f"{getattr(row, f'{kind}_risk').value or 0.0:.2g}",
         "latency": f"{1e3 * (row.round_s.value or 0.0):.3g} ms",
-        "leak": f"{asked.usable.option.leak_bits:.2g} bits",
+        "leak": f"{asked.best.option.leak_bits:.2g} bits",
         "energy": f"{1e3 * (row.joules_per_token.value or 0.0):.3g} mJ",
     }
     words = {name: f"{name} {given[name]}" for name in reached if given[name] is not None}
@@ -105,22 +105,20 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
 
     ``row`` is that of the option to use; ``counts`` are an engine's.
     """
-    usable = asked.usable
-    use, tied = plainest(asked, usable)
-    if is_fixed_length(usable):
-        length = f"{usable.option.draft_length:g}"
+    best = asked.best
+    use, tied = plainest(asked, best)
+    if is_fixed_length(best):
+        length = f"{best.option.draft_length:g}"
         engine = f"vLLM: num_speculative_tokens = {length}"
         engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
         drafts = "draft" if length == "1" else "drafts"
         use += f", K = {length} {drafts} a round ({engine}{counts.alike if counts else ''})"
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
-    number = f"{number_said(asked, usable)}{interval_said(asked, row, counts)}"
-    if usable is not asked.best:
-        number += f"; {number_said(asked, asked.best)} if sure drafts stayed unverified (no engine is known to do it)"
+    number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
     simulated = "simulated with mean rounds, " if is_together(asked) else ""
     return [
-        f"Use: {use}; it needs {_needs(usable)}",
+        f"Use: {use}; it needs {_needs(best)}",
         f"{title}: {number}; {asked.name}, {simulated}{basis}",
         f"Guarantee: {guarantee}",
         rival_said(asked, counts),
@@ -151,21 +149,22 @@ def is_fixed_length(listed: Listed) -> bool:
 
 def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     """Name the strongest policy of the other kind than the answer, its number, what it needs and a rejection costs."""
-    own = asked.best.option.row.device
+    best, own = asked.best, asked.best.option.row.device
     strongest = asked.best is asked.rival or plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    plain = asked.best_of(lambda one: one.family in (SERVER, STREAM))
+    server = asked.best_of(lambda one: not one.option.row.device and one.family != best.family)
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
 
     def priced(listed: Listed) -> str:
-        share = f", {listed.value / asked.usable.value:.2f} {words}" if asked.usable.value > 0 else ""
+        share = f", {listed.value / best.value:.2f} {words}" if best.value > 0 else ""
         return f"{number_said(asked, listed)}{share}"
 
     named = [rival]
-    if rival is not None and plain is not None and rival.option.row.device and plain.value > rival.value:
-        named.append(plain)
-        title = f"Strongest rival: {plain.family}, without drafts: {priced(plain)}; best with a device"
+    if rival is not None and server is not None and rival.option.row.device and server.value > rival.value:
+        named.append(server)
+        drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
+        title = f"Strongest rival: {server.family}{drafts}: {priced(server)}; best with a device"
     if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
@@ -173,15 +172,15 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     else:
         name, tied = plainest(asked, rival)
         said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
-        if not (asked.usable.option.lossless and rival.option.lossless):
+        if not (best.option.lossless and rival.option.lossless):
             said += " (lossless)" if rival.option.lossless else " (not lossless)"
         said += f"; it needs {_needs(rival)}" if own or not strongest else ""
         if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
             said += counts.rejection
-    kept = asked.usable.option.lossless
-    if kept and (rival is None or rival.option.lossless):
+    lossless = best.option.lossless
+    if lossless and (rival is None or rival.option.lossless):
         return said
-    exact = asked.best_of(lambda one: one.option.lossless and (not kept or one.option.row.device is not own))
+    exact = asked.best_of(lambda one: one.option.lossless and (not lossless or one.option.row.device is not own))
     if exact in named:
         return said
     return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
@@ -190,8 +189,6 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
 def _needs(listed: Listed) -> str:
     if listed.option.row.device:
         return "the draft model on the device"
-    if listed.family == KEEPING:
-        return "the draft model on the server, and an engine that does it (none known)"
     return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
 
 

@@ -25,7 +25,7 @@ ANSWER = """
 const answers = settings.map((own) => {
   const s = withLink({ ...start, ...own }), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
   if (!aim.best) return { unmet: unmet(s) };
-  const pictured = linesOf(aim.s).some(([, , pool]) => pool.some((one) => named(one) === named(usable(aim))));
+  const pictured = linesOf(aim.s).some(([, , pool]) => pool.some((one) => named(one) === named(aim.best)));
   const option = (aim, one) => one && { policy: one.policy, option: one.option, value: value(one.test, aim.s) };
   const answers = aims.map((aim) => ({ best: option(aim, aim.best), with_device: option(aim, bestOf(aim, true)),
     without_device: option(aim, bestOf(aim, false)) }));

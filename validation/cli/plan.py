@@ -19,6 +19,7 @@ from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import say
 from validation.decoding.methods.rows import ROWS
 from validation.errors import UserError
+from validation.installed import as_typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -232,7 +233,7 @@ def _refuse(ctx: click.Context) -> None:
 def _command(ctx: click.Context) -> str:
     """Return the part of the command that the page does not change; its script adds the rest."""
     own = {"rate", "fading", "snr", "rtt", "draft_time", "verify_time", "server_draft_time", "risk"}  # of the page
-    words = ["hlm", "plan"]
+    words = [*as_typed("python3 hlm").split(), "plan"]
     for one in _given(ctx):
         value = ctx.params[one.name or ""]
         if one.name in own | {"page", "picture", "all_columns", "as_json", "policy", "named", "alone"}:

@@ -62,7 +62,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "count_names": plan["count_names"],
         "menu": plan["menu"],
         "streamed": plan["streamed"],
-        "command": plan.get("command", "hlm plan"),
+        "command": plan.get("command", "python3 hlm plan"),
         "answer": None if plan.get("users") else plan["answer"],
     }
 

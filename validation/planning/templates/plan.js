@@ -237,7 +237,8 @@ const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
-const named = (option) => (option.option ? `${option.policy}, ${option.option}` : option.policy);
+const shortName = (policy) => (policy === OURS ? "ours, in rounds" : policy);
+const named = (option) => (option.option ? `${shortName(option.policy)}, ${option.option}` : shortName(option.policy));
 
 /** The number that decides an aim, with its unit. */
 function numberSaid(aim, option) {
@@ -391,7 +392,7 @@ function drawMap(s, plan) {
       named[kind].set(last.policy, (named[kind].get(last.policy) ?? 0) + 1);
     }
   }
-  const names = named.map((own) => [...own.keys()].join(", "));
+  const names = named.map((own) => [...own.keys()].map(shortName).join(", "));
   cells.forEach((runs, kind) => {
     const d = runs.map(({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`);
     put(svg, "path", { d: d.join(""), class: `area area${kind}` });
@@ -464,7 +465,7 @@ function drawTable(rows) {
   body.replaceChildren();
   for (const row of rows) {
     const line = put(body, "tr", { role: "row", class: [row.plan ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
-    const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, row.policy === OURS ? "ours, in rounds" : row.policy);
+    const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy));
     put(name, "span", { class: "option" }, row.label);
     put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || NONE);
     for (const [key, [number, basis]] of Object.entries(row.cells)) {
@@ -490,10 +491,11 @@ function card(aim) {
   const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && policy !== KEEPING), s);
   const against = rival ? [`${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${named(other)}: ${numberSaid(aim, other)}.`);
-  const computed = ["", `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times; the interval is the command's.`, how, against.join(" ")];
+  const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}` : "";
+  const computed = [flags, `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times; the interval is the command's.`, how, against.join(" ")];
   const given = data.answer && Object.keys(start).every((key) => s[key] === start[key]);
   const lines = given ? data.answer.map((line) => line.replace(/^(Use|Speed|Guarantee|Strongest rival): /, "")) : computed;
-  return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? rival.policy : "none",
+  return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? shortName(rival.policy) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 

@@ -108,7 +108,6 @@ def read_acceptance(*paths: str | Path) -> Reading:
 
 
 def _scraped(address: str) -> str:
-    """Return the counters that a server answers now, asked without a proxy."""
     try:
         with request.build_opener(request.ProxyHandler({})).open(address, timeout=ANSWER_SECONDS) as answer:
             text: str = answer.read(LARGEST_SCRAPE).decode(errors="replace")

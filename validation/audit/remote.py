@@ -83,7 +83,6 @@ class RemoteSampler:
         self._lines.put(b"")
 
     def _next_line(self, seconds: float) -> bytes | None:
-        """Return the next line; empty if the process ends before, None if the time does."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             ended = self._process.poll() is not None

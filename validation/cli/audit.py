@@ -209,7 +209,6 @@ def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
 
 
 def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch, None, None]]:
-    """Return the target's law, the draft's law if it is known, and the source of draws."""
     from validation.audit.driver import batches
     from validation.audit.engines import server_engine, server_sampler
     from validation.audit.laws import Processors

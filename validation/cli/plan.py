@@ -156,24 +156,24 @@ def plan(
         users = equal_users(request.users, setting) if listed is None else listed
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
-    said_setting = setting_said(request, setting.link.name, left_out, measured, exchange_s)
+    link, defaulted = (setting.link.name, left_out) if listed is None else ("each user's link", left_out - {"--rate"})
+    said_setting = setting_said(request, link, defaulted, measured, exchange_s)
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    said_setting += f"; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
-    pair = about["evidence"].get("pair")
+    also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
+    said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
+    evidence = about["evidence"]
+    models = [f"Models: {pair}; {evidence['trace']}, {evidence['rows']}"] if (pair := evidence.get("pair")) else []
     if all_columns:
-        basis = basis_said(about["evidence"], planner.split, result.asked.best.option)
-        show_all(console, result, setting.link.name, basis)
-        say(console, f"At: {said_setting}")
+        show_all(console, result, link, basis_said(evidence, planner.split, result.asked.best.option))
+        say(console, f"At: {said_setting}", *models)
     else:
-        batch = f"; texts of a pass: {request.server_batch}" if request.server_batch > 1 else ""
-        models = [f"Models: {pair}; {about['evidence']['trace']}, {about['evidence']['rows']}"] if pair else []
-        show(console, result, [f"At: {said_setting}{batch}", *models])
+        show(console, result, [f"At: {said_setting}", *models])
     if plain_users is not None and listed is not None:  # equal users have equal plans
         show_users(console, plain_users)
     if given["picture"] is not None:
-        draw(result, said_setting, given["picture"])
+        draw(result, ". ".join([said_setting, *models]), given["picture"])
         say(console, f"Picture: {given['picture']}")
     if given["policy"] is not None:
         _write_policy(console, planner, result, about, given["policy"], given["named"], given["alone"])
@@ -189,8 +189,11 @@ def plan(
 
 BELONGS = {
     **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
-    **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
+    **{"link_name": "link_csv", "named": "policy", "alone": "policy", "vocabulary": "acceptance"},
+    **dict.fromkeys(("server_price", "time_price"), "objective"),
 }
+ALSO = ("--down-rate", "--between-time", "--bias", "--seal", "--server-batch")
+"""Options that the screen repeats where they are given."""
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
 NO_USERS = "several users are planned from a trace (hlm validate or hlm import); --objective capacity takes counts too"
 AGAINST = (
@@ -207,12 +210,10 @@ AGAINST = (
 
 
 def _given(ctx: click.Context) -> list[click.Parameter]:
-    """Return the options whose value is not that of an option that is left out."""
     return [one for one in ctx.command.params if ctx.params[one.name or ""] not in (None, (), one.get_default(ctx))]
 
 
 def _refuse(ctx: click.Context) -> None:
-    """Refuse options that contradict each other, before anything is loaded or measured."""
     names = {one.name: "FILES" if one.name == "more" else one.opts[0] for one in ctx.command.params}
     there = {one.name for one in _given(ctx)}
     for name in filter(there.__contains__, BELONGS):
@@ -317,7 +318,7 @@ def _request(given: dict[str, Any]) -> Request:
     from validation.planning.request import Request
 
     down, users, own_draft = given["down_rate"], given["users"], given["server_draft_time"]
-    if not users.endswith(".csv") and not (users.isdigit() and 1 <= int(users) <= 1000):
+    if not users.endswith(".csv") and not (users.isascii() and users.isdigit() and 1 <= int(users) <= 1000):
         raise UserError(f"--users is {users!r}; give a number from 1 to 1,000, or a CSV file with name and rate.")
     if down is not None and read.read_rate("--down-rate", down) <= 0:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
@@ -350,10 +351,10 @@ def _write_policy(
     from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import best_kept, described, has_device
     from validation.planning.deploy import policy_of
-    from validation.planning.verdict import loses_twice
+    from validation.planning.verdict import NAMES, loses_twice
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
-    chosen = asked.best if named is None else rows.get(named)
+    chosen = asked.best if named is None else rows.get({title: name for name, title in NAMES.items()}.get(named, named))
     can = ", ".join(name for name in reversed(ROWS) if ROWS[name].file and name in rows)
     own = [one for one in asked.rows if one.option.row.file and "each user" not in one.option.label]
     nearest = best_kept(filter(has_device, own)) or best_kept(own)

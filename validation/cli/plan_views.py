@@ -8,21 +8,20 @@ from rich.console import Console
 
 from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import KEEPING
-from validation.planning.aims import FULL_SERVER, Aim, Listed, Number, Row
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.result import Result
 from validation.planning.verdict import (
     NAMES,
-    interval_said,
     is_fixed_length,
     is_together,
-    number_said,
+    plainest,
     symbols_said,
     three_digits,
     with_length,
 )
 from validation.printable import counted
 
-DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
+DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
 """The column that decides, by the objective."""
 NONE = "–"
 CELLS = {
@@ -50,7 +49,8 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     asked, label = result.asked, result.asked.best.option.label
     say(console, *result.answer, *result.assumed, style="bold")
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
-    say(console, *([f"With: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
+    named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
+    say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
     say(console, *([] if full is asked else [_most_users(result, full)]), _legend(result), *result.notes)
@@ -58,11 +58,13 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
 
 def _print_policies(console: Console, result: Result) -> None:
     together, best, (_, users) = is_together(result.asked), result.row_of(result.asked.best), _users(result)
-    speeds = f"tokens/s of\n{result.asked.name if together else 'one user'} (m)"
-    heads = ("policy", speeds, "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
+    objective = result.asked.setting.objective
+    whose = result.asked.name if together else "one user"
+    speeds = DECIDES.get(objective, f"tokens/s of\n{whose}") if objective != "capacity" else "tokens/s of\none user"
+    heads = ("policy", f"{speeds} (m)", "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], ordered(result)
     for row in rows:
-        speed = row.decides if together else row.tokens_per_s_mean
+        speed = row.tokens_per_s_mean if objective in ("throughput", "capacity") and not together else row.decides
         cells = ((getattr(row, name).value, form) for name, form in (CELLS["text risk"], CELLS["bits"]))
         risk, bits = (NONE if value is None else format(value, form) for value, form in cells)
         mark = {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
@@ -83,9 +85,10 @@ def _legend(result: Result) -> str:
 
 
 def _users(result: Result) -> tuple[Listed, dict[str, str]]:
-    """Return the best full server without a device, and how many times its users each policy has at its own best."""
+    """Return the best full server without a device, one within the limits first, and each policy's users over its."""
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    base = full.best_of(lambda one: not one.option.row.device) or full.rival
+    alone = [one for one in full.rows if not one.option.row.device and one.family != KEEPING]
+    base = full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
     times = {one.family: one.value / base.value for one in full.rows}
     return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
 
@@ -99,7 +102,7 @@ def _most_users(result: Result, aim: Aim) -> str:
     best = sorted(rivals, key=lambda listed: listed.second)[-1:]
     best += [listed for listed in equal if listed.option.row.ours]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(with_length, best))}"
-    said += "" if base in equal else f": {most} times those of {with_length(base)}"
+    said += "" if base in equal else f": {most}" + (f" times those of {with_length(base)}" if most[0].isdigit() else "")
     loss = "" if all(listed.option.lossless for listed in best) else " (not lossless)"
     return f"{said}{loss}, at {counted(aim.setting.server_batch, 'text')} a pass."
 
@@ -147,7 +150,8 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    say(console, f"In this plan {result.binds}.")
+    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
+    say(console, f"In this plan {result.binds}.", _most_users(result, full))
     if result.gap is not None and result.gap.value is not None:
         say(
             console,
@@ -196,13 +200,20 @@ def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
     from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
 
-    asked, best = result.asked, result.row_of(result.asked.best)
-    title = f"Use {asked.best.name}: {number_said(asked, asked.best)}{interval_said(asked, best)}. {setting}."
+    asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
+    alone = asked.name == ONE_USER and objective == "throughput"
+    what = (
+        "tokens/s of one user at the link's median rate"
+        if alone
+        else DECIDES.get(objective, f"tokens/s of {asked.name}")
+    )
+    use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))
+    title = f"{use.partition(' (vLLM')[0]}. {number}. {setting}."
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))
         for place, row in enumerate(rows):
-            speed = row.tokens_per_s_median
+            speed = row.tokens_per_s_median if alone else row.decides * (1e3 if objective == "capacity" else 1.0)
             colour = "white" if row.breaks else DARK if row is best else LIGHT
             look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
             axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
@@ -214,6 +225,6 @@ def draw(result: Result, setting: str, path: Path) -> None:
         axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
-        axes.set_xlabel(f"predicted tokens/s of one user at the link's median rate\nblack: 95% interval{hatched}")
+        axes.set_xlabel(f"predicted {what}{chr(10) + 'black: 95% interval' if alone else ''}{hatched}")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -124,7 +124,6 @@ def _streaming(
 
 
 def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:
-    """Refuse prompts that would share a stream: their texts would depend on each other."""
     if not 0 <= seed < 2**63:
         raise UserError(f"The seed is {seed}; the seed of a shared stream must be in 0..2^63 - 1.")
     repeated = [name for name, count in Counter(prompt.id for prompt in prompts).items() if count > 1]

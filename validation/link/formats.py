@@ -217,7 +217,6 @@ def _lattice(draft: Any, vocabulary: int) -> Draft:
 
 
 def _planned(coded: Any, vocabulary: int) -> Draft:
-    """Return a draft of a policy, with what the server knows of its distribution."""
     import torch
 
     if isinstance(coded, TokenDraft):

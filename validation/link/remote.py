@@ -257,7 +257,6 @@ class Remote:
         raise RefusedError(f"The server refused: {name}: {message}.")
 
     def _patiently(self, function: Callable[[], Any]) -> Any:
-        """Call a function; after a cut or a damaged frame again, until the patience is over."""
         from websockets.exceptions import InvalidHandshake, WebSocketException
 
         began, pause = time.monotonic(), 0.02

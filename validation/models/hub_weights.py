@@ -130,7 +130,6 @@ def _joined(path: Path, pinned: Pinned | None) -> Path:
 
 
 def _join(parts: Iterable[Path], out: Path) -> str:
-    """Write the parts one after the other, and return the SHA-256 of the whole."""
     digest = hashlib.sha256()
     with out.open("wb") as whole:
         for part in parts:

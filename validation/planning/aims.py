@@ -206,7 +206,9 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
-    calibrated = option.row.calibrated and "risk" not in listed.breaks and not option.lossless
+    calibrated = (
+        option.row.calibrated and "risk" not in listed.breaks and not option.lossless and setting.risk_limit < 1
+    )
     basis = f"calibrated on {split.prompts['calibrate']} prompts" if calibrated else MEASURED
     loss, token = (
         measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)

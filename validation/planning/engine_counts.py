@@ -36,6 +36,7 @@ class CountsSaid:
     tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
     alike: str  # draft lengths that the counts do not tell apart
     sampled: bool  # whether drafts are drawn, not the likeliest
+    copied: bool  # whether they are n-grams of the text
     rejection: str  # what a rejection sends
 
 
@@ -44,7 +45,8 @@ def counts_of(evidence: Mapping[str, Any], option: Option, down_bps: float) -> C
     return CountsSaid(
         tokens=evidence["tokens"].get(option.draft_length),
         alike=_not_told_apart(option, evidence),
-        sampled=evidence["draft_sampling"] not in ("greedy", "copied"),
+        sampled=evidence["draft_sampling"] != "greedy",
+        copied=evidence["copied"],
         rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / down_bps:.3g} ms), of greedy drafts none",
     )
 
@@ -133,6 +135,7 @@ def options_of_counts(
         "records": len(records),
         "reads_again": records[0].reads_again,
         "draft_sampling": records[0].draft_sampling,
+        "copied": records[0].copied,
         "verification": records[0].verification,
         "steps": int(sum(record.num_spec_steps for record in records)),
         "acceptance_by_depth": profile[:known].tolist(),
@@ -164,7 +167,6 @@ def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:
 
 
 def _not_told_apart(option: Option, evidence: Mapping[str, Any]) -> str:
-    """Return, to stand behind a plan's draft length, which others the counts do not tell apart; "" if none."""
     shortest, longest = evidence["not_told_apart"] or (1, 0)
     tied = shortest <= option.draft_length <= longest and tied_lengths(evidence["not_told_apart"])
     return f"; {tied} are not told apart by these counts" if tied else ""
@@ -192,6 +194,7 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> l
         basis = (
             "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
         )
+        basis = "copied from the text, without a q" if records[0].copied else basis
         return [Note(f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept.")]
     trusted = (
         f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection. The server trusts the q that a "

@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, KEEPING, OURS, SERVER, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, KEEPING, OURS, OWN_TREE, SERVER, STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note, Option
@@ -204,16 +204,19 @@ def _without_loss(planner: Planner, asked: Aim, lossy: Listed) -> list[str]:
     exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
     if exact is None or exact is lossy or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
         return []
+    if asked.setting.objective != "throughput":
+        return []
     counts = (split.sums(one.option.counts, split.test) for one in (exact, lossy))
     gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
-    noise = ", within the noise" if low <= 0.0 else ""
+    noise = ", within the noise" if low <= 0.0 <= high else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster than without"
     return [f"{gained}{noise}."]
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:
-    if request.reads_again or planner.setting.own_draft_s > planner.setting.draft_s:
+    setting = planner.setting
+    if request.reads_again or setting.own_draft_s > setting.draft_s or setting.between_s > setting.link.round_trip_s:
         return []
     return [
         "The server is no slower at a draft than the device. So for one user no lossless policy that drafts and waits "
@@ -263,7 +266,7 @@ def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | Non
         return promise or "none: what is lost has no limit (--risk)"
     if counts is not None and option.draft_length:
         return f"{_IF_KEPT}: {'hlm audit tests it' if counts['verification'] else 'say which with --verification'}."
-    if option.family == COLOCATED:
+    if option.family in (COLOCATED, OWN_TREE):
         return f"{_IF_KEPT}: hlm audit tests it. {promise}".rstrip()
     return f"lossless: each text has the target model's distribution (proved). {promise}".rstrip()
 
@@ -276,6 +279,8 @@ def _promise(planner: Planner, option: Option) -> str:
             f"the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
             f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are (proved)."
         )
+    if limit >= 1:
+        return "a total variation is never above 1, so this limit promises nothing."
     if planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk and is known to run is better."
@@ -284,7 +289,7 @@ def _promise(planner: Planner, option: Option) -> str:
             f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the {n} calibration "
             "prompts. So a single text, or a single calibration, may be above it."
         )
-    why = f"the smallest threshold already loses more on the {n} calibration prompts"
+    why = f"the smallest threshold already loses more on the {n} calibration prompts" if n else "no prompt calibrates"
     if n and (n + 1) * limit < 1:
         why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
     return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."

@@ -33,14 +33,14 @@ def list_options(profile: Profile) -> Iterator[Option]:
     matched = profile.chances[..., SEEDED].T
     for widths in WIDTHS:
         counts = _counts([1.0 - (1.0 - matched) ** n for n in widths], widths, profile)
-        yield exact(SEED_TREE, "-".join(map(str, widths)), counts, len(widths))
+        yield exact(SEED_TREE, f"tree {'-'.join(map(str, widths))}", counts, len(widths))
 
 
 def own_tree_options(profile: Profile) -> Iterator[Option]:
     sure = profile.sure.transpose(2, 1, 0)
     for widths in WIDTHS:
         counts = _counts([sure[n - 1] for n in widths], widths, profile)
-        yield exact(OWN_TREE, "-".join(map(str, widths)), at_server(counts, profile), len(widths))
+        yield exact(OWN_TREE, f"tree {'-'.join(map(str, widths))}", at_server(counts, profile), len(widths))
 
 
 def _counts(by_depth: Sequence[Array], widths: Sequence[int], profile: Profile) -> Array:

@@ -19,6 +19,7 @@ from validation.planning.option import Option
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting
+from validation.printable import counted
 
 Array = NDArray[Any]
 _LEAST = 1e-9  # seconds of a pass
@@ -73,7 +74,7 @@ class Shared:
 
     @property
     def name(self) -> str:
-        return f"{len(self.users)} users"
+        return counted(len(self.users), "user")
 
     def estimates(self, pool: Pool) -> Array:
         """Return about the tokens a second of all users together, for every option of a pool.

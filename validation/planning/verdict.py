@@ -21,6 +21,7 @@ SYMBOLS = {
     "B": "bits after which a round ends",
     "u": "uncertainty (share of draws at random temperatures unlike the draft) up to which a first draft is kept",
     "ε": "largest distance of a token's law from the target model's",
+    "tree": "drafts of each node, by depth",
     "q_d up, p down": "a draft's probability is sent, and the target's distribution after a rejection",
 }
 
@@ -54,7 +55,8 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
         ("each token of it", token_s, basis("--verify-token-time")),
         ("server's draft", request.server_draft_s or request.draft_s, server_draft),
     )
-    by_basis = {basis("--rate" if request.recorded is None else "--link-csv"): [link]}
+    of_link = basis("--rate" if request.recorded is None else "--link-csv")
+    by_basis = {of_link: [f"{link} (fading given)" if of_link == "default" and request.fading != "none" else link]}
     for what, seconds, why in times:
         if seconds or what == "round trip":
             by_basis.setdefault(why, []).append(f"{what} {1e3 * seconds:.3g} ms")
@@ -64,18 +66,20 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
 
 def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
     """Return the limits as given, and behind each what the plan's row for one user has of it."""
-    kind = asked.setting.risk_kind
-    reached = {
-        "risk": f"{getattr(row, f'{kind}_risk').value or 0.0:.2g}",
-        "latency": f"{1e3 * (row.round_s.value or 0.0):.3g} ms",
-        "leak": f"{asked.best.option.leak_bits:.2g} bits",
-        "energy": f"{1e3 * (row.joules_per_token.value or 0.0):.3g} mJ",
+    setting, risk = asked.setting, getattr(row, f"{asked.setting.risk_kind}_risk")
+    limits = {
+        "risk": (risk.value, setting.risk_limit, 1.0, ""),
+        "latency": (row.round_s.value, setting.latency_s, 1e3, " ms"),
+        "leak": (asked.best.option.leak_bits, setting.leak_bits, 1.0, " bits"),
+        "energy": (row.joules_per_token.value, setting.energy_j, 1e3, " mJ"),
     }
-    words = {name: f"{name} {given[name]}" for name in reached if given[name] is not None}
-    said = {name: f"{text} (here {reached[name]})" if asked.name == ONE_USER else text for name, text in words.items()}
-    if not asked.setting.risk_limit:
-        said["risk"] = "nothing is lost (--risk)"
-    return f"limits: {', '.join(said.values())}"
+    parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
+    for name, (number, limit, scale, unit) in limits.items():
+        if limit:
+            above = ", above it: it was chosen on other prompts" if (number or 0.0) > limit + 1e-9 else ""
+            here = f" (here {scale * (number or 0.0):.3g}{unit}{above})" if asked.name == ONE_USER else ""
+            parts.append(f"{name} {given[name]}{here}")
+    return f"limits: {', '.join(parts)}"
 
 
 def three_digits(number: float) -> str:
@@ -89,7 +93,7 @@ def number_said(aim: Aim, listed: Listed) -> str:
         milliseconds = three_digits(1e3 * number)
         return f"{milliseconds} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
-        return f"{number:.4g} tokens/s"
+        return f"{number:.4g} tokens/s{' each, the geometric mean' if aim.setting.objective == 'fair' else ''}"
     speed = f"{three_digits(number)} tokens/s"
     words = {"goodput": f"{speed} in time", "cost": f"a price of {number:.3g} for a token"}
     return words.get(aim.setting.objective, speed)
@@ -118,7 +122,7 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
     simulated = "simulated with mean rounds, " if is_together(asked) else ""
     return [
-        f"Use: {use}; it needs {_needs(best)}",
+        f"Use: {use}; it needs {_needs(best, counts)}",
         f"{title}: {number}; {asked.name}, {simulated}{basis}",
         f"Guarantee: {guarantee}",
         rival_said(asked, counts),
@@ -135,7 +139,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
     if counts and counts.tokens and not ends and row.policy == COLOCATED:  # a round's time does not vary
         tokens, *bounds = counts.tokens
         ends, of = [(speed.value or 0.0) * bound / tokens for bound in bounds], "at any stopping time"
-    if len({*ends}) < 2:
+    if len({*map(three_digits, ends)}) < 2:
         return ""
     fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
     median = f" in the mean over time, {three_digits(speed.value or 0.0)} at the median rate" if fades else ""
@@ -174,7 +178,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
         if not (best.option.lossless and rival.option.lossless):
             said += " (lossless)" if rival.option.lossless else " (not lossless)"
-        said += f"; it needs {_needs(rival)}" if own or not strongest else ""
+        said += f"; it needs {_needs(rival, counts)}" if own or not strongest else ""
         if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
             said += counts.rejection
     lossless = best.option.lossless
@@ -186,10 +190,10 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
 
 
-def _needs(listed: Listed) -> str:
-    if listed.option.row.device:
-        return "the draft model on the device"
-    return "no draft model" if listed.family in (SERVER, STREAM) else "the draft model on the server"
+def _needs(listed: Listed, counts: CountsSaid | None) -> str:
+    if listed.family in (SERVER, STREAM) or (counts is not None and counts.copied):
+        return "no draft model"
+    return f"the draft model on the {'device' if listed.option.row.device else 'server'}"
 
 
 def with_length(listed: Listed) -> str:
@@ -205,6 +209,7 @@ def plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
     """Name a policy; ours by one of others that is as good, with its draft length, and say whether there is one."""
     least, number = listed.second - AS_GOOD * abs(listed.second), three_digits(listed.value)
     others = [one for one in asked.rows if not (one.option.row.ours or one.breaks)]
+    others = [one for one in others if one.option.lossless is listed.option.lossless]
     same = [one for one in others if one.second >= least and three_digits(one.value) == number]
     if not listed.option.row.ours or not same:
         return NAMES.get(listed.family, listed.family), False

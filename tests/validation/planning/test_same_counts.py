@@ -136,6 +136,6 @@ def test_counts_of_trees() -> None:
         return len(row.tokens), len(row.rounds), int(row.total("drafted")) + len(row.rounds)
 
     law = every_outcome(run)
-    expected = planned_counts(draft, target, length)[str(method.row), "-".join(map(str, widths))]
+    expected = planned_counts(draft, target, length)[str(method.row), f"tree {'-'.join(map(str, widths))}"]
     for place, name in enumerate(("tokens", "passes", "verified")):
         assert expected[name] == pytest.approx(sum(weight * outcome[place] for outcome, weight in law.items()))

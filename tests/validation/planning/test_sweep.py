@@ -34,7 +34,7 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, fading_link
 from validation.planning.shared import Shared, User
 from validation.planning.split import Split
-from validation.planning.verdict import rival_said
+from validation.planning.verdict import plainest, rival_said, with_length
 
 SETTINGS, EVERY, WITH_USERS, PAIRS = (2_000, 200, 400, 3) if os.environ.get("DEEP") == "1" else (300, 75, 30, 2)
 NUMBER = r"([\d,.]+(?:e[+-]?\d+)?)"
@@ -243,7 +243,10 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
 
 def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     """Compare the numbers of the line on the strongest rival with those of the best other policies."""
-    said = rival_said(aim)
+    said, (name, tied) = rival_said(aim), plainest(aim, aim.best)
+    same = [row for row in aim.rows if with_length(row) == name] if tied else [aim.best]
+    assert all(near(f"{row.value:.6g}", aim.best.value) for row in same), name
+    assert {row.option.lossless for row in same} == {aim.best.option.lossless}
     families = np.array([option.family for option in oracle.options])
     ours = np.isin(families, [OURS, STREAMED, CERTIFIED])
     other_kind = oracle.device != oracle.device[best]
@@ -254,6 +257,9 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     if "; without loss" in said:
         pools.append(allowed & oracle.lossless & (other_kind | lossy))
     numbers = [values[pool].max(initial=0.0) for pool in pools]
+    if said.startswith("Strongest rival"):  # of all policies but the answer's, and but ours if the answer is ours
+        every = allowed & (families != aim.best.family) & ~(ours & ours[best])
+        assert values[every].max(initial=0.0) == max(numbers[:2]), (said, oracle.s)
     unit = "tokens/s" if aim.setting.objective in ("throughput", "goodput") else "(?:ms of the server )?for a token"
     heard = [float(x.replace(",", "")) for x in re.findall(rf"{NUMBER} {unit}", said)]
     scale = 1e3 if aim.name == "a full server" else 1.0
@@ -304,7 +310,8 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
     for number in range(SETTINGS // 2):
         counted, setting = pairs(number % PAIRS)[1], drawn(rng)
         link = replace(setting.link, down_bps=1e15)
-        setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput", between_s=0.0)
+        setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput")
+        setting = replace(setting, between_s=min(setting.between_s, link.round_trip_s))
         oracle = Oracle(counted, replace(setting, latency_s=None, energy_j=None))
         values = np.where(oracle.kept, oracle.value("one user"), 0.0)
         families = np.array([option.family for option in oracle.options])

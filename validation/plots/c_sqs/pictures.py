@@ -29,7 +29,6 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def _rows(names: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the methods of each row of panels, with its title."""
     fixed, adaptive, by_size = ([one for one in names if one in kind.values()] for kind in (FIXED, ADAPTIVE, BY_SIZE))
     if len(names) <= MOST:
         return [("", list(names))]

@@ -123,7 +123,6 @@ def _quantised(ordered: Row, size: NDArray[np.int64], resolution: int, *, adapti
 
 
 def _best_on_average(tried: Sequence[Promise]) -> list[Promise | float | None]:
-    """Return for each ε what takes the fewest mean bits with a mean bias of at most ε."""
     found: list[Promise | float | None] = []
     for epsilon in EPSILON:
         good = [one for one in tried if one[1].mean() <= epsilon]

@@ -200,7 +200,6 @@ def paint_failures(numbers: Numbers) -> Canvas:
 
 
 def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
-    """Group positions by β_d, with one bin at 0 and five above; return the mean β_d of each."""
     beta = sample.drafts.rejection
     bins = [beta == 0.0] + [(beta > low) & (beta <= high) for low, high in pairwise(BINS)]
     return np.array([average(beta[one]) for one in bins]), bins

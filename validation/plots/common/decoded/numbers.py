@@ -207,7 +207,6 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
 def _speed_numbers(
     decoded: Decoded, snr_db: Sequence[float], place: int, *, k_factor_db: float | None = None, **settings: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return curves by method and metric, and gains over HLM on one link."""
     texts = read_study(decoded)
     fading = draw_fading(texts, int(decoded.about["seed"]), k_factor_db)
     names = [name for name in decoded.about["methods"] if name in texts]

@@ -63,7 +63,6 @@ def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
 
 
 def _shares(decoded: Decoded, name: str, seed: int) -> dict[str, Any]:
-    """Return each method's share of HLM's and of the target model's accuracy over all sets."""
     made = scores.in_order(decoded)
     bases = [base for base in ("HLM", "large only") if base in made]
     return {

@@ -188,7 +188,6 @@ def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int, line: tuple[fl
 
 
 def _limits(drafts: Drafts, part: slice) -> dict[str, Row]:
-    """Return the largest allowed Δ_k (n, parameters) for each device rule."""
     drafted, rejection, estimate = (one[part, None] for one in (drafts.drafted, drafts.rejection, drafts.estimate))
     beta = np.array(SWEPT)
     limits = {

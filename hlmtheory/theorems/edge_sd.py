@@ -397,7 +397,9 @@ def own_gain():
 def exact():
     """for any output lengths, the search gives the fastest partition, each step in its best order.
 
-    All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
+    All partitions are tried, or excluded by the bound of batching.lower_bound. With a barrier the steps add up, so each
+    may be ordered by itself: first the batches with d < v, the shortest d first, then the others, the longest v first,
+    which is the fastest order of jobs on two machines in turn (Johnson 1954).
     """
     return le(planned("exact"), against(run_sides.worth))
 

@@ -156,7 +156,11 @@ def slower_shortens():
     give O/b = 20. With γ = .8, F₀ = 20 ms and m₀ = 12.5 ms, at R = 1 Mbit/s, R/10 and R/1000 K* is 1, 2 and 6, and with
     E(K) - 1 for E(K), as printed, 3, 4 and 8. Below (11) print has "a reduced communication rate R_n increases
     T_marginal(n), forcing a smaller K_n^* to avoid congestion" under E[τ | K] ≈ γ̂K "for moderate values of K"; on Fig.
-    2, "shifting the optimal solution K_n^* toward smaller values" without it. Instead: draft_length.slower_shortens_if.
+    2, "In weak-signal regimes, where the communication cost dominates", "shifting the optimal solution K_n^* toward
+    smaller values" without it. R/1000 is such a regime: 336 ms of the link, and 32.5 of F₀ + m₀. At the printed times,
+    432 ms or more of Cloud-Only (Table III) and 8.5 to 12 ms a draft (Table V), F₀/m₀ is about 36 or more, and with O/b
+    = 20 the statement holds; on the Raspberry Pi, 145 ms a draft, F₀/m₀ is 3 to 8. Instead:
+    draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),

@@ -238,3 +238,17 @@ def test_the_outage_at_no_snr_is_zero_by_both_sides():
     verdict = claim.check({"mean_snr": 10.0, "k_factor": [0.0, 4.0], "snr": 0.0})
     assert verdict.holds
     assert verdict.rhs.tolist() == [0.0, 0.0]
+
+
+def test_no_drafts_give_the_printed_gains_as_means_over_rounds():
+    """Beside cu-hlm's 1014 and 206 at −20 dB: the means of tokens a second over HLM's, by paper_repro.md."""
+
+    def mean(seconds, bits):
+        def rate(x):
+            return mpmath.exp(-x) / (seconds + bits / (1e7 * mpmath.log(1 + x / 100, 2)))
+
+        return mpmath.quad(rate, [1e-12, 1e-4, 1e-2, 1, 10, 60])
+
+    hlm, draft = mean(0.0256 + 0.1046, 736_000), 1 / 0.0256
+    gains = [(0.252 * mean(0.0256 + 0.1046, 23 * k) + 0.748 * draft) / hlm for k in (32_000, 832, 30)]
+    assert [round(float(gain)) for gain in (*gains, draft / hlm)] == [158, 162, 167, 211]

@@ -193,7 +193,6 @@ BELONGS = {
     **dict.fromkeys(("server_price", "time_price"), "objective"),
 }
 ALSO = ("--down-rate", "--between-time", "--bias", "--seal", "--server-batch")
-"""Options that the screen repeats where they are given."""
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
 NO_USERS = "several users are planned from a trace (hlm validate or hlm import); --objective capacity takes counts too"
 AGAINST = (

@@ -37,6 +37,15 @@ def test_each_scheme_is_the_library_s_method():
     assert found["proposed"].gap == pytest.approx(plan(tasks, SMALL.service, "dp").gap, rel=1e-9)
 
 
+def test_algorithm_1_mended_loses_little_in_the_paper_s_setting():
+    for run in (2, 3):
+        load = Load()
+        tasks = [Task(int(prompt), load.longest_output) for prompt in draw_users(7, run, load).inputs]
+        found = plan(tasks, load.service, "dp", memory_rule="each")
+        best = plan(tasks, load.service, "pareto", memory_rule="each", draft_lengths=[found.draft_length])
+        assert 1.0 < found.latency / best.latency < 1.003
+
+
 def test_answers_that_come_are_no_slower_than_those_planned():
     for run in range(5):
         for scheme, served in serve(1, run, SMALL).items():

@@ -278,7 +278,7 @@ def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
     size = sample.vocabulary
     rows = [
         ("|V|", f"{looks.FULL:,}", f"{size:,}"),
-        ("all entries, (4)", f"{full_bits(looks.FULL):,} bit by (4), not printed", f"{full_bits(size):,} bit"),
+        ("all entries, (4)", f"{full_bits(looks.FULL):,} bit: 92 kB, Section I", f"{full_bits(size):,} bit"),
         ("k* offline, (21)", f"{looks.OFFLINE:.0f}", say(offline)),
         (f"k* offline, over u > {SKIP_BELOW:g} alone", f"{looks.OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
         ("k* offline, (21) with the sharp bound", "–", say(sharp)),

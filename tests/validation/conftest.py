@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import chdir
 from typing import Any
 
 import pytest
@@ -149,3 +150,9 @@ def show(browser):
     for context in contexts:
         context.close()
     assert wrong == []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_run_is_written_into_the_clone(tmp_path_factory):
+    with chdir(tmp_path_factory.mktemp("here")):
+        yield

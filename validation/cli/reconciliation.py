@@ -39,7 +39,6 @@ def plain_reconciliation(found: Reconciliation, laws: Mapping[str, Estimate]) ->
 
 
 def _law_sentences(found: Reconciliation, laws: Mapping[str, Estimate]) -> list[str]:
-    """Return what each law would accept on the trace, and to which side it fits."""
     if not laws:
         return []
     from validation.acceptance.reconcile import overlap

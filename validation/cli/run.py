@@ -194,7 +194,7 @@ def _draw_and_report(
         if figures:
             report(len(figures), "drawing the figures")
         drawn = [part / "figures" / f"{one.stem}.json" for one in figures]
-        plan = _plan(console, trace, folder / "plan") if figures else []
+        plan = _plan(console, trace, folder / "plan", part / "figures" / "plan.svg") if figures else {}
         written = write_report(
             part,
             results=results,
@@ -212,8 +212,9 @@ def _draw_and_report(
     return folder / written.name
 
 
-def _plan(console: Console, trace: Trace, cache: Path) -> list[str]:
-    """Return the first lines of ``hlm plan`` with its defaults; none if no plan can be made."""
+def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[str, Any]:
+    """Return the first lines of ``hlm plan`` with its defaults, its picture, and the speed of each draft length."""
+    from validation.cli.plan_views import draw
     from validation.planning.measure import planner_of_trace
     from validation.planning.request import Request
     from validation.planning.result import make
@@ -225,8 +226,10 @@ def _plan(console: Console, trace: Trace, cache: Path) -> list[str]:
         planner.setting = request.setting()
         result = make(planner, request, evidence=about["evidence"], notes=about["notes"])
     except UserError as error:
-        return [f"There is no plan: {error}"]
-    return [*result.answer, *result.assumed, *result.notes]
+        return {"answer": [f"There is no plan: {error}"]}
+    draw(result, f"{planner.setting.link.name}, round trip 20 ms", picture)
+    answer = [*result.answer, *result.assumed, *result.notes]
+    return {"answer": answer, "picture": picture, "lengths": planner.lengths()}
 
 
 def print_json(values: dict[str, Any]) -> None:

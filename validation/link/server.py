@@ -142,7 +142,6 @@ class Server(Shared):
             self.connections.remove(one)
 
     def _metrics(self, socket: ServerConnection, request: Request) -> Response | None:
-        """Answer a request for ``/metrics`` from this machine; let others become a WebSocket."""
         if request.path != "/metrics":
             return None
         if not is_loopback(socket.remote_address[0]):

@@ -17,6 +17,7 @@ from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.option import Line, Option
 from validation.planning.positions import THRESHOLDS
+from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.planning.streamed import Streamed
@@ -295,6 +296,13 @@ class Planner:
             "message_bits": self.streamed.message_bits,
             "reply_bits": self.streamed.reply_bits,
         }
+
+    def lengths(self) -> list[tuple[int, float, float]]:
+        """Return K, tokens a round and tokens/s of a server with its own draft, on held-out prompts."""
+        pool, passes = self.pool(self.setting), COUNTS.index("passes")
+        totals = {int(pool.options[place].draft_length): pool.test[place] for place in pool.places[COLOCATED]}
+        speeds = {k: float(np.mean(self.setting.speeds(total))) for k, total in totals.items()}
+        return [(k, float(totals[k][0] / totals[k][passes]), speeds[k]) for k in sorted(totals)]
 
     def value_of(self, option: Option, setting: Setting) -> float:
         """Return what an option makes of the objective on the training texts."""

@@ -200,7 +200,6 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 
 
 def _without_loss(planner: Planner, asked: Aim, lossy: Listed) -> list[str]:
-    """Return how much faster for one user the loss of a policy makes it, with its interval."""
     exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
     if exact is None or exact is lossy or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
         return []

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
-EXCERPTS, EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 4, 390, 80, 5
-"""Prompts shown; characters of a text and of a name, which are cut if longer; sources of prompts named."""
+EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 390, 80, 5
+"""Characters of a text and of a name, which are cut if longer; sources of prompts named."""
 SHORT_BIAS = 0.05  # whose message the verdict names
 WIDE = 260.0  # points from which a picture is wider than a telephone, which scrolls it
 
@@ -44,10 +44,10 @@ def write_report(
     figures: Sequence[Path],
     command: str,
     trace: str = "",
-    plan: Sequence[str] = (),
+    plan: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``report.html``, with everything inlined, into a folder; return its path."""
-    claims = hlmtheory.all_claims()
+    claims, plan = hlmtheory.all_claims(), plan or {}
     certified = certificate()
     released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
     results = certified.completed(results)
@@ -76,7 +76,8 @@ def write_report(
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
         trace=trace,
-        plan=[line.partition(": ")[::2] for line in plan],
+        plan=plan,
+        speeds=_inline(plan["picture"], "plan-", "Predicted tokens/s of each policy") if "picture" in plan else "",
         of_pair=sum(counts[outcome]["measured"] for outcome in first_screen.CLAIM_OUTCOMES),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
@@ -124,10 +125,6 @@ def _sources(claims: Mapping[str, Claim]) -> list[tuple[str, str, str]]:
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
     pair, prompts = manifest.get("pair", {}), list(manifest.get("prompts", []))
-    by_source: dict[str, dict[str, str]] = {}
-    for prompt in prompts:
-        by_source.setdefault(prompt.get("source", ""), prompt)
-    shown = [*by_source.values(), *(prompt for prompt in prompts if prompt not in by_source.values())][:EXCERPTS]
     return {
         "pair": _excerpt(pair.get("name", "unnamed"), NAME_LENGTH),
         "models": [
@@ -144,10 +141,7 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "lists": manifest.get("kind") == LISTS,
         "prompts": len(prompts),
         "sources": Counter(_excerpt(p.get("source") or "unnamed", NAME_LENGTH) for p in prompts).most_common(SOURCES),
-        "more_sources": len(by_source) - SOURCES,
-        "excerpts": [
-            (p.get("id", ""), p.get("source", ""), _excerpt(p.get("text", ""), EXCERPT_LENGTH)) for p in shown
-        ],
+        "more_sources": len({p.get("source", "") for p in prompts}) - SOURCES,
         "versions": list(versions(*LIBRARIES).items()),
     }
 

@@ -43,7 +43,6 @@ def _costs() -> tuple[float, float, dict[str, float]]:
 
 
 def _parts(name: str) -> dict[str, Any]:
-    """Return the communication and the computation of a token over K, in ms, and K*."""
     fixed, draft, waits = _costs()
     lengths = np.asarray(DRAWN)
     cloud = 1e3 * CLOUD_S

@@ -72,7 +72,6 @@ def compared(trace: Trace, seed: int) -> Compared:
 def _of_cu_hlm(
     q: Row, drafts: Drafts, chosen: NDArray[np.int64], offline: Callable[..., int | None]
 ) -> dict[str, list[Promise | float | None]]:
-    """Return the certified size at each width, and the published rules at θ = ε/2 with 8 bits."""
     vocabulary = q.shape[-1]
     place, size_bits = (vocabulary - 1).bit_length(), vocabulary.bit_length()
     deviation = {width: np.asarray(message_deviation(q, bits_per_probability=width)) for width in WIDTHS}

@@ -210,7 +210,6 @@ def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> lis
 
 
 def _of_side(given: tuple[str, ...], side: int) -> str | None:
-    """Return the mark of one of two engines; a single one is of both."""
     return given[min(side, len(given) - 1)] if given else None
 
 

@@ -16,7 +16,7 @@ import click
 from hlmtheory import all_claims
 from hlmtheory._notation import symbols, table
 from hlmtheory.arguments import ARGUMENTS
-from hlmtheory.claims import MISPRINT, PRINTED, Origin, lemmas
+from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Origin, lemmas
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import tally_of
@@ -64,19 +64,22 @@ def _is_on(claim: Claim, paper: str) -> bool:
 
 
 def _in_order(found: list[Claim]) -> list[Claim]:
-    """Return claims by paper, the five papers first; what a paper prints, then ours, by file of theorems and line."""
+    """Return claims by paper, the five papers first; by :data:`TITLES`, then by file of theorems and line."""
     names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
 
-    def place(claim: Claim) -> tuple[int, str, str, bool, bool, str, int]:
+    def place(claim: Claim) -> tuple[int, str, str, int, bool, str, int]:
         key, file = claim.source.key, Path(claim.proof.file)
         where = file.stem != names.get(key), file.stem, claim.proof.line
-        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, not _is_printed(claim), *where
+        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, _part(claim), *where
 
     return sorted(found, key=place)
 
 
-def _is_printed(claim: Claim) -> bool:
-    return claim.origin in (PRINTED, MISPRINT)
+TITLES = ("What the paper prints", "What is meant, or holds in its place", "What is added here")
+
+
+def _part(claim: Claim) -> int:
+    return {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
 
 
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
@@ -96,10 +99,10 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
         name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
         full = bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
-        parts = [(printed, list(part)) for printed, part in groupby(claims, key=_is_printed)]
-        for printed, part in parts:
+        parts = [(title, list(part)) for title, part in groupby(claims, key=lambda claim: TITLES[_part(claim)])]
+        for title, part in parts:
             if len(parts) > 1:
-                say(console, "  What the paper prints:" if printed else "  What is added here:", style="bold")
+                say(console, f"  {title}:", style="bold")
             for claim in part:
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
                 say(console, place, f"      {claim.statement}")
@@ -119,8 +122,10 @@ def _symbols_of(listed: list[Claim]) -> list[str]:
             same = next((one for one in row if bare in _bare(one) or _bare(one) in bare), meaning)
             row.setdefault(same, {})[claim.id.partition(".")[0]] = None
     rows = {head: row for head, row in rows.items() if "," not in head or set(head.split(", ")) - rows.keys()}
+    names = Counter(name for head in rows for name in head.split(", "))
+    twice = {head for head, row in rows.items() if len(row) > 1 or max(names[name] for name in head.split(", ")) > 1}
     said = {
-        head: [f"{m} ({', '.join(topics)})" if len(row) > 1 else m for m, topics in row.items()]
+        head: [f"{m} ({', '.join(topics)})" if head in twice else m for m, topics in row.items()]
         for head, row in rows.items()
     }
     return [

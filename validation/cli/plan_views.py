@@ -77,7 +77,7 @@ def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
     marks = "c: measured, and its limit calibrated; " if calibrated else ""
     return (
-        f"m: measured counts × the times above; {marks}no mark: proved. Users: times those of "
+        f"m: measured counts × the times above, speeds in the mean over time; {marks}no mark: proved. Users: times those of "
         f"{_users(result)[0].family}, each policy at its best for them, whatever its link carries. Risk: bound "
         "on a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: --all."

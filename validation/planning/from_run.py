@@ -128,7 +128,6 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
 
 
 def _depths(records: list[AcceptanceRecord], adapts: bool) -> dict[str, Any]:
-    """Return the acceptance by depth with intervals, by a method that the run allows."""
     deepest = max(max(record.by_draft_length or {}) for record in records)
     squares = np.stack([square(record.by_draft_length or {}, deepest) for record in records])
     method = "anytime" if adapts else "clustered" if len(records) >= 10 else "exact"

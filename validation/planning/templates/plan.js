@@ -509,6 +509,8 @@ function render() {
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
+  const byLength = POOLS[COLOCATED].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
+  lines.lengths = byLength.length ? `Server with its own draft, tokens/s: ${byLength.map((one) => `K = ${one.draft_length}: ${say(meanSpeed(one.test, s))}`).join(", ")}.` : "";
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
   for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;

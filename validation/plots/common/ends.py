@@ -43,7 +43,6 @@ def name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> 
 
 
 def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool = False) -> None:
-    """Write names beside the ends of lines, each with its rank where several end at one height."""
     figure = canvas_of(axes)
     figure.get_layout_engine().execute(figure)  # it gives the panel its height
     scale = 72.0 / figure.dpi

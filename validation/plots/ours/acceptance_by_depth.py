@@ -129,7 +129,6 @@ def _at_shown(one: dict[str, Any]) -> str:
 
 
 def _first_alone(one: dict[str, Any]) -> str:
-    """Return the error if every draft were accepted as the first is in rounds of 15."""
     alone = float(expected_tokens(one["acceptance"]["alpha"][0], SHOWN))
     return _percent(alone / one["tokens"]["true"][SHOWN - 1] - 1.0)
 

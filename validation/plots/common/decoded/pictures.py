@@ -140,7 +140,6 @@ def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> Non
 
 
 def _drawn(numbers: Numbers, shown: Mapping[str, str]) -> dict[str, str]:
-    """Return the shown methods by the name in the numbers, each with its name in the picture."""
     names = dict.fromkeys(one["name"] for one in numbers["series"])
     return {name: shown[info_of(name).name] for name in names if info_of(name).name in shown}
 

@@ -174,10 +174,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 """Line styles: ours blue, the papers' warm, a baseline grey."""
 PANELS = (
     ("ours, certified, and cu-hlm's rules", (CHEAPEST, *_CERTIFIED, "offline (21)", _ONLINE)),
-    (
-        "cheapest codec certified, others on average",
-        (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ"),
-    ),
+    ("cheapest certified, others on average", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
 )
 """Title and rules of each panel; the numbers hold all rules."""
 ENDS = {
@@ -204,6 +201,7 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
     panels[1].set_ylabel("")
+    panels[0].set_xlabel("certified bias ε")
     starts = {name: next(x for x, y in zip(one["x"], one["y"], strict=True) if y) for name, one in found.items()}
     names = {n: ENDS[n] + (f" (from ε = {at:g})" if at > EPSILON[0] else "") for n, at in starts.items() if n in ENDS}
     for axes, (_, rules) in zip(panels, PANELS, strict=True):

@@ -30,7 +30,6 @@ MAIN = {
     "flexspec_tables": "decode_rows",
     "gpu": "measure",
     "growth": "measure",
-    "length_rules": "length_rules",
     "multi_draft": "measure",
     "plan": "plan_study",
     "policy_bound": "brute_force",

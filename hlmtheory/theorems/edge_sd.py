@@ -256,8 +256,8 @@ def facility_bound():
     bound is a sum over batches and a constant, its tail: that number of waves times the least v, the least d and 0. The
     sum over the steps of the largest of the three is at least their mean with any weights λ ≥ 0 that add to 1 at each
     step. Step 3, prices. Let c(I_m, O_m, n_m) be what batch m of n_m tasks adds to this mean. If the u_k of any n tasks
-    within (I, O) add to c(I, O, n) or less (the n largest suffice), Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. Tasks
-    rounded down are no slower in any plan, and need no more memory.
+    within (I, O) add to c(I, O, n) or less (the n largest suffice), Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. A
+    plan is no slower if its tasks are rounded down, and needs no more memory.
     """
     return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 

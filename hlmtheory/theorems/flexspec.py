@@ -142,7 +142,8 @@ def optimal():
     one zero, at e^v - 1 - v = c with v = ax. f rises up to it and falls after it, so the best integer is next to it, or
     the end of the range that is nearest. At the ends v/a - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0:
     E(K) = 1, and 1/T(K) never rises, so K* = 1. γ = 1: (K + 1)/(F + K M) has a derivative of the sign of F - M, so K* =
-    K_max if F > M, else 1. M = 0 < γ: T(K) = F, and E(K) rises, so K* = K_max.
+    K_max if F > M, else 1. M = 0 < γ: T(K) = F, and E(K) rises, so K* = K_max. For E(K) - 1, as (11) prints, take x = K
+    and c = a F/M: the best is next to v/a.
     """
     return le(etgr, draft_length_sides.best_rate)
 

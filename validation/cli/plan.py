@@ -348,9 +348,9 @@ def _write_policy(
     console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
 ) -> None:
     from validation.decoding.methods.planned import write_policy
-    from validation.planning.aims import best_kept, described, has_device
+    from validation.planning.aims import best_kept, has_device
     from validation.planning.deploy import policy_of
-    from validation.planning.verdict import NAMES, loses_twice
+    from validation.planning.verdict import NAMES, number_said
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get({title: name for name, title in NAMES.items()}.get(named, named))
@@ -365,10 +365,9 @@ def _write_policy(
         raise UserError(f"{path} is not written: {chosen.name} {what}.{say_row} (rows that a device runs: {can}).")
     if chosen.breaks:
         raise UserError(f"{path} is not written: {chosen.name} breaks the limit of {', '.join(chosen.breaks)}.")
-    row = next(one for one in result.rows if one.policy == chosen.family)
-    best = [described(planner, aim, aim.best) for aim in result.aims]
-    if warning := loses_twice(row, [*result.rows, *best]):
-        say(console, f"Warning: {warning}")
+    if chosen is not asked.best:
+        best, written = (f"{one.name}: {number_said(asked, one)}" for one in (asked.best, chosen))
+        say(console, f"Warning: this policy, {written}, is not the best: {best}.")
     evidence = about["evidence"]
     made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], alone=alone)
     write_policy(made, path)

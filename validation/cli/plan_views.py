@@ -75,11 +75,11 @@ def _print_policies(console: Console, result: Result) -> None:
 
 def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
-    marks = "c: measured, and its limit calibrated; " if calibrated else ""
+    marks = "c: and its limit calibrated; " if calibrated else ""
     return (
-        f"m: measured counts × the times above, speeds in the mean over time; {marks}no mark: proved. Users: times those of "
-        f"{_users(result)[0].family}, each policy at its best for them, whatever its link carries. Risk: bound "
-        "on a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
+        f"m: measured counts × the times above, speeds in the mean over time; {marks}no mark: proved. Users: those of "
+        f"{_users(result)[0].family} are 1, each policy at its best, whatever its link carries. Risk: bound on "
+        "a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: --all."
     )
 
@@ -101,10 +101,10 @@ def _most_users(result: Result, aim: Aim) -> str:
     rivals = [listed for listed in equal if not listed.option.row.ours]
     best = sorted(rivals, key=lambda listed: listed.second)[-1:]
     best += [listed for listed in equal if listed.option.row.ours]
-    said = f"A full server (more ask than it serves) carries most users with {', or '.join(map(with_length, best))}"
+    named = [f"{with_length(one)}{'' if one.option.lossless else ' (not lossless)'}" for one in best]
+    said = f"A full server (more ask than it serves) carries most users with {', or '.join(named)}"
     said += "" if base in equal else f": {most}" + (f" times those of {with_length(base)}" if most[0].isdigit() else "")
-    loss = "" if all(listed.option.lossless for listed in best) else " (not lossless)"
-    return f"{said}{loss}, at {counted(aim.setting.server_batch, 'text')} a pass."
+    return f"{said}, at {counted(aim.setting.server_batch, 'text')} a pass."
 
 
 def _with_breaks(row: Row) -> str:
@@ -142,11 +142,10 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     say(
         console,
-        f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
-        "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
-        "token. gain: speed over the best row that keeps the limits and is not ours, with its 95% interval over "
-        "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
-        "nothing is sent. k mean, 95%: probabilities of a message. Ours, in rounds (--row ours), awaits each answer.",
+        f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: reached in at "
+        "least that share of the time; mean: over time. server ms: of a full server for a token. gain: speed over the "
+        "best row that keeps the limits and is not ours, 95% interval. bits: uplink of an exchange. text risk: "
+        "bound on a text's mean total variation. –: none, or nothing is sent. k mean, 95%: probabilities of a message.",
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))

@@ -25,6 +25,8 @@ from validation.planning.shared import Shared
 Array = NDArray[Any]
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
+WORTH = 0.005
+"""Relative: a plan that loses something must be better by more than this than the best that loses nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,9 @@ def _aim(
     best = best_kept(row for row in rows if row.family != KEEPING)
     if best is None:
         raise UserError(planner.nearest(pool))
+    exact = best_kept(row for row in every if row.family != KEEPING and row.option.lossless)
+    if exact and exact.value >= best.value * (1.0 - WORTH):
+        best, rows = exact, [exact if row.family == exact.family else row for row in rows]
     others = [row for row in rows if not row.option.row.ours and row.family != KEEPING]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)

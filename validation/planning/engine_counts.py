@@ -36,7 +36,6 @@ class CountsSaid:
     tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
     alike: str  # draft lengths that the counts do not tell apart
     sampled: bool  # whether drafts are drawn, not the likeliest
-    copied: bool  # whether they are n-grams of the text
     rejection: str  # what a rejection sends
 
 
@@ -46,7 +45,6 @@ def counts_of(evidence: Mapping[str, Any], option: Option, down_bps: float) -> C
         tokens=evidence["tokens"].get(option.draft_length),
         alike=_not_told_apart(option, evidence),
         sampled=evidence["draft_sampling"] != "greedy",
-        copied=evidence["copied"],
         rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / down_bps:.3g} ms), of greedy drafts none",
     )
 
@@ -68,8 +66,7 @@ def options_of_records(
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
     evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
     summary = summarise(records, assumed_length=draft_length, times=times)
-    lengths = () if records[0].copied else summary.lengths
-    evidence["tokens"] = {length.draft_length: (length.tokens, length.low, length.high) for length in lengths}
+    evidence["tokens"] = {length.draft_length: (length.tokens, length.low, length.high) for length in summary.lengths}
     evidence["not_told_apart"] = summary.not_told_apart
     notes = _notes(records, _by_ids(records), vocabulary)
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
@@ -135,7 +132,6 @@ def options_of_counts(
         "records": len(records),
         "reads_again": records[0].reads_again,
         "draft_sampling": records[0].draft_sampling,
-        "copied": records[0].copied,
         "verification": records[0].verification,
         "steps": int(sum(record.num_spec_steps for record in records)),
         "acceptance_by_depth": profile[:known].tolist(),
@@ -180,6 +176,8 @@ def _records(files: Sequence[Path], drafts: str | None, verification: str | None
     read = read_acceptance(*files).records
     records = [marked(record, drafts=drafts, verification=verification) for record in read]
     refuse_mixture(records)
+    if records[0].copied:
+        raise UserError(f"{records[0].source}: n-grams need no draft model; for their best K: `hlm acceptance`.")
     rule = records[0].verification
     if rule is not None and VERIFICATIONS.get(rule) is False:
         raise UserError(
@@ -194,7 +192,6 @@ def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> l
         basis = (
             "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
         )
-        basis = "copied from the text, without a q" if records[0].copied else basis
         return [Note(f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept.")]
     trusted = (
         f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection. The server trusts the q that a "

@@ -16,7 +16,7 @@ import numpy as np
 from hlmtheory.channel import Rayleigh, Rician
 from validation.planning.setting import SHARES
 from validation.planning.verdict import symbols_said
-from validation.printable import printable_value
+from validation.printable import counted, printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
@@ -36,6 +36,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
         recorded=_recorded(plan),
         symbols=symbols_said("\n".join(entry["option"] for entry in plan["menu"])),
         title=_title(plan["evidence"]),
+        basis=_basis(plan),
         data=Markup(_for_script(page_data(plan))),
         style=Markup(style),
         script=Markup(script),
@@ -63,8 +64,15 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "menu": plan["menu"],
         "streamed": plan["streamed"],
         "command": plan.get("command", "python3 hlm plan"),
+        "basis": _basis(plan),
+        "greedy": plan["evidence"].get("draft_sampling") == "greedy",
         "answer": None if plan.get("users") else plan["answer"],
     }
+
+
+def _basis(plan: Mapping[str, Any]) -> str:
+    steps, prompts = plan["evidence"].get("steps"), counted(plan["prompts"]["test"], "held-out prompt")
+    return prompts if steps is None else counted(steps, "round")
 
 
 def _recorded(plan: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, KEEPING, OURS, OWN_TREE, SERVER, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note, Option
@@ -17,7 +17,7 @@ from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.verdict import answer_of, number_said, symbols_said
+from validation.planning.verdict import answer_of
 
 _DUAL = "dual bound in the model of mean rounds"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
@@ -100,7 +100,7 @@ def make(
     counts = evidence if "files" in evidence else None
     said = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
-    guarantee = " ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked, asked.best)])
+    guarantee = " ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked)])
     row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
@@ -115,7 +115,6 @@ def make(
         notes=[
             *(note.text for note in notes if best.row.device or not note.of_device),
             *(longest_recorded(best, counts) if counts is not None else []),
-            *_keeping(planner, asked),
             *_notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
@@ -199,13 +198,13 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     return gap, message_gain, f"{option.family}, {option.label}"
 
 
-def _without_loss(planner: Planner, asked: Aim, lossy: Listed) -> list[str]:
+def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
-    if exact is None or exact is lossy or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
+    if exact is None or exact is asked.best or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
         return []
     if asked.setting.objective != "throughput":
         return []
-    counts = (split.sums(one.option.counts, split.test) for one in (exact, lossy))
+    counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
     gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
@@ -241,22 +240,16 @@ def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
             "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
             "chosen on, and no threshold is calibrated."
         )
+    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
+        notes.append(
+            "A device that drafts on (shared seed, streamed) is not planned under limits of latency or energy."
+        )
     if planner.setting.leak_bits is not None:
         option = asked.best.option
         own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
         shown = own[0] if own else option
         notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     return [note for note in notes if note]
-
-
-def _keeping(planner: Planner, asked: Aim) -> list[str]:
-    """Return what a server would make that keeps sure drafts, if no policy that is known to run is as good."""
-    row = next((one for one in asked.rows if one.family == KEEPING and not one.breaks), None)
-    if row is None or row.value <= asked.best.value:
-        return []
-    speed, label = number_said(asked, row), f"{row.option.label} ({symbols_said(row.option.label)})"
-    loss = " ".join([_promise(planner, row.option), *_without_loss(planner, asked, row)])
-    return [f"A server that kept sure drafts, which no engine is known to do, would make {speed} with {label}: {loss}"]
 
 
 def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None) -> str:

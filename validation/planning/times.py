@@ -13,13 +13,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from validation.acceptance.passes import rows_of_passes
+from validation.acceptance import passes
 from validation.errors import UserError, naming
 from validation.from_json import loaded
 from validation.planning.setting import Passes
 from validation.trace.sealed import read_sealed, write_sealed
 
 FORMAT, VERSION = "hlm times", 2
+FEWEST, FAR = 3, 8
+"""Passes of the target that a plane takes; how far beyond the measured ones a table goes."""
 TOKENS = "tokens"
 """The format of messages whose serialisation a plan adds to each exchange."""
 
@@ -148,24 +150,34 @@ def read_passes(path: Path) -> tuple[Passes, Passes | None, bool]:
 
     The draft model's are None without one over one token.
     """
-    by_model, engines = rows_of_passes(path)
-    tables: dict[str, list[tuple[int, int, float]]] = {"target": [], "draft": []}
-    for model, passes in by_model.items():
-        each: dict[tuple[int, int], list[float]] = {}
-        for batch, width, _, ms in passes:
-            each.setdefault((int(batch), int(width)), []).append(ms / 1e3)
-        tables[model] = [(*place, float(np.median(seconds))) for place, seconds in each.items()]
-    if not any(batch == 1 for batch, _, _ in tables["target"]):
+    by_model, engines = passes.rows_of_passes(path)
+    rows = {model: [(int(n), int(width), ms / 1e3) for n, width, _, ms in each] for model, each in by_model.items()}
+    target, draft = rows.get("target", []), rows.get("draft", [])
+    if not any(batch == 1 for batch, _, _ in target):
         raise UserError(f"{path} has no pass of the target model over one text (batch 1).")
-    alone = any(batch == width == 1 for batch, width, _ in tables["draft"])
+    alone = any(batch == width == 1 for batch, width, _ in draft)
     by_llama = all(engine.startswith("llama.cpp") for engine in engines)
-    return table_of(tables["target"]), table_of(tables["draft"]) if alone else None, by_llama
+    if len(target) < FEWEST:
+        return table_of(target), table_of(draft) if alone else None, by_llama
+    fitted = passes.read_passes(path)
+    return extended(fitted.target), extended(fitted.draft) if alone and fitted.draft else None, by_llama
+
+
+def extended(measured: passes.Measured) -> Passes:
+    """Return the table of fitted passes; what is not measured follows the plane, as in ``hlm acceptance``."""
+    batches, (base, token, cached) = sorted(measured.rest), measured.plane
+    widths = sorted({int(width) for known, _ in measured.rest.values() for width in known})
+    batches, widths = [*batches, FAR * batches[-1]], [*widths, FAR * widths[-1]]
+    rest = [measured.beyond_plane(batch, np.array(widths)) for batch in batches]
+    fixed = [base + batch * (token * np.array(widths) + cached * measured.context) for batch in batches]
+    table = tuple(tuple(np.maximum(a + b, a / 10).tolist()) for a, b in zip(fixed, rest, strict=True))
+    return Passes(tuple(batches), tuple(widths), table)
 
 
 def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
     """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
-    passes, drafts, by_llama = read_passes(path)
-    measured = _passes_of(passes, left_out)
+    table, drafts, by_llama = read_passes(path)
+    measured = _passes_of(table, left_out)
     draft = drafts and float(drafts.seconds(np.ones(())))
     if draft is not None and "--server-draft-time" in left_out:
         measured["--server-draft-time"] = ("server_draft_s", draft)

@@ -1,15 +1,14 @@
 """The sentences of a plan. Each one is derived from the rows of an aim, so none can contradict the table."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_TREE, SERVER, STREAM
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
 from validation.planning.engine_counts import CountsSaid
-from validation.planning.plan import TIE
 from validation.planning.request import Request
 
 NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine"}
@@ -120,9 +119,11 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
+    if asked.setting.objective == "capacity":
+        number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
     simulated = "simulated with mean rounds, " if is_together(asked) else ""
     return [
-        f"Use: {use}; it needs {_needs(best, counts)}",
+        f"Use: {use}; it needs {_needs(best)}",
         f"{title}: {number}; {asked.name}, {simulated}{basis}",
         f"Guarantee: {guarantee}",
         rival_said(asked, counts),
@@ -168,7 +169,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     if rival is not None and server is not None and rival.option.row.device and server.value > rival.value:
         named.append(server)
         drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
-        title = f"Strongest rival: {server.family}{drafts}: {priced(server)}; best with a device"
+        title = f"Strongest rival: {with_length(server)}{drafts}: {priced(server)}; best with a device"
     if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
@@ -178,7 +179,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
         if not (best.option.lossless and rival.option.lossless):
             said += " (lossless)" if rival.option.lossless else " (not lossless)"
-        said += f"; it needs {_needs(rival, counts)}" if own or not strongest else ""
+        said += f"; it needs {_needs(rival)}" if own or not strongest else ""
         if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
             said += counts.rejection
     lossless = best.option.lossless
@@ -190,10 +191,11 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
 
 
-def _needs(listed: Listed, counts: CountsSaid | None) -> str:
-    if listed.family in (SERVER, STREAM) or (counts is not None and counts.copied):
+def _needs(listed: Listed) -> str:
+    if listed.family in (SERVER, STREAM):
         return "no draft model"
-    return f"the draft model on the {'device' if listed.option.row.device else 'server'}"
+    tree = ", and an engine that verifies trees (none ran here)" if listed.family == OWN_TREE else ""
+    return f"the draft model on the {'device' if listed.option.row.device else 'server'}{tree}"
 
 
 def with_length(listed: Listed) -> str:
@@ -214,17 +216,3 @@ def plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:
     if not listed.option.row.ours or not same:
         return NAMES.get(listed.family, listed.family), False
     return with_length(max(same, key=lambda one: one.second)), True
-
-
-def loses_twice(row: Row, others: Sequence[Row]) -> str:
-    """Return a warning if one of the others that keeps the limits is faster and takes less of a server; else ""."""
-    speed, load = row.tokens_per_s_mean.value or 0.0, row.server_s_per_token.value or 0.0
-    for other in others:
-        fast, light = other.tokens_per_s_mean.value or 0.0, other.server_s_per_token.value or 0.0
-        if not other.breaks and fast > speed * (1.0 + TIE) and light < load * (1.0 - TIE):
-            return (
-                f"{row.policy}, {row.option} loses twice: {other.policy}, {other.option} is faster for one user "
-                f"({fast:.3g} tokens/s, against {speed:.3g}) and takes less of the server ({1e3 * light:.3g} ms for a "
-                f"token, against {1e3 * load:.3g})."
-            )
-    return ""

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from figures.studies.acceptance_by_depth import source_data as source
 from figures.studies.kit import SHELF, given, laws, stamp, store
-from figures.studies.length_rules import source_data as source
 from hlmtheory.draft_length import split_tokens
 from hlmtheory.draft_length.published import single_rate
 from hlmtheory.verification import expected_tokens

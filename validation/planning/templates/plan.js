@@ -10,7 +10,7 @@ const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone"
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "shared seed tree"];
 const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
-const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9;
+const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9, WORTH = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
@@ -196,10 +196,16 @@ function aimsOf(s) {
   }))]);
   return settings.map((one, n) => {
     const worst = (own) => own.reduce((a, b) => (value(b.test, one) > value(a.test, one) ? b : a));
-    const rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
+    let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
+    let answer = bestKept(rows.filter(({ policy }) => policy !== KEEPING), one);
+    const exact = bestKept(listed.flat().filter(({ policy, lossless }) => lossless && policy !== KEEPING), one);
+    if (exact && value(exact.test, one) >= value(answer.test, one) * (1 - WORTH)) {
+      answer = exact;
+      rows = rows.map((row) => (row.policy === exact.policy ? exact : row));
+    }
     const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy) && policy !== KEEPING);
     const rival = bestKept(others, one) ?? worst(others.filter(({ policy }) => WITHOUT_DEVICE.includes(policy)));
-    return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: bestKept(rows.filter(({ policy }) => policy !== KEEPING), one), rival,
+    return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: answer, rival,
       rows: [rival, ...rows.filter((row) => row !== rival)] };
   });
 }
@@ -491,8 +497,8 @@ function card(aim) {
   const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && policy !== KEEPING), s);
   const against = rival ? [`${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${named(other)}: ${numberSaid(aim, other)}.`);
-  const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}` : "";
-  const computed = [flags, `${slow}predicted: the counts of ${data.prompts.test} held-out prompts × these times; the interval is the command's.`, how, against.join(" ")];
+  const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.greedy ? "" : ", draft_sample_method = probabilistic"}` : "";
+  const computed = [flags, `${slow}predicted: counts of ${data.basis} × these times; the interval is the command's.`, how, against.join(" ")];
   const given = data.answer && Object.keys(start).every((key) => s[key] === start[key]);
   const lines = given ? data.answer.map((line) => line.replace(/^(Use|Speed|Guarantee|Strongest rival): /, "")) : computed;
   return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? shortName(rival.policy) : "none",

@@ -196,7 +196,6 @@ def _show_counts(
 
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
-    """Return the records whose engine has the word in its name; refuse those of several engines."""
     found = [one for one in records if only is None or only in one.engine or only in (one.category or "")]
     if not found:
         known = ", ".join(sorted({record.engine for record in records}))
@@ -422,7 +421,6 @@ def _not_stated(summary: Summary) -> list[str]:
 
 
 def _of_yours(summary: Summary) -> list[str]:
-    """Return which lengths are not told apart, and what the best gives over yours."""
     from validation.planning.verdict import three_digits
 
     tied, best, speeds = _tied(summary), summary.best or 0, _speeds(summary)

@@ -167,7 +167,6 @@ def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
 
 
 def _others(claim: Claim) -> tuple[list[Claim], list[Claim]]:
-    """Return the claims that a proof uses, and those that hold in place of a false claim."""
     known, text = all_claims(), claim.proof.text
     used, instead = lemmas(claim, known), INSTEAD.search(text)
     better = [name for name in used if claim.standing != "true" and instead and name in instead[1]]

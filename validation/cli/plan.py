@@ -158,6 +158,7 @@ def plan(
     result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
     link, defaulted = (setting.link.name, left_out) if listed is None else ("each user's link", left_out - {"--rate"})
     said_setting = setting_said(request, link, defaulted, measured, exchange_s)
+    said_setting += "" if listed is None else "; a user's own rtt and draft_time go first"
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
@@ -199,10 +200,12 @@ AGAINST = (
     (("trace",), ("acceptance",), "a plan is of one of them"),
     (("run",), ("trace", "acceptance", "times"), "a record of a run has its own counts and times"),
     (("run",), ("seal",), "the record says whether its frames had a key"),
-    (("acceptance", "run"), ("policy", "block", "leak"), NO_ROWS),
+    (("acceptance", "run"), ("policy", "block", "leak", "bias"), NO_ROWS),
     (("acceptance", "run"), ("users",), NO_USERS),
     (("acceptance",), ("risk",), NO_ROWS),
     (("block", "leak"), ("users",), "verification by block and padding are planned for one user"),
+    (("latency",), ("users",), "of several users a round also waits for the server, which no limit counts"),
+    (("link_csv",), ("fading",), "a recorded link has its own rates"),
     (("leak",), ("page",), "the page cannot pad the messages of other settings"),
 )
 """Options of which one of the first contradicts each of the second, and why."""
@@ -319,6 +322,8 @@ def _request(given: dict[str, Any]) -> Request:
     down, users, own_draft = given["down_rate"], given["users"], given["server_draft_time"]
     if not users.endswith(".csv") and not (users.isascii() and users.isdigit() and 1 <= int(users) <= 1000):
         raise UserError(f"--users is {users!r}; give a number from 1 to 1,000, or a CSV file with name and rate.")
+    if users != "1" and given["objective"] in ("cost", "goodput"):
+        raise UserError(f"--objective {given['objective']} is of one user; leave out --users.")
     if down is not None and read.read_rate("--down-rate", down) <= 0:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
     return Request(

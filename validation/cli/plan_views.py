@@ -76,8 +76,9 @@ def _print_policies(console: Console, result: Result) -> None:
 def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
     marks = "c: and its limit calibrated; " if calibrated else ""
+    speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
     return (
-        f"m: measured counts × the times above, speeds in the mean over time; {marks}no mark: proved. Users: those of "
+        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: those of "
         f"{_users(result)[0].family} are 1, each policy at its best, whatever its link carries. Risk: bound on "
         "a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: --all."

@@ -201,7 +201,7 @@ def _draw_and_report(
             manifest=trace.manifest,
             figures=drawn,
             command=command,
-            trace=str(trace.path),
+            trace=shlex.quote(str(trace.path)),
             plan=plan,
         )
         (folder / "figures").mkdir(exist_ok=True)

@@ -132,7 +132,6 @@ def _batches(file: Path) -> Iterator[Any]:
 
 
 def _column(where: str, batch: Any, name: str, row: int) -> Any:
-    """Return a column of one text: the tokens (n,), or the bytes of each position (n, bytes)."""
     values = batch.column(name).slice(row, 1)
     try:
         inner = values.flatten()

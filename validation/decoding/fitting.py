@@ -106,7 +106,6 @@ def stored_fit(trace: Trace) -> str | None:
 
 
 def _read(trace: Trace, file: Path) -> Fitted | None:
-    """Return the stored parameters, None if there are none of this trace or the file is damaged."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, UserError, KeyError, TypeError):
         there = read_sealed(file)
         if there["trace"] == _mark(trace):

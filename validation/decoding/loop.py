@@ -113,7 +113,6 @@ def decode(
 def _streaming(
     names: Sequence[str], channel: Channel | None, on_finished: Callable[[GenerationRecord], None] | None
 ) -> Callable[[GenerationRecord], None]:
-    """Return a function that simulates a finished text over the channel before it is passed on."""
 
     def finish(record: GenerationRecord) -> None:
         record.rounds, record.last = stream(record, names.index(record.prompt), channel)

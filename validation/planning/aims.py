@@ -174,7 +174,7 @@ def _aim(
             of_family.append(Listed(family, option, held.breaks(place), value, second))
         every += of_family
         if of_family:
-            rows.append(best_kept(of_family) or max(of_family, key=lambda row: row.value))
+            rows.append(best_kept(of_family) or max(of_family, key=lambda row: ("risk" not in row.breaks, row.value)))
     best = best_kept(row for row in rows if row.family != KEEPING)
     if best is None:
         raise UserError(planner.nearest(pool))
@@ -222,7 +222,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         loss = token = Number(0.0, 0.0, 0.0)
     elif family == CERTIFIED:
         loss, token = (Number(planner.charged(option, kind)) for kind in ("text", "token"))
-    elif calibrated:
+    elif calibrated and setting.risk_kind == "text":
         bound = text_risk(split.means(np.clip(option.loss, 0.0, 1.0), test))
         loss = Number(float(bound.mean), float(bound.low), float(bound.high), basis=basis, prompts=n)
     threshold = Number(None)

@@ -16,7 +16,7 @@ from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
 from validation.acceptance.settings import LONGER, tied_lengths
-from validation.acceptance.summary import RoundTimes, square, summarise
+from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, square, summarise
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -35,6 +35,8 @@ class CountsSaid:
 
     tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
     alike: str  # draft lengths that the counts do not tell apart
+    interval: str  # of what it is
+    engine: str
     sampled: bool  # whether drafts are drawn, not the likeliest
     rejection: str  # what a rejection sends
 
@@ -44,7 +46,9 @@ def counts_of(evidence: Mapping[str, Any], option: Option, down_bps: float) -> C
     return CountsSaid(
         tokens=evidence["tokens"].get(option.draft_length),
         alike=_not_told_apart(option, evidence),
-        sampled=evidence["draft_sampling"] != "greedy",
+        interval="over records" if evidence["records"] >= FEWEST_CLUSTERS else "at any stopping time",
+        engine=evidence["engine"],
+        sampled=evidence["draft_sampling"] != "greedy" and evidence["verification"] != "match",
         rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / down_bps:.3g} ms), of greedy drafts none",
     )
 
@@ -152,7 +156,7 @@ def basis_said(evidence: Mapping[str, Any], split: Split, option: Option) -> str
         return f"{held}, of {basis}"
     tokens = evidence.get("tokens", {}).get(option.draft_length)
     each = "" if tokens is None else f": {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
-    return f"{basis}{each}; K was chosen on the same counts"
+    return f"{basis}{each}{'; K was chosen on the same counts' if tokens else ''}"
 
 
 def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:

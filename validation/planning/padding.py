@@ -54,7 +54,6 @@ def said(option: Option, lengths: Array) -> str:
 
 
 def _ours(option: Option, profile: Profile, training: Array, classes: int) -> Option:
-    """Return an option of ours whose messages have at most so many sizes."""
     codec, most = int(option.codec or 0), int(option.draft_length)
     sizes, length = profile.counted.transpose(1, 2, 0), profile.lengths
     each = message_bits(sizes, length, most, profile.vocabulary)[:, codec] / 8.0 + 1.0  # a byte ends the message
@@ -73,7 +72,6 @@ def _ours(option: Option, profile: Profile, training: Array, classes: int) -> Op
 
 
 def _rival(option: Option, profile: Profile, classes: int) -> Option:
-    """Return a paper's option whose sizes are padded, or with more bits than any limit."""
     counts, family, most = option.counts.copy(), option.family, option.draft_length
     exchanges, width = counts[:, _EXCHANGES], index_bits(profile.vocabulary)
     if family in (rows.SERVER, rows.STREAM, rows.DEVICE, rows.HLM):

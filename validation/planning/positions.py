@@ -252,7 +252,6 @@ def _by_bin(values: Array, bins: Array, chosen: Array) -> Array:
 
 
 def _likeliest(q: Array) -> tuple[Array, Array]:
-    """Return the likeliest tokens of each row in descending order, and their probabilities."""
     vocabulary = q.shape[-1]
     first = vocabulary - min(vocabulary, WIDEST)
     index = np.argpartition(q, first, axis=-1)[:, first:]

@@ -16,7 +16,7 @@ NUMBERS = {
     **{"--down-rate": "down_bps", "--draft-time": "draft_s", "--verify-time": "verify_s"},
     **{"--server-draft-time": "server_draft_s", "--verify-token-time": "verify_token_s", "--between-time": "between_s"},
     **{"--device-power": "device_w", "--transmit-power": "transmit_w"},
-    **{"--server-price": "server_price", "--time-price": "time_price"},
+    **{"--server-price": "server_price", "--time-price": "time_price", "--bias": "bias"},
 }
 """Options of a size that a product of a few of them stays finite."""
 

@@ -124,7 +124,7 @@ def make(
 def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
     """Return what the answer assumes where an option was left out, as one sentence; ``counts`` are an engine's."""
     parts = []
-    if counts is not None and counts["draft_sampling"] is None:
+    if counts is not None and counts["draft_sampling"] is None and counts["verification"] != "match":
         parts.append("drafts were sampled from the draft model's distribution (else --drafts)")
     if request.server_draft_basis != "given":
         own_draft = f"{1e3 * planner.setting.own_draft_s:.3g} ms"
@@ -257,9 +257,10 @@ def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | Non
     if not option.lossless:
         return promise or "none: what is lost has no limit (--risk)"
     if counts is not None and option.draft_length:
-        return f"{_IF_KEPT}: {'hlm audit tests it' if counts['verification'] else 'say which with --verification'}."
+        return f"{_IF_KEPT}{': hlm audit tests it' if counts['verification'] else '; say which by --verification'}."
     if option.family in (COLOCATED, OWN_TREE):
-        return f"{_IF_KEPT}: hlm audit tests it. {promise}".rstrip()
+        kept = "lossless if the engine verifies by block, as Sun et al. (proved)" if option.block else _IF_KEPT
+        return f"{kept}: hlm audit tests it. {promise}".rstrip()
     return f"lossless: each text has the target model's distribution (proved). {promise}".rstrip()
 
 
@@ -271,9 +272,9 @@ def _promise(planner: Planner, option: Option) -> str:
             f"the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
             f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are (proved)."
         )
-    if limit >= 1:
+    if limit >= 1 and not option.lossless:
         return "a total variation is never above 1, so this limit promises nothing."
-    if planner.threshold(setting) > -np.inf:
+    if limit >= 1 or planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk and is known to run is better."
         what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"

@@ -178,7 +178,7 @@ class Setting:
         if self.objective == "cost":
             spent = self.server_price * self.server_seconds(total) / total[..., 0]
             waiting = self.time_price * np.mean(1.0 / np.maximum(speeds, 1e-12), axis=-1)
-            return np.asarray(1.0 / (spent + waiting))
+            return np.asarray(1.0 / np.maximum(spent + waiting, _LEAST))
         if self.objective == "goodput" and self.latency_s is not None:
             within = self.round_seconds(total, self.link.rates) <= self.latency_s
             return np.asarray(np.mean(speeds * within, axis=-1))

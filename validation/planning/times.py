@@ -182,7 +182,11 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
     if draft is not None and "--server-draft-time" in left_out:
         measured["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}
-    used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-time is given"
+    used = (
+        "its passes as measured"
+        if "passes" in changed
+        else "none of its passes, since --verify-time or --verify-token-time is given"
+    )
     text = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
     return replace(request, **changed), [f"{text}."], set(measured)
 

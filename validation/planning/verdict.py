@@ -74,8 +74,8 @@ def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
     }
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
     for name, (number, limit, scale, unit) in limits.items():
-        if limit:
-            above = ", above it: it was chosen on other prompts" if (number or 0.0) > limit + 1e-9 else ""
+        if given[name] is not None and (limit or name != "risk"):
+            above = ", above it: it was chosen on other prompts" if (number or 0.0) > (limit or 0.0) + 1e-9 else ""
             here = f" (here {scale * (number or 0.0):.3g}{unit}{above})" if asked.name == ONE_USER else ""
             parts.append(f"{name} {given[name]}{here}")
     return f"limits: {', '.join(parts)}"
@@ -110,7 +110,7 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
     """
     best = asked.best
     use, tied = plainest(asked, best)
-    if is_fixed_length(best):
+    if is_fixed_length(best) and (counts is None or counts.engine.startswith("vllm")):
         length = f"{best.option.draft_length:g}"
         engine = f"vLLM: num_speculative_tokens = {length}"
         engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
@@ -135,11 +135,10 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
     speed, mean = row.tokens_per_s_median, row.tokens_per_s_mean
     if asked.name != ONE_USER or asked.setting.objective != "throughput":
         return ""
-    ends = [end for end in (speed.low, speed.high) if end is not None]
-    of = "over prompts" if counts is None else "over records"
-    if counts and counts.tokens and not ends and row.policy == COLOCATED:  # a round's time does not vary
-        tokens, *bounds = counts.tokens
-        ends, of = [(speed.value or 0.0) * bound / tokens for bound in bounds], "at any stopping time"
+    ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
+    if counts is not None:
+        each, of = (speed.value or 0.0) * row.counts["passes"], counts.interval  # rounds a second, which do not vary
+        ends = [each * bound for bound in (counts.tokens or ())[1:]] if row.policy == COLOCATED else []
     if len({*map(three_digits, ends)}) < 2:
         return ""
     fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
@@ -186,7 +185,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     if lossless and (rival is None or rival.option.lossless):
         return said
     exact = asked.best_of(lambda one: one.option.lossless and (not lossless or one.option.row.device is not own))
-    if exact in named:
+    if exact and exact.name in {one.name for one in named if one}:
         return said
     return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
 

@@ -125,6 +125,7 @@ def _sources(claims: Mapping[str, Claim]) -> list[tuple[str, str, str]]:
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
     pair, prompts = manifest.get("pair", {}), list(manifest.get("prompts", []))
+    sources = Counter(_excerpt(prompt.get("source") or "unnamed", NAME_LENGTH) for prompt in prompts)
     return {
         "pair": _excerpt(pair.get("name", "unnamed"), NAME_LENGTH),
         "models": [
@@ -140,8 +141,8 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "texts": {"corpus": "from a corpus", "target": "written by the target model"}.get(manifest.get("texts", "")),
         "lists": manifest.get("kind") == LISTS,
         "prompts": len(prompts),
-        "sources": Counter(_excerpt(p.get("source") or "unnamed", NAME_LENGTH) for p in prompts).most_common(SOURCES),
-        "more_sources": len({p.get("source", "") for p in prompts}) - SOURCES,
+        "sources": sources.most_common(SOURCES),
+        "more_sources": len(sources) - SOURCES,
         "versions": list(versions(*LIBRARIES).items()),
     }
 

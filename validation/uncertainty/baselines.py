@@ -173,7 +173,6 @@ def _readings(
 
 
 def _groups(readings: list[_Reading], model: Any) -> Iterator[list[_Reading]]:
-    """Yield texts of similar length to read together, within the memory limit of collecting."""
     config = model.config.get_text_config()
     longest = max(len(reading.tokens) for reading in readings)
     limit = getattr(config, "max_position_embeddings", None) or longest

@@ -134,7 +134,7 @@ def test_an_interval_says_of_what_it_is(answers):
     other["metrics"]["speculative_decoding"]["acceptance_histogram_by_draft_length"] = {"2": [2, 4, 4]}
     other["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] = 12
     (answers / "one.jsonl").write_text(json.dumps(one))
-    (answers / "many.jsonl").write_text("\n".join(map(json.dumps, [one, one, other, one, other, other] * 2)))
+    (answers / "many.jsonl").write_text("\n".join(map(json.dumps, [one, one, other, one, other, other] * 4)))
     for name, said in (("one", "95% at any stopping time: "), ("many", "95% over records: ")):
         assert said in run("plan", "--acceptance", f"{name}.jsonl", "--server-draft-time", "1ms").output
 

@@ -195,7 +195,8 @@ function aimsOf(s) {
     return [best(own, one), best(own.filter(({ lossless }) => lossless), one)].filter(Boolean);
   }))]);
   return settings.map((one, n) => {
-    const worst = (own) => own.reduce((a, b) => (value(b.test, one) > value(a.test, one) ? b : a));
+    const rank = (row) => [safe(row, one), value(row.test, one)], above = ([a, x], [b, y]) => (a === b ? x > y : a);
+    const worst = (own) => own.reduce((a, b) => (above(rank(b), rank(a)) ? b : a));
     let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
     let answer = bestKept(rows.filter(({ policy }) => policy !== KEEPING), one);
     const exact = bestKept(listed.flat().filter(({ policy, lossless }) => lossless && policy !== KEEPING), one);

@@ -62,7 +62,6 @@ def _percent(savings: Row) -> str:
 
 
 def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:
-    """Return mean and interval over the runs at each x; rows (runs,) in seconds."""
     mean, low, high = zip(*(interval(row) for row in rows), strict=True)
     return {"name": name, "x": list(x), "mean": list(mean), "low": list(low), "high": list(high), **more}
 
@@ -74,7 +73,6 @@ def _basis(runs: int, extra: str = "") -> str:
 def _totals(
     seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, radio: Radio | None = None
 ) -> dict[str, Row]:
-    """Return T of each scheme under a memory rule, with the best bandwidth shares, shape (runs,)."""
     upload = np.asarray([uploads(seed, run, load, radio or Radio())[0] for run in range(runs)])
     served = [serve(seed, run, load, schemes, rule) for run in range(runs)]
     return {scheme: upload + [one[scheme].seconds for one in served] for scheme in schemes}

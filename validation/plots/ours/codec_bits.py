@@ -114,7 +114,6 @@ def _of_c_sqs(q: Row) -> dict[str, list[Promise | float | None]]:
 
 
 def _quantised(ordered: Row, size: NDArray[np.int64], resolution: int, *, adaptive: bool = False) -> Promise:
-    """Return bits and bias of c-sqs's quantised rows; a K that all rows share is not sent."""
     vocabulary, k = ordered.shape[-1], size if adaptive else np.full(len(size), size.max())
     bits = np.asarray(lattice.payload_bits(vocabulary, k, resolution, adaptive=adaptive))
     positive = np.count_nonzero(ordered > 0, axis=-1)

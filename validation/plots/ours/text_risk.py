@@ -22,7 +22,6 @@ TOKEN = "sum / T, bound 1"
 
 
 def _loss(name: str, losses: Losses, length: int) -> tuple[Row, float]:
-    """Return the values of a loss (prompts, 21) and their bound for texts of T tokens."""
     if name == WHOLE:
         return losses.overlap(length), 1.0
     total = losses.total(length)

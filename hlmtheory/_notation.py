@@ -30,7 +30,7 @@ def base(symbol: str) -> str:
 def used(text: str) -> dict[str, set[str]]:
     """Return the symbols that a text uses, without their indices, and the forms of each: T of T_0 and T_K."""
     text = re.sub(r"(?<=[Α-Ωα-ω])(?=[A-Za-zΑ-Ωα-ω])(?!I_)", " ", text)  # ηT is a product
-    text = re.sub(r"[_^]\{[^}∉∈]*(?:[∉∈] ?(\w*)[^}]*)?\}", r" \1", _NO_SYMBOL.sub(" ", _WORD_A.sub("", text)))
+    text = re.sub(r"_\{[^}∉∈]*(?:[∉∈] ?(\w*)[^}]*)?\}", r" \1", _NO_SYMBOL.sub(" ", _WORD_A.sub("", text)))
     forms: dict[str, set[str]] = {}
     for found in _SYMBOL.finditer(text):
         forms.setdefault(found[1].replace("'", "′"), set()).add(found[0])

@@ -153,7 +153,8 @@ def rejection_rate_sharp():
 def informative():
     """TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1: Theorem 1 always says something.
 
-    False: from K = 4ℓ on the last term alone is at least 1. Instead: lattice.rejection_rate_sharp.
+    False: from K = 4ℓ on the last term alone is at least 1. Instead: lattice.rejection_rate_sharp, which is no larger,
+    and says something where TV(q, p) + Σ_{x ∉ X} q_x + D < 1.
     """
     return le(sides.position_bound, verification_sides.ones_side)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
 

@@ -2,7 +2,7 @@
 
 I_k, O_k: tokens of task k's prompt and answer; l: drafts of a step; b: sequences of a batch. J layers have the width
 h₁, inside h₂; Γ_p, Γ_kv, Γ_s: bytes of the weights, of a batch's cache, of the machine. d, v: seconds in which a batch
-is drafted, verified; Υ[i, n, 0] and Υ[i, n, 1]: end of verifying, of drafting the first i tasks at step n; T^d: seconds
+is drafted, verified; Υ[i, n, 0] and Υ[i, n, 1]: end of drafting, of verifying the first i tasks at step n; T^d: seconds
 of the drafts of a batch; T_inf: latency of any plan; u_k: price of task k. w_k: share of the band B of user k, who
 uploads λI_k bits; η_k = log₂(1 + SNR_k), c_k = λI_k/η_k, and t_k the seconds of the upload.
 """
@@ -385,7 +385,8 @@ def sum_():
 def own_gain():
     """at a fixed SNR, a user's share never rises with its own power or gain.
 
-    w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
+    Fixed means that SNR_k does not depend on w_k. w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as
+    SNR_k rises.
     """
     return le(
         OFDMA_side(lambda values: first_share(values, float(values["boost"])), "bits", "snr", "boost"),

@@ -126,7 +126,6 @@ class AcceptanceRecord:
                 yield f"{count:,} drafts are {what} in {steps:,} steps of at most {longest:,}"
 
     def _tables(self) -> Iterator[tuple[str, Mapping[int, int] | None]]:
-        """Yield the steps by number of accepted drafts, from each finer table."""
         if self.by_draft_length is not None:
             total: Counter[int] = Counter()
             for row in self.by_draft_length.values():

@@ -110,7 +110,6 @@ class TableLaw:
             self.table = np.stack([self._rows(own, texts, lengths) for own in self.raw])
 
     def _rows(self, rows: Array, seen: Sequence[Sequence[int]], lengths: Sequence[int]) -> Array:
-        """Return processed rows (m, V); penalties see the given tokens alone."""
         with np.errstate(divide="ignore"):
             logits = np.log(rows)
         early = np.array([length < self._made.min_tokens for length in lengths])

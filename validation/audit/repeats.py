@@ -94,7 +94,6 @@ def _names(tokens: Array) -> Array:
 
 
 def _seen(every: Array, chances: Array, names: Array, known: int) -> tuple[Array, Array]:
-    """Return whether each new draw is any of those before it: of each name, the first one."""
     _, first, group = np.unique(names, return_index=True, return_inverse=True)
     first = first[group.reshape(-1)]
     alone = first == np.arange(len(every))

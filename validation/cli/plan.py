@@ -322,7 +322,7 @@ def _request(given: dict[str, Any]) -> Request:
     down, users, own_draft = given["down_rate"], given["users"], given["server_draft_time"]
     if not users.endswith(".csv") and not (users.isascii() and users.isdigit() and 1 <= int(users) <= 1000):
         raise UserError(f"--users is {users!r}; give a number from 1 to 1,000, or a CSV file with name and rate.")
-    if users != "1" and given["objective"] in ("cost", "goodput"):
+    if users.lstrip("0") != "1" and given["objective"] in ("cost", "goodput", "capacity"):
         raise UserError(f"--objective {given['objective']} is of one user; leave out --users.")
     if down is not None and read.read_rate("--down-rate", down) <= 0:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import KEEPING
+from validation.decoding.methods.rows import UNRUN
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.result import Result
 from validation.planning.verdict import (
@@ -39,7 +39,7 @@ CELLS = {
     "text risk": ("text_risk", ".2g"),
 }
 """By the head of a column: the field of a row, and the form of its number."""
-INTERVALS = ("tok/s 50%", "gain")
+INTERVALS = ("tok/s mean", "gain")
 RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s mean", "K", "text risk", "gain")
 """Columns that a narrow screen leaves out, the least important first."""
 
@@ -75,7 +75,7 @@ def _print_policies(console: Console, result: Result) -> None:
 
 def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
-    marks = "c: and its limit calibrated; " if calibrated else ""
+    marks = "c: and its limit calibrated, which a sample may exceed; " if calibrated else ""
     speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
     return (
         f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: those of "
@@ -88,7 +88,7 @@ def _legend(result: Result) -> str:
 def _users(result: Result) -> tuple[Listed, dict[str, str]]:
     """Return the best full server without a device, one within the limits first, and each policy's users over its."""
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    alone = [one for one in full.rows if not one.option.row.device and one.family != KEEPING]
+    alone = [one for one in full.rows if not one.option.row.device and one.family not in UNRUN]
     base = full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
     times = {one.family: one.value / base.value for one in full.rows}
     return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
@@ -116,7 +116,7 @@ def _with_breaks(row: Row) -> str:
 def ordered(result: Result) -> list[Row]:
     """Return the rows, the best for the aim first; behind them those that do not run or break a limit."""
     values = {id(row): own.value for row, own in zip(result.rows, result.asked.rows, strict=True)}
-    return sorted(result.rows, key=lambda row: (bool(row.breaks), row.policy == KEEPING, -values[id(row)]))
+    return sorted(result.rows, key=lambda row: (bool(row.breaks), row.policy in UNRUN, -values[id(row)]))
 
 
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:
@@ -124,8 +124,6 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     if is_together(result.asked):
         decides = f"tok/s of {result.asked.name}"
-    elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
-        decides = "tok/s 50%"  # a link of one rate
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
     named = [(NAMES.get(row.policy, row.policy), row) for row in ordered(result)]
     rows = [
@@ -203,9 +201,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
     asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
     alone = asked.name == ONE_USER and objective == "throughput"
     what = (
-        "tokens/s of one user at the link's median rate"
-        if alone
-        else DECIDES.get(objective, f"tokens/s of {asked.name}")
+        "tokens/s of one user, in the mean over time" if alone else DECIDES.get(objective, f"tokens/s of {asked.name}")
     )
     use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))
     title = f"{use.partition(' (vLLM')[0]}. {number}. {setting}."
@@ -213,7 +209,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))
         for place, row in enumerate(rows):
-            speed = row.tokens_per_s_median if alone else row.decides * (1e3 if objective == "capacity" else 1.0)
+            speed = row.tokens_per_s_mean if alone else row.decides * (1e3 if objective == "capacity" else 1.0)
             colour = "white" if row.breaks else DARK if row is best else LIGHT
             look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
             axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)

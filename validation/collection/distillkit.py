@@ -182,7 +182,6 @@ def _text(where: str, columns: list[NDArray[Any]], config: Config) -> ListedText
 
 
 def _decoded(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
-    """Return the values of bytes (n, bytes), which are in the byte order of x86 and ARM."""
     content = np.ascontiguousarray(content)
     if dtype == "bfloat16":
         return (content.view("<u2").astype(np.uint32) << 16).view(np.float32)

@@ -223,7 +223,6 @@ def open_study(folder: Path) -> Decoded:
 
 
 def _known_scores(file: Path) -> Scores:
-    """Return the stored scores; none if the file is damaged, so that all are computed again."""
     try:
         scores = read_sealed(file)
     except (FileNotFoundError, UserError):

@@ -117,7 +117,6 @@ class MessageChoice:
         return Chosen(name, length)
 
     def _jumped(self) -> bool:
-        """Return whether half of the last rounds waited much longer or shorter than expected."""
         return len(self._off) > RECENT // 2 and not _near(statistics.median(self._off))
 
     def _speeds(self, one: _Message) -> tuple[Array, Array, Array, Array]:

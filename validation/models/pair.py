@@ -255,7 +255,6 @@ def _same_weights(draft: ModelSource, target: ModelSource) -> bool:
 
 
 def _load_draft(sources: tuple[ModelSource, ModelSource], dtype: str, big: Any) -> Any:
-    """Return the draft model; weights that are the target's own are copied, not read again."""
     draft, target = sources
     if not _same_weights(draft, target):
         return draft.load_model(dtype)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, CU_HLM, KEEPING, ROWS, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED, UNRUN
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.option import Option
@@ -115,7 +115,7 @@ class Aim:
 
     def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:
         """Return the best of some options that keep the limits and that are known to run; None if there is none."""
-        return best_kept([row for row in self.listed if allowed(row) and row.family != KEEPING])
+        return best_kept([row for row in self.listed if allowed(row) and row.family not in UNRUN])
 
     def number(self, listed: Listed) -> float:
         """Return the number that decides: of a price and of a server's time the least is best, else the largest."""
@@ -175,13 +175,13 @@ def _aim(
         every += of_family
         if of_family:
             rows.append(best_kept(of_family) or max(of_family, key=lambda row: ("risk" not in row.breaks, row.value)))
-    best = best_kept(row for row in rows if row.family != KEEPING)
+    best = best_kept(row for row in rows if row.family not in UNRUN)
     if best is None:
         raise UserError(planner.nearest(pool))
-    exact = best_kept(row for row in every if row.family != KEEPING and row.option.lossless)
+    exact = best_kept(row for row in every if row.family not in UNRUN and row.option.lossless)
     if exact and exact.value >= best.value * (1.0 - WORTH):
         best, rows = exact, [exact if row.family == exact.family else row for row in rows]
-    others = [row for row in rows if not row.option.row.ours and row.family != KEEPING]
+    others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)
     return Aim(name, setting, [rival, *(row for row in rows if row is not rival)], every, best)
@@ -210,6 +210,14 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
 
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
+
+    def mean_speed() -> Number:
+        """Return the mean over time; per text the seconds whose ratio has its value and, to first order, its spread."""
+        each = np.stack([setting.seconds(counts, rate) for rate in setting.link.rates])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            often = 1.0 / each.sum(axis=-1)
+            seconds = np.where(np.isfinite(each), each, 0.0).T @ often**2 / (len(often) * np.mean(often) ** 2)
+        return measured_speed(counts[:, 0], seconds, n)
 
     calibrated = (
         option.row.calibrated and "risk" not in listed.breaks and not option.lossless and setting.risk_limit < 1
@@ -249,7 +257,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         kilobytes_per_token=measured((up + c["down_bits"]) / 8e3 / c["tokens"] or None),
         tokens_per_s_median=speed(median),
         tokens_per_s_p95=speed(slow),
-        tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
+        tokens_per_s_mean=mean_speed(),
         server_s_per_token=measured(float(load(setting, total))),
         decides=measured(aim.number(listed)),
         gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),

@@ -66,7 +66,7 @@ def options_of_records(
     ``times`` are those of a server that drafts for one text.
     """
     records = _records(files, drafts, verification)
-    options, evidence = options_of_counts(records, vocabulary, draft_length)
+    options, evidence = options_of_counts(records, vocabulary, draft_length, pooled=True)
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
     evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
     summary = summarise(records, assumed_length=draft_length, times=times)
@@ -82,10 +82,13 @@ def options_of_records(
 
 
 def options_of_counts(
-    records: Sequence[AcceptanceRecord], vocabulary: int, draft_length: int | None = None
+    records: Sequence[AcceptanceRecord], vocabulary: int, draft_length: int | None = None, *, pooled: bool = False
 ) -> tuple[list[Option], dict[str, Any]]:
     """Return the options of counts with one way of drafting and one lossless rule, and the evidence."""
     tables = [record.examined(draft_length)[1] for record in records]
+    weight = np.array([float(max(record.num_spec_steps + record.num_accepted_draft_tokens, 1)) for record in records])
+    if pooled:
+        tables, weight = [add(tables)], weight.sum(keepdims=True)
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")
@@ -95,13 +98,12 @@ def options_of_counts(
         raise UserError(f"{records[0].source}: the first draft was never examined, so there is no acceptance.")
     rates = np.stack([_own(table, deepest, profile)[:known] for table in tables])
     tokens = 1.0 + np.cumsum(np.cumprod(rates, axis=1), axis=1)  # (texts, K)
-    weight = np.array([float(max(record.num_spec_steps + record.num_accepted_draft_tokens, 1)) for record in records])
     width = float(index_bits(vocabulary))
 
     def table(**each: Any) -> Array:
         return count_table(tokens=weight, **{name: weight * value for name, value in each.items()})
 
-    none = np.zeros(len(records))
+    none = np.zeros(len(tables))
     server = {"passes": 1, "verified": 1, "down_bits": width}
     options = [
         exact(SERVER, "one exchange a token", table(**server, exchanges=1, up_bits=8)),
@@ -146,14 +148,11 @@ def options_of_counts(
 def basis_said(evidence: Mapping[str, Any], split: Split, option: Option) -> str:
     """Return what the numbers of a plan rest on: prompts, or counted rounds and their tokens at the plan's length."""
     prompts, steps = split.prompts["test"], evidence.get("steps")
-    noun = "prompt" if steps is None else "record"
-    held = counted(prompts, f"held-out {noun}" if split.enough else noun)
     if steps is None:
+        held = counted(prompts, "held-out prompt" if split.enough else "prompt")
         built_in = evidence.get("pair", "").startswith("builtin/")
         return f"{held} of the built-in models (--trace takes yours)" if built_in else held
     basis = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"
-    if split.enough:
-        return f"{held}, of {basis}"
     tokens = evidence.get("tokens", {}).get(option.draft_length)
     each = "" if tokens is None else f": {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
     return f"{basis}{each}{'; K was chosen on the same counts' if tokens else ''}"
@@ -169,7 +168,7 @@ def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:
 def _not_told_apart(option: Option, evidence: Mapping[str, Any]) -> str:
     shortest, longest = evidence["not_told_apart"] or (1, 0)
     tied = shortest <= option.draft_length <= longest and tied_lengths(evidence["not_told_apart"])
-    return f"; {tied} are not told apart by these counts" if tied else ""
+    return f"{tied} are not told apart by these counts" if tied else ""
 
 
 def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:

@@ -122,7 +122,6 @@ MENU: dict[str, Callable[[Evidence], Sequence[Option] | Iterator[Option]]] = {
 
 
 def _by_length(family: str, label: str, tables: Array, **more: Any) -> Iterator[Option]:
-    """Yield a lossless option for each draft length; ``tables``: (K, texts, counts)."""
     for k, table in zip(DRAFT_LENGTHS, tables, strict=True):
         yield exact(family, label.format(k), table, k, **more)
 
@@ -146,7 +145,6 @@ def _budgeted(known: Evidence) -> Iterator[tuple[str, Array, tuple[float, float]
 
 
 def _levels(known: Evidence) -> Iterator[tuple[int, float, Array, Array]]:
-    """Yield column, threshold and losses of one draft a round with a sampled uncertainty."""
     losses = known.profile.overlap_sampled.T, known.profile.risk_sampled.T
     yield from zip(range(1, 1 + len(THRESHOLDS)), THRESHOLDS, *losses, strict=True)
 

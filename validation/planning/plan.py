@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, ROWS, U_HLM
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, ROWS, U_HLM, UNRUN
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
 from validation.errors import UserError
@@ -213,7 +213,7 @@ class Planner:
     def chosen(self, setting: Setting) -> Option:
         """Return the best option of all that keeps the limits, on the training texts."""
         pool = self.pool(setting)
-        place = pool.best(np.concatenate([own for name, own in pool.places.items() if name != KEEPING]))
+        place = pool.best(np.concatenate([own for name, own in pool.places.items() if name not in UNRUN]))
         if place is None or not pool.kept[place]:
             raise UserError(self.nearest(pool))
         return pool.options[place]

@@ -142,7 +142,6 @@ def _read(file: Path, key: str) -> dict[str, Any]:
 
 
 def _texts(trace: Trace) -> list[slice]:
-    """Return the rows of each text, at most :data:`MOST_TEXTS`, from evenly spaced prompts."""
     index, place = (np.asarray(trace.arrays[name][:]) for name in ("prompt_index", "position"))
     first = np.flatnonzero((place == 0) | (np.diff(index, prepend=index[0] - 1) != 0))
     ends = np.append(first[1:], len(place))

@@ -64,8 +64,9 @@ class Request:
         if ratio is None:
             seconds, basis = self.draft_s, "as long as the device: the ratio of parameters is not known"
         else:
-            seconds = min(self.verify_s / ratio, self.draft_s)
-            basis = f"{1e3 * self.verify_s:.3g} ms / {ratio:.3g}, the ratio of parameters"
+            verify_s = self.verify_s if self.passes is None else float(self.passes.seconds(np.array(1.0)))
+            seconds = min(verify_s / ratio, self.draft_s)
+            basis = f"{1e3 * verify_s:.3g} ms / {ratio:.3g}, the ratio of parameters"
             if seconds == self.draft_s:
                 basis = "as long as the device: by the ratio of parameters it would be slower"
         return replace(self, server_draft_s=float(f"{1e3 * seconds:.3g}") / 1e3, server_draft_basis=basis)
@@ -98,6 +99,8 @@ class Request:
             )
         if self.objective == "goodput" and self.latency is None:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
+        if self.objective == "cost" and not (self.server_price or self.time_price):
+            raise UserError("--server-price and --time-price are both 0: then every plan costs nothing.")
         if self.objective == "fair" and self.users < 2:
             raise UserError("The objective fair shares a band between users; give --users 2 or more, or a CSV file.")
         share, limit = self.latency if self.latency is not None else (0.95, None)

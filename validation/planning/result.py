@@ -129,9 +129,11 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
     if request.server_draft_basis != "given":
         own_draft = f"{1e3 * planner.setting.own_draft_s:.3g} ms"
         parts.append(f"a draft takes the server {own_draft}: {request.server_draft_basis} (else --server-draft-time)")
-    if request.passes is None and not request.verify_token_s:
+    if (request.passes is None or len(request.passes.widths) == 1) and not request.verify_token_s:
         wide = "with drafts or with more texts" if request.server_batch > 1 else "with drafts"
         parts.append(f"a pass {wide} takes no longer (else --verify-token-time or --times)")
+    if request.server_batch > 1 and request.draft_passes is None:
+        parts.append("a draft of more texts takes the server no longer (else --times)")
     if counts is not None and counts["records"] < FEWEST_CLUSTERS:
         parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
     if request.server_batch == 1:
@@ -276,7 +278,9 @@ def _promise(planner: Planner, option: Option) -> str:
         return "a total variation is never above 1, so this limit promises nothing."
     if limit >= 1 or planner.threshold(setting) > -np.inf:
         if option.lossless:
-            return "The plan is lossless: no policy that spends the allowed risk and is known to run is better."
+            return (
+                "The plan is lossless: no policy known to run that spends the allowed risk is better by more than 0.5%."
+            )
         what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"
         return (
             f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the {n} calibration "

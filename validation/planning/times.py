@@ -130,7 +130,8 @@ def table_of(rows: Sequence[tuple[int, int, float]]) -> Passes:
     batches = tuple(sorted({batch for batch, _, _ in rows}))
     table = []
     for batch in batches:
-        row = {width: seconds for other, width, seconds in rows if other == batch}
+        of = [(width, seconds) for other, width, seconds in rows if other == batch]
+        row = {width: float(np.mean([seconds for w, seconds in of if w == width])) for width, _ in of}
         known = sorted(row)
         table.append(tuple(float(x) for x in np.interp(widths, known, [row[width] for width in known])))
     return Passes(batches, widths, tuple(table))
@@ -188,7 +189,8 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
         else "none of its passes, since --verify-time or --verify-token-time is given"
     )
     text = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
-    return replace(request, **changed), [f"{text}."], set(measured)
+    said = passes.read_passes(path).sentences() if len(passes.rows_of_passes(path)[0]["target"]) >= FEWEST else []
+    return replace(request, **changed), [f"{text}.", *said], set(measured)
 
 
 def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:

@@ -11,7 +11,7 @@ from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
 from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
 
-NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine"}
+NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine", OWN_TREE: "own tree: no engine ran"}
 SYMBOLS = {
     "K": "drafts of a round",
     "k": "likeliest tokens that a row of the draft model keeps",
@@ -55,7 +55,9 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
         ("server's draft", request.server_draft_s or request.draft_s, server_draft),
     )
     of_link = basis("--rate" if request.recorded is None else "--link-csv")
-    by_basis = {of_link: [f"{link} (fading given)" if of_link == "default" and request.fading != "none" else link]}
+    if request.fading != "none":
+        link += " (fading given)" if of_link == "default" else " (SNR by default)" if "--snr" in left_out else ""
+    by_basis = {of_link: [link]}
     for what, seconds, why in times:
         if seconds or what == "round trip":
             by_basis.setdefault(why, []).append(f"{what} {1e3 * seconds:.3g} ms")
@@ -110,12 +112,14 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
     """
     best = asked.best
     use, tied = plainest(asked, best)
-    if is_fixed_length(best) and (counts is None or counts.engine.startswith("vllm")):
+    told = [counts.alike] if counts and counts.alike else []
+    if is_fixed_length(best):
         length = f"{best.option.draft_length:g}"
-        engine = f"vLLM: num_speculative_tokens = {length}"
-        engine += ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
-        drafts = "draft" if length == "1" else "drafts"
-        use += f", K = {length} {drafts} a round ({engine}{counts.alike if counts else ''})"
+        if counts is None or counts.engine.startswith("vllm"):
+            sampled = ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
+            told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}")
+        use += f", K = {length} {'draft' if length == '1' else 'drafts'} a round"
+    use += f" ({'; '.join(told)})" if told else ""
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
@@ -132,7 +136,7 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
 
 def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str:
     """Return the interval of a policy's speed for one user, to stand behind it; "" if it has none."""
-    speed, mean = row.tokens_per_s_median, row.tokens_per_s_mean
+    speed = row.tokens_per_s_mean
     if asked.name != ONE_USER or asked.setting.objective != "throughput":
         return ""
     ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
@@ -141,9 +145,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
         ends = [each * bound for bound in (counts.tokens or ())[1:]] if row.policy == COLOCATED else []
     if len({*map(three_digits, ends)}) < 2:
         return ""
-    fades = abs((mean.value or 0.0) - (speed.value or 0.0)) > 1e-9 * (speed.value or 0.0)
-    median = f" in the mean over time, {three_digits(speed.value or 0.0)} at the median rate" if fades else ""
-    return f"{median} (95% {of}: {' to '.join(map(three_digits, ends))})"
+    return f" (95% {of}: {' to '.join(map(three_digits, ends))})"
 
 
 def is_fixed_length(listed: Listed) -> bool:
@@ -193,8 +195,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
 def _needs(listed: Listed) -> str:
     if listed.family in (SERVER, STREAM):
         return "no draft model"
-    tree = ", and an engine that verifies trees (none ran here)" if listed.family == OWN_TREE else ""
-    return f"the draft model on the {'device' if listed.option.row.device else 'server'}{tree}"
+    return f"the draft model on the {'device' if listed.option.row.device else 'server'}"
 
 
 def with_length(listed: Listed) -> str:

@@ -156,7 +156,6 @@ class StoredArray:
         return np.concatenate([*found, self._tail[: stop - last]])
 
     def _chunk(self, number: int) -> NDArray[Any]:
-        """Return a chunk; the last one is kept, because a reader of a few rows comes back to it."""
         held = self._held
         if held is None or held[0] != number:
             first = number * self.chunk_rows

@@ -156,7 +156,6 @@ def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list
 def _readings(
     ids: Sequence[Sequence[int]], positions: Sequence[Iterable[int]], drafts: Sequence[Iterable[int]]
 ) -> list[_Reading]:
-    """Return the texts with their places in the answer; refuse inputs that do not agree."""
     if not len(ids) == len(positions) == len(drafts):
         raise UserError(f"There are {len(ids)} texts, {len(positions)} lists of positions, {len(drafts)} of drafts.")
     readings, place = [], 0

@@ -327,7 +327,7 @@ def answers(tmp_path, monkeypatch):
 def test_counts_of_an_engine(answers):
     words = ("plan", "--acceptance", "answers.jsonl", "--json", "--server-draft-time", "5ms", "--page", "counts.html")
     found = planned(result := run(*words, "--drafts", "probabilistic"))
-    assert all(part in result.stderr for part in ("vocabulary 32,000 (assumed", "of 60 rounds of up to 2 drafts"))
+    assert all(part in result.stderr for part in ("vocabulary 32,000 (assumed", "60 rounds of up to 2 drafts"))
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
     best = max(tokens / (0.030 + k * 0.005) for k, tokens in {1: 1.5, 2: 1.8}.items())

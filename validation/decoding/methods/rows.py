@@ -43,6 +43,7 @@ class RowInfo:
 SERVER, STREAM, COLOCATED = "server alone", "server alone, streaming", "server with its own draft"
 OWN_TREE, DEVICE, FIXED = "server with its own tree", "device alone", "fixed K, full rows"
 KEEPING = "server keeping sure drafts"
+UNRUN = (KEEPING, OWN_TREE)  # by no engine that ran here
 HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"
 SEED_TREE, CERTIFIED, STREAMED, OURS = "shared seed tree", "DSSD certified", "shared seed, streamed", "ours"
 ROWS = {

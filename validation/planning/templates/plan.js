@@ -8,7 +8,7 @@ const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
 const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "shared seed tree"];
-const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
+const UNRUN = [KEEPING, OWN_TREE], WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
 const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9, WORTH = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
@@ -198,13 +198,13 @@ function aimsOf(s) {
     const rank = (row) => [safe(row, one), value(row.test, one)], above = ([a, x], [b, y]) => (a === b ? x > y : a);
     const worst = (own) => own.reduce((a, b) => (above(rank(b), rank(a)) ? b : a));
     let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
-    let answer = bestKept(rows.filter(({ policy }) => policy !== KEEPING), one);
-    const exact = bestKept(listed.flat().filter(({ policy, lossless }) => lossless && policy !== KEEPING), one);
+    let answer = bestKept(rows.filter(({ policy }) => !UNRUN.includes(policy)), one);
+    const exact = bestKept(listed.flat().filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), one);
     if (exact && value(exact.test, one) >= value(answer.test, one) * (1 - WORTH)) {
       answer = exact;
       rows = rows.map((row) => (row.policy === exact.policy ? exact : row));
     }
-    const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy) && policy !== KEEPING);
+    const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy) && !UNRUN.includes(policy));
     const rival = bestKept(others, one) ?? worst(others.filter(({ policy }) => WITHOUT_DEVICE.includes(policy)));
     return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: answer, rival,
       rows: [rival, ...rows.filter((row) => row !== rival)] };
@@ -212,7 +212,7 @@ function aimsOf(s) {
 }
 
 /** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
-const counted = () => POLICIES.filter((policy) => policy !== KEEPING).flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
+const counted = () => POLICIES.filter((policy) => !UNRUN.includes(policy)).flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
 const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
 
 function rowOf(option, aim) {
@@ -239,7 +239,7 @@ function form(digits) {
 const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const say = (number) => three.format(number);
 const percent = (share) => `${whole.format(100 * share)}%`;
-const speedOf = (option, s) => `${say(1 / seconds(option.test, s, s.median))} tokens/s`;
+const speedOf = (option, s) => `${say(meanSpeed(option.test, s))} tokens/s`;
 const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
@@ -332,7 +332,7 @@ function staircase(pool, s) {
   for (const [limit, now, option] of sorted) {
     if (limit > 1 || now <= most * (1 + 1e-12)) continue;
     if (steps.length && steps.at(-1)[0] === limit) steps.pop();
-    steps.push([limit, 1 / seconds(option.test, s, s.median)]);
+    steps.push([limit, meanSpeed(option.test, s)]);
     most = now;
   }
   return steps;
@@ -352,17 +352,17 @@ function drawQuality(s, plan) {
   const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
   const device = POOLS[DEVICE][0], all = series.flatMap(([, , steps]) => steps);
   const wide = s.kind === "text" ? 1 : Math.min(1, 1.15 * Math.max(s.limit, 0.1, ...all.map(([limit]) => limit)));
-  const now = plan ? plan.cells.median[0] : 0, inside = all.filter(([limit]) => limit < 0.97 * wide);
+  const now = plan ? plan.cells.mean[0] : 0, inside = all.filter(([limit]) => limit < 0.97 * wide);
   const high = 1.15 * Math.max(now, ...inside.map(([, speed]) => speed)) || 1;
   const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(wide), linear(high),
-    [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", "tokens/s at the median rate"]);
+    [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", "tokens/s, mean over time"]);
   put(svg, "rect", { x: x(s.limit), y: top, width: Math.max(right - x(s.limit), 0), height: bottom - top, class: "beyond" });
   axes();
   for (const [kind, , steps] of series) {
     const points = steps.map(([limit, speed], i) => `${i ? "H" : "M"}${x(limit)}${i ? "V" : ","}${y(speed)}`);
     put(svg, "path", { d: `${points.join("")}H${right}`, class: `series ${kind}` });
   }
-  const speed = device && 1 / seconds(device.test, s, s.median);
+  const speed = device && meanSpeed(device.test, s);
   if (device && needs(device, s.kind) <= wide && speed <= high) {
     put(svg, "rect", { x: x(needs(device, s.kind)) - 6, y: y(speed) - 6, width: 12, height: 12, class: "device" });
   }
@@ -486,7 +486,7 @@ function drawTable(rows) {
 }
 
 /** The best option of an aim with a device or without. */
-const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => policy !== KEEPING && WITHOUT_DEVICE.includes(policy) !== device), aim.s);
+const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => !UNRUN.includes(policy) && WITHOUT_DEVICE.includes(policy) !== device), aim.s);
 
 /** The first lines: the answer to the aim, which is also that of the pictures' rings and the command, in whose words it stands at
     the command's own setting. */
@@ -495,7 +495,7 @@ function card(aim) {
   if (!use) return { use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
   const [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
-  const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && policy !== KEEPING), s);
+  const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && !UNRUN.includes(policy)), s);
   const against = rival ? [`${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${named(other)}: ${numberSaid(aim, other)}.`);
   const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.greedy ? "" : ", draft_sample_method = probabilistic"}` : "";
@@ -509,7 +509,7 @@ function card(aim) {
 function render() {
   const s = withLink(state), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
   const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best, number: value(option.test, aim.s) }));
-  const last = (row) => 2 * !!row.breaks.length + (row.policy === KEEPING);
+  const last = (row) => 2 * !!row.breaks.length + UNRUN.includes(row.policy);
   rows.sort((a, b) => last(a) - last(b) || b.number - a.number);
   const plan = rows.find((row) => row.plan);
   const lines = card(aim);

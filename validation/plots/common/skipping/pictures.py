@@ -30,7 +30,6 @@ _MEASURES: tuple[dict[str, Any], ...] = (
 
 
 def _inside(series: dict[str, Any]) -> dict[str, Any]:
-    """Return a curve of rates with its interval cut to [0, 1]; a symmetric interval can leave it."""
     cut = {side: np.clip(style.values(series[side]), 0.0, 1.0) for side in ("low", "high") if side in series}
     return series | cut
 

@@ -219,7 +219,6 @@ def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
 
 
 def _distortions(p: Row, q: Row, sizes: dict[str, Sizes], grid: Sizes) -> dict[str, Any]:
-    """Add the k of the exact rule, and return the distortion at each k."""
     rows: dict[str, list[Any]] = {}
     for i in range(len(q)):
         pair = SortedPair.of(p[i], q[i])

@@ -58,11 +58,6 @@ class Pool:
             from_q = [place for place in self.places[family] if self.options[place].drawn_from_q]
             self.places[family] = np.array(from_q, dtype=np.int64)
         if setting.risk_limit <= 0:
-            for family in (U_HLM, CU_HLM):
-                level = planner.paper_threshold()
-                self.places[family] = np.array(
-                    [place for place in self.places[family] if self.options[place].threshold == level], dtype=np.int64
-                )
             self.places[CERTIFIED] = self.places[KEEPING] = np.array([], dtype=np.int64)
         self.lossless = np.array([option.lossless for option in self.options])
         self.value = setting.value(self.train)
@@ -70,6 +65,10 @@ class Pool:
         self.second = np.mean(setting.speeds(self.train), axis=-1) if capacity else -load(setting, self.train)
         self.broken = planner.limits(self)
         self.kept = ~np.any(list(self.broken.values()), axis=0)
+        for family in (U_HLM, CU_HLM):  # if none keeps the limits, that of the paper's own threshold
+            if not self.kept[self.places[family]].any():
+                at = [self.options[place].threshold == planner.paper_threshold() for place in self.places[family]]
+                self.places[family] = self.places[family][np.array(at, dtype=bool)]
 
     def breaks(self, place: int) -> tuple[str, ...]:
         return tuple(name for name, mask in self.broken.items() if mask[place])

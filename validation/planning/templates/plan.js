@@ -172,7 +172,10 @@ function best(pool, s) {
   }
   return null;
 }
-const allowedBy = (policy, s) => poolOf(policy, s).filter((option) => s.limit > 0 || option.paper_threshold);
+function allowedBy(policy, s) {
+  const own = poolOf(policy, s), one = ["U-HLM", "CU-HLM"].includes(policy) && !own.some((option) => !broken(option, s).length);
+  return own.filter((option) => option.paper_threshold || (s.limit > 0 && !one));
+}
 
 /** The best of some listed options that keep the limits, on the test texts: of equal ones one of ours; null if there is none. */
 function bestKept(listed, s) {

@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hlmtheory.channel import Rayleigh
 from hlmtheory.policy.answers import cut_answer
 from hlmtheory.wire import CertifiedAnswers, DevicePolicy
 from tests.validation.stored_traces import LENGTH, VOCABULARY
+from validation.decoding.intervals import DEFAULT_RESAMPLES, DEFAULT_SEED, counts_of, draw_texts
 from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
-from validation.planning.aims import aim_of, described
+from validation.planning.aims import aim_of, aims_of, described
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
@@ -17,7 +19,7 @@ from validation.planning.profile import DRAFT_LENGTHS, rejection_bits, reply_bit
 from validation.planning.request import Request
 from validation.planning.result import make
 from validation.planning.rounds import COUNTS
-from validation.planning.setting import Setting, constant_link
+from validation.planning.setting import Setting, constant_link, fading_link
 
 SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=0.04)
 
@@ -84,3 +86,16 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     assert "(lossless)" in found.answer[3]
     assert found.guarantee.startswith("the law of each token, given those before it, is within 0.02 of")
     assert found.gap is None
+
+
+def test_the_interval_of_a_mean_over_time_is_that_of_resampled_texts(planner):
+    link = fading_link(1e6, Rayleigh(10.0), 10.0, 0.02, None, "fading")
+    planner.setting = setting = replace(SLOW_DOWN, link=link)
+    aim = aims_of(planner, setting)[0]
+    for listed in aim.rows:
+        found = described(planner, aim, listed).tokens_per_s_mean
+        counts = planner.split.sums(listed.option.counts, planner.split.test)
+        drawn = counts_of(draw_texts(len(counts), DEFAULT_RESAMPLES, DEFAULT_SEED), len(counts)) @ counts
+        ends = np.quantile(np.mean(setting.speeds(drawn), axis=-1), [0.025, 0.975])
+        assert found.value == pytest.approx(np.mean(setting.speeds(counts.sum(axis=0))), rel=1e-9)
+        assert (found.low, found.high) == pytest.approx(tuple(ends), rel=2e-3), listed.name

@@ -441,7 +441,8 @@ def dp_printed_objective():
     """minimising (29) as printed gives the fastest batches of consecutive sorted tasks.
 
     False: for the two tasks of the counterexample its choice takes 49, and 48 is possible; see
-    batching.dp_printed_value. Instead: batching.dp.
+    batching.dp_printed_value. With (29) mended the batches are those of batching.dp, and not always the fastest either
+    (batching.dp_gap). Instead: batching.pareto.
     """
     return le(planned("dp-printed-objective"), against(run_sides.as_given))
 

@@ -154,7 +154,6 @@ INSTEAD = re.compile(r"[Ii]nstead: (.*)")
 
 
 def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
-    """Return what the symbols of a text mean; for a user's own claim all of its file's docstring."""
     from rich.cells import cell_len, set_cell_size
 
     about = ast.get_docstring(ast.parse(Path(claim.proof.file).read_text(encoding="utf-8"))) if own else None

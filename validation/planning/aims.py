@@ -25,8 +25,7 @@ from validation.planning.shared import Shared
 Array = NDArray[Any]
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
-WORTH = 0.005
-"""Relative: a plan that loses something must be better by more than this than the best that loses nothing."""
+WORTH = 0.005  # relative: a plan that loses something must be better by more than the best that loses nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +210,6 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
-    def mean_speed() -> Number:
-        """Return the mean over time; per text the seconds whose ratio has its value and, to first order, its spread."""
-        each = np.stack([setting.seconds(counts, rate) for rate in setting.link.rates])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            often = 1.0 / each.sum(axis=-1)
-            seconds = np.where(np.isfinite(each), each, 0.0).T @ often**2 / (len(often) * np.mean(often) ** 2)
-        return measured_speed(counts[:, 0], seconds, n)
-
     calibrated = (
         option.row.calibrated and "risk" not in listed.breaks and not option.lossless and setting.risk_limit < 1
     )
@@ -257,7 +248,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         kilobytes_per_token=measured((up + c["down_bits"]) / 8e3 / c["tokens"] or None),
         tokens_per_s_median=speed(median),
         tokens_per_s_p95=speed(slow),
-        tokens_per_s_mean=mean_speed(),
+        tokens_per_s_mean=measured_speed(counts[:, 0], setting.mean_seconds(counts), n),
         server_s_per_token=measured(float(load(setting, total))),
         decides=measured(aim.number(listed)),
         gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),

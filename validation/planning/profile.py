@@ -207,7 +207,6 @@ def _names(prompts: list[Any]) -> dict[int, str]:
 
 
 def _along(values: list[Array]) -> Array:
-    """Return values (n, ...) of each text as (T, ..., texts), 0 beyond its end."""
     table = np.zeros((max(map(len, values)), *values[0].shape[1:], len(values)))
     for number, rows in enumerate(values):
         table[: len(rows), ..., number] = rows

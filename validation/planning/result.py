@@ -129,8 +129,10 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
     if request.server_draft_basis != "given":
         own_draft = f"{1e3 * planner.setting.own_draft_s:.3g} ms"
         parts.append(f"a draft takes the server {own_draft}: {request.server_draft_basis} (else --server-draft-time)")
-    if (request.passes is None or len(request.passes.widths) == 1) and not request.verify_token_s:
-        wide = "with drafts or with more texts" if request.server_batch > 1 else "with drafts"
+    flat = request.passes is None or len(set(request.passes.table[0])) == 1
+    if flat and not request.verify_token_s:
+        alone = request.passes is None or len(request.passes.batches) == 1
+        wide = "with drafts or with more texts" if request.server_batch > 1 and alone else "with drafts"
         parts.append(f"a pass {wide} takes no longer (else --verify-token-time or --times)")
     if request.server_batch > 1 and request.draft_passes is None:
         parts.append("a draft of more texts takes the server no longer (else --times)")
@@ -201,13 +203,13 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 
 
 def _without_loss(planner: Planner, asked: Aim) -> list[str]:
-    exact, split, rate = asked.best_of(lambda one: one.option.lossless), planner.split, asked.setting.link.quantile(0.5)
-    if exact is None or exact is asked.best or asked.name != ONE_USER or split.prompts["test"] < 2 or rate <= 0:
+    exact, split = asked.best_of(lambda one: one.option.lossless), planner.split
+    if exact is None or exact is asked.best or asked.name != ONE_USER or split.prompts["test"] < 2 or not exact.value:
         return []
     if asked.setting.objective != "throughput":
         return []
     counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
-    gain = ratio(*(asked.setting.seconds(one, rate) for one in counts)) + -1.0
+    gain = ratio(*(asked.setting.mean_seconds(one) for one in counts)) + -1.0
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster than without"

@@ -171,6 +171,13 @@ class Setting:
         rates = self.link.rates if rates is None else rates
         return np.asarray(total[..., None, 0] / self.seconds(total[..., None, :], rates))
 
+    def mean_seconds(self, counts: Array) -> Array:
+        """Return the seconds of each text whose ratio has the mean speed over time and, to first order, its spread."""
+        each = np.stack([self.seconds(counts, rate) for rate in self.link.rates])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            often = 1.0 / each.sum(axis=-1)
+            return np.asarray(np.where(np.isfinite(each), each, 0.0).T @ often**2 / (len(often) * np.mean(often) ** 2))
+
     def value(self, total: Array) -> Array:
         if self.objective == "capacity":
             return np.asarray(1.0 / np.maximum(self.server_seconds(total, self.server_batch) / total[..., 0], _LEAST))

@@ -20,8 +20,7 @@ from validation.planning.setting import Passes
 from validation.trace.sealed import read_sealed, write_sealed
 
 FORMAT, VERSION = "hlm times", 2
-FEWEST, FAR = 3, 8
-"""Passes of the target that a plane takes; how far beyond the measured ones a table goes."""
+FEWEST, FAR = 3, 8  # passes of the target that a plane takes; how far beyond the measured ones a table goes
 TOKENS = "tokens"
 """The format of messages whose serialisation a plan adds to each exchange."""
 

@@ -70,14 +70,21 @@ def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
     setting, risk = asked.setting, getattr(row, f"{asked.setting.risk_kind}_risk")
     limits = {
         "risk": (risk.value, setting.risk_limit, 1.0, ""),
-        "latency": (row.round_s.value, setting.latency_s, 1e3, " ms"),
+        "latency": (
+            row.round_s.value,
+            setting.latency_s,
+            1e3,
+            " ms" if asked.best.option.row.device else " ms, no link",
+        ),
         "leak": (asked.best.option.leak_bits, setting.leak_bits, 1.0, " bits"),
         "energy": (row.joules_per_token.value, setting.energy_j, 1e3, " mJ"),
     }
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
     for name, (number, limit, scale, unit) in limits.items():
         if given[name] is not None and (limit or name != "risk"):
-            above = ", above it: it was chosen on other prompts" if (number or 0.0) > (limit or 0.0) + 1e-9 else ""
+            above = (
+                ", above it: it was chosen on other prompts" if float(f"{number or 0.0:.3g}") > (limit or 0.0) else ""
+            )
             here = f" (here {scale * (number or 0.0):.3g}{unit}{above})" if asked.name == ONE_USER else ""
             parts.append(f"{name} {given[name]}{here}")
     return f"limits: {', '.join(parts)}"
@@ -167,7 +174,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         return f"{number_said(asked, listed)}{share}"
 
     named = [rival]
-    if rival is not None and server is not None and rival.option.row.device and server.value > rival.value:
+    if server is not None and not own and (rival is None or server.value > rival.value):
         named.append(server)
         drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
         title = f"Strongest rival: {with_length(server)}{drafts}: {priced(server)}; best with a device"
@@ -203,8 +210,7 @@ def with_length(listed: Listed) -> str:
     return f"{name} ({length})" if length in listed.option.label else name
 
 
-AS_GOOD = 0.005
-"""Relative: of two policies with the same printed number one is as good if what decides then differs by less."""
+AS_GOOD = 0.005  # relative: so much may differ what decides between policies with the same printed number
 
 
 def plainest(asked: Aim, listed: Listed) -> tuple[str, bool]:

@@ -254,7 +254,6 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
 
 
 def _results(record: dict[str, Any]) -> Results:
-    """Return the results of a record, without claims whose statement has changed since."""
     results = Results.from_json(json.dumps(record["results"]))
     said, now = record.get("statements", {}), hlmtheory.all_claims()
     for name in [name for name in results.tallies if name in said and name in now]:

@@ -1,6 +1,6 @@
 """Drawn settings: no option that keeps the limits beats the plan in its aim, and no sentence contradicts it.
 
-150 settings of one pair, and 30 with N users; with DEEP=1 666 of each of three pairs, and 400.
+150 settings of each of two pairs, and 30 with N users; with DEEP=1 666 of each of three pairs, and 400.
 
 The check computes times, limits and the best options by itself, from the counts of the options alone. For every other
 setting all prompts are in all parts of the split, so that the plan must be the best of all options. Otherwise an option

@@ -38,7 +38,6 @@ def _at_epsilon(sample: Sample, rule: str) -> Sizes:
 
 
 def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | None]]:
-    """Return k and Bias of each rule; the Bias is None for rules that do not promise Bias ≤ ε."""
     exact, certified = (_at_epsilon(sample, rule) for rule in ("exact", "certified"))
     bias = {rule: sample.bias(sample.met[rule][:, PARAMETERS[rule].index(EPSILON)]) for rule in ("exact", "certified")}
     apart = sample.drafts.apart

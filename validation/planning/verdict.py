@@ -194,7 +194,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     if lossless and (rival is None or rival.option.lossless):
         return said
     exact = asked.best_of(lambda one: one.option.lossless and (not lossless or one.option.row.device is not own))
-    if exact and exact.name in {one.name for one in named if one}:
+    if exact and any(one and one.option.lossless and one.value >= exact.value * (1 - AS_GOOD) for one in named):
         return said
     return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
 

@@ -388,8 +388,8 @@ def _advice(summary: Summary) -> str:
     from validation.planning.verdict import three_digits
 
     best, speeds = summary.best or 0, _speeds(summary)
-    at = ", at batch 1" if len(summary.schedule) > 1 else ""
-    said = f"Best K (draft length; vLLM: num_speculative_tokens) for these times{at}: {best}"
+    flag = "; vLLM: num_speculative_tokens" if summary.engine.startswith("vllm") else ""
+    said = f"Best K (draft length{flag}) for these times{', at batch 1' if len(summary.schedule) > 1 else ''}: {best}"
     alone = f"{three_digits(speeds[0])} tokens/s without drafts"
     if best:
         own = next(one for one in summary.lengths if one.draft_length == best)

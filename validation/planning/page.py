@@ -19,14 +19,14 @@ from validation.planning.verdict import symbols_said
 from validation.printable import counted, printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
-"""Parts of a request that the counts already hold, or that the page cannot change."""
+UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")  # held by the counts, or fixed here
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    plan = {**{name: [] for name in ("answer", "assumed", "notes", "bounds")}, **plan}  # also of an older version
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plan.css", "plan.js"))
     options: dict[str, Any] = {"autoescape": True, "finalize": printable_value, "undefined": StrictUndefined}
     environment = Environment(loader=FileSystemLoader(TEMPLATES), trim_blocks=True, **options)
@@ -66,13 +66,13 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "command": plan.get("command", "python3 hlm plan"),
         "basis": _basis(plan),
         "greedy": plan["evidence"].get("draft_sampling") == "greedy",
-        "answer": None if plan.get("users") else plan["answer"],
+        "answer": None if plan.get("users") else plan["answer"] or None,
     }
 
 
 def _basis(plan: Mapping[str, Any]) -> str:
-    steps, prompts = plan["evidence"].get("steps"), counted(plan["prompts"]["test"], "held-out prompt")
-    return prompts if steps is None else counted(steps, "round")
+    steps = plan["evidence"].get("steps")
+    return counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round")
 
 
 def _recorded(plan: Mapping[str, Any]) -> bool:

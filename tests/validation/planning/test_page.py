@@ -1,9 +1,11 @@
 """The page of a plan, as a file: what it holds and what it cannot do. test_page_browser.py opens it."""
 
 import base64
+import gzip
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,16 @@ def test_hostile_names_are_text(plan, tmp_path):
     assert [tag for tag, _ in found.found].count("script") == 2
     assert not any(tag == "img" for tag, _ in found.found)
     assert json.loads(found.inside[1])["menu"][5]["option"] == HOSTILE
+
+
+def test_a_stored_plan_of_an_older_version_becomes_a_page(plan, tmp_path):
+    old = {name: value for name, value in plan[0].items() if name not in ("answer", "assumed", "notes", "bounds")}
+    page = Elements(write_page(tmp_path / "old.html", old).read_text(encoding="utf-8"))
+    assert json.loads(page.inside[1])["answer"] is None
+    site = Path(__file__).resolve().parents[3] / "figures" / "studies" / "plan" / "smollm2_page.json.gz"
+    stored_plan = json.loads(gzip.decompress(site.read_bytes()))
+    page = Elements(write_page(tmp_path / "site.html", stored_plan).read_text(encoding="utf-8"))
+    assert len(json.loads(page.inside[1])["menu"]) == len(stored_plan["menu"]) > 1
 
 
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):

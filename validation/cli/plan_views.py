@@ -52,12 +52,12 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
     say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
-    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    say(console, *([] if full is asked else [_most_users(result, full)]), _legend(result), *result.notes)
+    users = [] if asked.name == FULL_SERVER else [_most_users(result)]
+    say(console, *users, _legend(result), *result.notes)
 
 
 def _print_policies(console: Console, result: Result) -> None:
-    together, best, (_, users) = is_together(result.asked), result.row_of(result.asked.best), _users(result)
+    together, best, (*_, users) = is_together(result.asked), result.row_of(result.asked.best), _users(result)
     objective = result.asked.setting.objective
     whose = result.asked.name if together else "one user"
     speeds = DECIDES.get(objective, f"tokens/s of\n{whose}") if objective != "capacity" else "tokens/s of\none user"
@@ -79,29 +79,28 @@ def _legend(result: Result) -> str:
     speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
     return (
         f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: those of "
-        f"{_users(result)[0].family} are 1, each policy at its best, whatever its link carries. Risk: bound on "
+        f"{_users(result)[1].family} are 1, each policy at its best, whatever its link carries. Risk: bound on "
         "a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: --all."
     )
 
 
-def _users(result: Result) -> tuple[Listed, dict[str, str]]:
-    """Return the best full server without a device, one within the limits first, and each policy's users over its."""
+def _users(result: Result) -> tuple[Aim, Listed, dict[str, str]]:
+    """Return the full server's aim, its best without a device, within the limits if any is, and users over its."""
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
     alone = [one for one in full.rows if not one.option.row.device and one.family not in UNRUN]
     base = full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
     times = {one.family: one.value / base.value for one in full.rows}
-    return base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
+    return full, base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
 
 
-def _most_users(result: Result, aim: Aim) -> str:
+def _most_users(result: Result) -> str:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
-    base, users = _users(result)
+    aim, base, users = _users(result)
     most = users[aim.best.family]
     equal = [listed for listed in aim.rows if not listed.breaks and users[listed.family] == most]
-    rivals = [listed for listed in equal if not listed.option.row.ours]
-    best = sorted(rivals, key=lambda listed: listed.second)[-1:]
-    best += [listed for listed in equal if listed.option.row.ours]
+    rivals = sorted((one for one in equal if not one.option.row.ours), key=lambda one: one.second)
+    best = rivals[-1:] + [one for one in equal if one.option.row.ours]
     named = [f"{with_length(one)}{'' if one.option.lossless else ' (not lossless)'}" for one in best]
     said = f"A full server (more ask than it serves) carries most users with {', or '.join(named)}"
     said += "" if base in equal else f": {most}" + (f" times those of {with_length(base)}" if most[0].isdigit() else "")
@@ -148,8 +147,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    say(console, f"In this plan {result.binds}.", _most_users(result, full))
+    say(console, f"In this plan {result.binds}.", _most_users(result))
     if result.gap is not None and result.gap.value is not None:
         say(
             console,

@@ -113,7 +113,7 @@ class Aim:
         return self.rows[0]
 
     def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:
-        """Return the best of some options that keep the limits and that are known to run; None if there is none."""
+        """Return the best allowed option that keeps the limits and is known to run; None if there is none."""
         return best_kept([row for row in self.listed if allowed(row) and row.family not in UNRUN])
 
     def number(self, listed: Listed) -> float:

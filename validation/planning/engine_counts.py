@@ -154,8 +154,10 @@ def basis_said(evidence: Mapping[str, Any], split: Split, option: Option) -> str
         return f"{held} of the built-in models (--trace takes yours)" if built_in else held
     basis = f"{counted(steps, 'round')} of up to {counted(len(evidence['acceptance_by_depth']), 'draft')}"
     tokens = evidence.get("tokens", {}).get(option.draft_length)
-    each = "" if tokens is None else f": {tokens[0]:.2f} tokens a round ({tokens[1]:.2f} to {tokens[2]:.2f})"
-    return f"{basis}{each}{'; K was chosen on the same counts' if tokens else ''}"
+    if tokens is None:
+        return basis
+    mean, low, high = tokens
+    return f"{basis}: {mean:.2f} tokens a round ({low:.2f} to {high:.2f}); K was chosen on the same counts"
 
 
 def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:

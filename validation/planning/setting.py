@@ -172,7 +172,7 @@ class Setting:
         return np.asarray(total[..., None, 0] / self.seconds(total[..., None, :], rates))
 
     def mean_seconds(self, counts: Array) -> Array:
-        """Return the seconds of each text whose ratio has the mean speed over time and, to first order, its spread."""
+        """Return seconds (texts,) of counts (texts, C): tokens over them give the mean speed and about its spread."""
         each = np.stack([self.seconds(counts, rate) for rate in self.link.rates])
         with np.errstate(invalid="ignore", divide="ignore"):
             often = 1.0 / each.sum(axis=-1)

@@ -67,6 +67,11 @@ def told(number: float | None, form: str = ".4f") -> str:
     return NONE if number is None or math.isnan(number) else format(number, form).replace("-", "−")
 
 
+def three_digits(number: float) -> str:
+    """Return a number with three digits, zeros at the end too: 20.0."""
+    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:#.3g}".rstrip(".")
+
+
 def rounded(number: float | None, digits: int | None = None) -> float | None:
     """Return a number for JSON, with some significant digits; None if it is missing or not finite."""
     if number is None or not math.isfinite(number):

@@ -353,7 +353,7 @@ def _may_copy(summary: Summary) -> bool:
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    from validation.planning.verdict import three_digits
+    from validation.estimates import three_digits
 
     tokens = "tokens, at least" if summary.copied or not summary.identified else "tokens"
     own = [] if summary.copied else [tokens, "interval"]
@@ -385,7 +385,7 @@ def _crossing(summary: Summary, batch: int) -> list[str]:
 
 
 def _advice(summary: Summary) -> str:
-    from validation.planning.verdict import three_digits
+    from validation.estimates import three_digits
 
     best, speeds = summary.best or 0, _speeds(summary)
     flag = "; vLLM: num_speculative_tokens" if summary.engine.startswith("vllm") else ""
@@ -421,7 +421,7 @@ def _not_stated(summary: Summary) -> list[str]:
 
 
 def _of_yours(summary: Summary) -> list[str]:
-    from validation.planning.verdict import three_digits
+    from validation.estimates import three_digits
 
     tied, best, speeds = _tied(summary), summary.best or 0, _speeds(summary)
     yours = next((k for k, row in (summary.counts or {}).items() if sum(row) >= 0.9 * summary.steps), 0)

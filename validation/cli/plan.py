@@ -91,9 +91,8 @@ of_output = partial(option, group="Output")
 @of_aim("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
 @of_aim(
     "--server-batch",
-    "The most texts in a pass of a full or shared server (vLLM: --max-num-seqs).",
+    "The most texts in a pass of a full or shared server (vLLM: --max-num-seqs).  [default: --users]",
     click.IntRange(1, 10_000),
-    default=1,
 )
 @of_messages("--seal", "Guard of messages: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"]), default="none")
 @of_messages("--shared-seed/--no-shared-seed", "`ours` may draft by a shared seed: docs/shared_seed.md.", default=True)
@@ -141,7 +140,8 @@ def plan(
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
     several = request.users > 1 or listed is not None
-    request = request if listed is None else replace(request, users=len(listed))
+    if listed is not None:
+        request = replace(request, users=len(listed), server_batch=given["server_batch"] or len(listed))
     planner, about = _planner(console, request, run, given)
     if several:  # a device that drafts on takes more of a server than one in rounds
         planner.streamed = None
@@ -157,7 +157,8 @@ def plan(
         shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
     link, defaulted = (setting.link.name, left_out) if listed is None else ("each user's link", left_out - {"--rate"})
-    said_setting = setting_said(request, link, defaulted, measured, exchange_s)
+    shared_by = f", shared by {result.asked.name}" if several and listed is None else ""
+    said_setting = setting_said(request, link + shared_by, defaulted, measured, exchange_s)
     said_setting += "" if listed is None else "; a user's own rtt and draft_time go first"
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
@@ -309,7 +310,7 @@ def _measured(
     return request, [], set()
 
 
-SAME: tuple[str, ...] = ("fading", "bias", "server_price", "time_price", "objective", "server_batch", "vocabulary")
+SAME: tuple[str, ...] = ("fading", "bias", "server_price", "time_price", "objective", "vocabulary")
 SAME += ("shared_seed", "block")
 """Options that a request takes as they are."""
 
@@ -343,7 +344,8 @@ def _request(given: dict[str, Any]) -> Request:
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
-        users=2 if users.endswith(".csv") else int(users),  # of a file, until it is read
+        users=(count := 2 if users.endswith(".csv") else int(users)),  # of a file, until it is read
+        server_batch=given["server_batch"] or count,
         recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),
         **{name: given[name] for name in SAME},
     )

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import UNRUN
+from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.result import Result
 from validation.planning.verdict import (
@@ -16,7 +17,6 @@ from validation.planning.verdict import (
     is_together,
     plainest,
     symbols_said,
-    three_digits,
     with_length,
 )
 from validation.printable import counted
@@ -39,7 +39,12 @@ CELLS = {
     "text risk": ("text_risk", ".2g"),
 }
 """By the head of a column: the field of a row, and the form of its number."""
-INTERVALS = ("tok/s mean", "gain")
+ALONE = ("tok/s 50%", "tok/s 95%", "tok/s mean", "gain")
+ALONE_SAID = (
+    " tok/s 50%, 95%: reached in at least that share of the time; mean: over time. gain: speed over the best row that "
+    "keeps the limits and is not ours, 95% interval."
+)
+INTERVALS = ("tokens_per_s_mean", "gain", "decides")
 RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s mean", "K", "text risk", "gain")
 """Columns that a narrow screen leaves out, the least important first."""
 
@@ -121,9 +126,11 @@ def ordered(result: Result) -> list[Row]:
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     say(console, *result.answer, style="bold")
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
-    if is_together(result.asked):
-        decides = f"tok/s of {result.asked.name}"
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
+    alone = not is_together(result.asked)
+    if not alone:  # the other speeds are those of one user
+        decides = f"tok/s of {result.asked.name}"
+        cells = {decides: ("decides", ",.4g"), **{head: cell for head, cell in CELLS.items() if head not in ALONE}}
     named = [(NAMES.get(row.policy, row.policy), row) for row in ordered(result)]
     rows = [
         [name, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
@@ -140,9 +147,8 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     say(
         console,
-        f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: reached in at "
-        "least that share of the time; mean: over time. server ms: of a full server for a token. gain: speed over the "
-        "best row that keeps the limits and is not ours, 95% interval. bits: uplink of an exchange. text risk: "
+        f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured.{ALONE_SAID if alone else ''} "
+        "server ms: of a full server for a token. bits: uplink of an exchange. text risk: "
         "bound on a text's mean total variation. –: none, or nothing is sent. k mean, 95%: probabilities of a message.",
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
@@ -164,9 +170,9 @@ def _cell(row: Row, head: str, name: str, form: str) -> str:
     scale = 1e3 if head == "server ms" else 1.0
     said = format(scale * number.value, form)
     ends = [] if number.low is None or number.high is None else [format(x, form) for x in (number.low, number.high)]
-    if head in INTERVALS and number.prompts == 1:
+    if name in INTERVALS and number.prompts == 1:
         said += " (one prompt)"
-    elif head in INTERVALS and ends and set(ends) != {said}:
+    elif name in INTERVALS and ends and set(ends) != {said}:
         said += f" ({'–'.join(ends)})"
     return f"{said} {'c' if number.basis.startswith('calibrated') else number.basis[0]}"
 
@@ -198,6 +204,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
 
     asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
     alone = asked.name == ONE_USER and objective == "throughput"
+    known = alone or is_together(asked)
     what = (
         "tokens/s of one user, in the mean over time" if alone else DECIDES.get(objective, f"tokens/s of {asked.name}")
     )
@@ -219,6 +226,6 @@ def draw(result: Result, setting: str, path: Path) -> None:
         axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
-        axes.set_xlabel(f"predicted {what}{chr(10) + 'black: 95% interval' if alone else ''}{hatched}")
+        axes.set_xlabel(f"predicted {what}{chr(10) + 'black: 95% interval' if known else ''}{hatched}")
         axes.margins(x=0.12)
         save(headed(figure, title), path)

@@ -107,6 +107,7 @@ class Aim:
     rows: list[Listed]  # One for each policy; the strongest of the policies that are not ours first
     listed: list[Listed]  # All options that were compared: of each policy the best for every aim, with loss and without
     best: Listed  # The answer, which an engine or a device is known to run
+    shared: Shared | None = None  # Of an aim of several users
 
     @property
     def rival(self) -> Listed:
@@ -183,7 +184,7 @@ def _aim(
     others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)
-    return Aim(name, setting, [rival, *(row for row in rows if row is not rival)], every, best)
+    return Aim(name, setting, [rival, *(row for row in rows if row is not rival)], every, best, shared)
 
 
 def aim_of(planner: Planner, setting: Setting) -> Aim:
@@ -250,7 +251,9 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         tokens_per_s_p95=speed(slow),
         tokens_per_s_mean=measured_speed(counts[:, 0], setting.mean_seconds(counts), n),
         server_s_per_token=measured(float(load(setting, total))),
-        decides=measured(aim.number(listed)),
+        decides=measured(aim.number(listed))
+        if aim.shared is None
+        else measured_number(aim.shared.estimate(option, split), MEASURED, n),
         gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
         text_risk=loss,
         token_risk=token,

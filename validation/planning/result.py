@@ -102,17 +102,19 @@ def make(
     gap, message_gain, ours = _bounds(planner)
     guarantee = " ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked)])
     row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
+    each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
         asked=asked,
-        answer=answer_of(asked, row, guarantee, basis, said),
+        answer=answer_of(asked, row, guarantee, ", ".join([*each, basis]), said),
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
         guarantee=guarantee,
         assumed=_assumed(planner, request, counts),
         notes=[
+            *load,
             *(note.text for note in notes if best.row.device or not note.of_device),
             *(longest_recorded(best, counts) if counts is not None else []),
             *_notes(planner, asked, few=counts is None and not planner.split.enough),
@@ -138,9 +140,9 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
         parts.append("a draft of more texts takes the server no longer (else --times)")
     if counts is not None and counts["records"] < FEWEST_CLUSTERS:
         parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
-    if request.server_batch == 1:
-        kind = "shared" if request.users > 1 else "full"
-        parts.append(f"a pass of a {kind} server has one text (else --server-batch)")
+    if request.users == request.server_batch:
+        room = "of a full server has one text" if request.users == 1 else "has room for all users"
+        parts.append(f"a pass {room} (else --server-batch)")
     return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}."] if parts else []
 
 

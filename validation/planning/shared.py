@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
+from validation.decoding.intervals import ratio
 from validation.decoding.seconds import Times, seconds
+from validation.estimates import Estimate, three_digits
 from validation.planning.option import Option
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting
+from validation.planning.split import Split
 from validation.printable import counted
 
 Array = NDArray[Any]
@@ -31,6 +34,8 @@ SPREAD = 0.02
 """Of the times away from the server: without any, users who meet in a pass would meet for ever."""
 WORTH = 1.01
 """A server waits for company only if this makes the users faster by more than the simulation's noise."""
+LONGER = 1.1
+"""Times away that are longer by this factor tell how much a speed depends on them, and the rest on the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Shared:
     fair: bool  # Maximise the geometric mean of the speeds, weighted; else their weighted sum
     shares: list[Array]  # Shares of the band that are tried for every policy
     own: dict[int, list[Option]] = field(default_factory=dict)
+    estimated: dict[int, Estimate] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -95,10 +101,45 @@ class Shared:
             best = np.maximum(best, many * total[:, 0] / each / np.maximum(cycle, _LEAST))
         return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
 
-    def value(self, option: Option, texts: Array) -> float:
-        """Return what all users make of the objective under an option: their tokens a second on some texts."""
+    def best_served(self, option: Option, texts: Array, longer: float = 1.0) -> Served:
+        """Return the users under an option, with the best of the shares; their times away are ``longer`` times."""
         options = self.own.get(id(option), [option] * len(self.users))
-        return max(self.made_of(self.served(options, shares, texts).rates) for shares in self.shares)
+        tried = (self.served(options, shares, texts, longer) for shares in self.shares)
+        return max(tried, key=lambda served: self.made_of(served.rates))
+
+    def value(self, option: Option, texts: Array, longer: float = 1.0) -> float:
+        """Return what all users make of the objective under an option: their tokens a second on some texts."""
+        return self.made_of(self.best_served(option, texts, longer).rates)
+
+    def estimate(self, option: Option, split: Split) -> Estimate:
+        """Return the value on the test prompts, and its interval if it is linear in each prompt's seconds.
+
+        If all times double, the value halves. So its elasticities in the times away and in those on the server, at most
+        0, add up to −1, and weigh a prompt's share of each.
+        """
+        if id(option) not in self.estimated:
+            counts, batch = split.sums(option.counts, split.test), min(self.setting.server_batch, len(self.users))
+            at_server, server = self.setting.server_seconds(counts), self.setting.server_seconds(counts, batch)
+            away = self.setting.seconds(counts, self.setting.link.quantile(0.5)) - at_server
+            value, slower = (self.value(option, split.test, longer) for longer in (1.0, LONGER))
+            weight = float(np.clip(math.log(value / slower) / math.log(LONGER), 0.0, 1.0)) if server.any() else 1.0
+            parts = zip((weight, 1.0 - weight), (away, server), strict=True)
+            shares = sum(part * each / max(each.sum(), _LEAST) for part, each in parts)
+            self.estimated[id(option)] = ratio(counts[:, 0], shares * counts[:, 0].sum() / value)
+        return self.estimated[id(option)]
+
+    def said(self, option: Option, texts: Array) -> tuple[list[str], list[str]]:
+        """Say what each user gets of the texts under an option, and how busy the server is if it is needed."""
+        served = self.best_served(option, texts)
+        ends = dict.fromkeys(map(three_digits, (served.rates.min(), served.rates.max())))
+        each, queue = f"{' to '.join(ends)} each", served.queue
+        if queue is None:
+            return [each], []
+        server = (
+            f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most "
+            f"{self.setting.server_batch} texts, and a text waits {1e3 * queue.waits_s.mean():.0f} ms for it."
+        )
+        return [f"{each}, simulated with mean rounds"], [server]
 
     def made_of(self, rates: Array) -> float:
         weights = np.array([user.weight for user in self.users])
@@ -106,8 +147,11 @@ class Shared:
             return float(np.exp(weights @ np.log(np.maximum(rates, 1e-300)) / weights.sum()))
         return float(weights @ rates)
 
-    def served(self, options: Sequence[Option], shares: Array, texts: Array) -> Served:
-        """Return the simulated speeds of the users, with an option and a share of the band each."""
+    def served(self, options: Sequence[Option], shares: Array, texts: Array, longer: float = 1.0) -> Served:
+        """Return the simulated speeds of the users, with an option and a share of the band each.
+
+        Their times away are ``longer`` times those of the option.
+        """
         setting, batch = self.setting, min(self.setting.server_batch, len(self.users))
         known = {id(option): option.counts[texts].sum(axis=0) for option in options}
         totals = np.stack([known[id(option)] for option in options])
@@ -124,7 +168,7 @@ class Shared:
             return Served(rates, sends)
         kept = np.where(c["drafts"] > 0, c["skipped"], 0.0)
         times = Times(draft, round_trip_s=trip, up_bps=rate * shares, down_bps=setting.link.down_bps)
-        away = seconds({**c, "drafts": c["drafts"] - kept}, times) / each
+        away = longer * seconds({**c, "drafts": c["drafts"] - kept}, times) / each
         alone, full = (n * setting.server_seconds(totals, n) / each for n in (1, batch))
         added = np.maximum(full - alone, 0.0) / max(batch - 1, 1)  # by each further round; rounding may fall below 0
         held = (alone - added)[sends]
@@ -132,7 +176,7 @@ class Shared:
         tokens, weights, count = (c["tokens"] / each)[sends], weights[sends], int(sends.sum())
 
         def queue(rounds: int, **waits: Any) -> QueueRates:
-            more = {"keep_s": draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
+            more = {"keep_s": longer * draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
             rng = np.random.default_rng(1)
             lengths = np.zeros(count, dtype=np.int64)
             drawn = queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)

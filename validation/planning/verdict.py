@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_TREE, SERVER, STREAM
+from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
 from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
@@ -90,18 +91,15 @@ def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
     return f"limits: {', '.join(parts)}"
 
 
-def three_digits(number: float) -> str:
-    """Return a number with three digits, zeros at the end too: 20.0."""
-    return f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:#.3g}".rstrip(".")
-
-
 def number_said(aim: Aim, listed: Listed) -> str:
     number = aim.number(listed)
     if aim.name == FULL_SERVER:
         milliseconds = three_digits(1e3 * number)
         return f"{milliseconds} ms of the server for a token" if number > 1e-9 else "no time of the server"
     if aim.name != ONE_USER:
-        return f"{number:.4g} tokens/s{' each, the geometric mean' if aim.setting.objective == 'fair' else ''}"
+        how = ", weighted" if aim.shared and len({user.weight for user in aim.shared.users}) > 1 else ""
+        each = " each, the geometric mean" if aim.setting.objective == "fair" else ""
+        return f"{three_digits(number)} tokens/s{each}{how}"
     speed = f"{three_digits(number)} tokens/s"
     words = {"goodput": f"{speed} in time", "cost": f"a price of {number:.3g} for a token"}
     return words.get(aim.setting.objective, speed)
@@ -132,19 +130,18 @@ def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSa
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
     if asked.setting.objective == "capacity":
         number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
-    simulated = "simulated with mean rounds, " if is_together(asked) else ""
     return [
         f"Use: {use}; it needs {_needs(best)}",
-        f"{title}: {number}; {asked.name}, {simulated}{basis}",
+        f"{title}: {number}; {asked.name}, {basis}",
         f"Guarantee: {guarantee}",
         rival_said(asked, counts),
     ]
 
 
 def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str:
-    """Return the interval of a policy's speed for one user, to stand behind it; "" if it has none."""
-    speed = row.tokens_per_s_mean
-    if asked.name != ONE_USER or asked.setting.objective != "throughput":
+    """Return the interval of a policy's speed, to stand behind it; "" if it has none."""
+    speed = row.decides if is_together(asked) else row.tokens_per_s_mean
+    if asked.name == FULL_SERVER or (not is_together(asked) and asked.setting.objective != "throughput"):
         return ""
     ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
     if counts is not None:

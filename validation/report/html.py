@@ -174,7 +174,6 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
         "title": about["title"],
         "caption": caption,
         "details": details,
-        "kind": about.get("kind", ""),
         "drawn": about.get("positions_drawn"),
         "tables": tables,
     }

@@ -20,6 +20,7 @@ from validation.cli.tables import say
 from validation.decoding.methods.rows import ROWS
 from validation.errors import UserError
 from validation.installed import as_typed
+from validation.printable import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,7 +167,11 @@ def plan(
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
     said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
     evidence = about["evidence"]
-    models = [f"Models: {pair}; {evidence['trace']}, {evidence['rows']}"] if (pair := evidence.get("pair")) else []
+    models = (
+        [f"Models: {pair}; {evidence['trace']}, {_texts(evidence)}, {evidence['rows']}"]
+        if (pair := evidence.get("pair"))
+        else []
+    )
     if all_columns:
         show_all(console, result, link, basis_said(evidence, planner.split, result.asked.best.option))
         say(console, f"At: {said_setting}", *models)
@@ -187,6 +192,11 @@ def plan(
         say(console, f"Page: {write_page(page, plain)}")
     if as_json:
         print_json(plain)
+
+
+def _texts(evidence: dict[str, Any]) -> str:
+    each = f"{counted(evidence['texts'], 'text')} of {evidence['positions'] / evidence['texts']:.0f} tokens"
+    return f"{evidence['trace']}, {each}, {evidence['rows']}"
 
 
 BELONGS = {

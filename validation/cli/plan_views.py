@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import UNRUN
+from validation.decoding.methods.rows import DEVICE, UNRUN
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.result import Result
@@ -15,6 +15,7 @@ from validation.planning.verdict import (
     NAMES,
     is_fixed_length,
     is_together,
+    number_said,
     plainest,
     symbols_said,
     with_length,
@@ -24,6 +25,7 @@ from validation.printable import counted
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
 """The column that decides, by the objective."""
 NONE = "–"
+_LEAST = 1e-12  # seconds of a server for a token
 CELLS = {
     "threshold": ("threshold", ".3g"),
     "k mean": ("k_mean", ",.5g"),
@@ -58,58 +60,74 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
     users = [] if asked.name == FULL_SERVER else [_most_users(result)]
-    say(console, *users, _legend(result), *result.notes)
+    unrun = [one for one in asked.rows if one.family in UNRUN and not one.breaks and one.value > asked.best.value]
+    named = ", ".join(f"{NAMES[one.family]}: {number_said(asked, one)}" for one in unrun)
+    faster = [f"Faster, if an engine could run it: {named}."] if unrun else []
+    say(console, *users, _legend(result), *faster, *result.notes)
 
 
 def _print_policies(console: Console, result: Result) -> None:
-    together, best, (*_, users) = is_together(result.asked), result.row_of(result.asked.best), _users(result)
+    together, best = is_together(result.asked), result.row_of(result.asked.best)
     objective = result.asked.setting.objective
     whose = result.asked.name if together else "one user"
     speeds = DECIDES.get(objective, f"tokens/s of\n{whose}") if objective != "capacity" else "tokens/s of\none user"
     heads = ("policy", f"{speeds} (m)", "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
-    lines, rows = [], ordered(result)
+    lines, rows = [], [row for row in ordered(result) if row.policy not in UNRUN]
+    most = 1.0 / _full_server(result)[1].value
     for row in rows:
         speed = row.tokens_per_s_mean if objective in ("throughput", "capacity") and not together else row.decides
         cells = ((getattr(row, name).value, form) for name, form in (CELLS["text risk"], CELLS["bits"]))
         risk, bits = (NONE if value is None else format(value, form) for value, form in cells)
         mark = {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
-        lines.append([_with_breaks(row), three_digits(speed.value or 0.0), users[row.policy], f"{risk}{mark}", bits])
+        users = _times_said(most / max(row.server_s_per_token.value or 0.0, _LEAST))
+        lines.append([_with_breaks(row), three_digits(speed.value or 0.0), users, f"{risk}{mark}", bits])
     styles = ["dim" if row.breaks else "bold" if row is best else "" for row in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
 
 
 def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
-    marks = "c: and its limit calibrated, which a sample may exceed; " if calibrated else ""
+    marks = "c: measured, with a limit that other prompts set and a sample may exceed; " if calibrated else ""
     speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
     return (
-        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: those of "
-        f"{_users(result)[1].family} are 1, each policy at its best, whatever its link carries. Risk: bound on "
-        "a text's mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
-        "docs/choose.md. Every column, option and bound: --all."
+        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: whatever the "
+        "link carries. Risk: bound on a text's mean total "
+        "variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: docs/choose.md. Every "
+        "column, option and bound: --all."
     )
 
 
-def _users(result: Result) -> tuple[Aim, Listed, dict[str, str]]:
-    """Return the full server's aim, its best without a device, within the limits if any is, and users over its."""
+def _full_server(result: Result) -> tuple[Aim, Listed]:
+    """Return the full server's aim, and its best without a device, within the limits if any is."""
     full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
     alone = [one for one in full.rows if not one.option.row.device and one.family not in UNRUN]
-    base = full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
-    times = {one.family: one.value / base.value for one in full.rows}
-    return full, base, {policy: "no limit" if many > 1e6 else f"{many:.2f}" for policy, many in times.items()}
+    return full, full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
+
+
+def _times_said(times: float) -> str:
+    return "no limit" if times > 1e6 else f"{times:.2f}"
 
 
 def _most_users(result: Result) -> str:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
-    aim, base, users = _users(result)
-    most = users[aim.best.family]
-    equal = [listed for listed in aim.rows if not listed.breaks and users[listed.family] == most]
-    rivals = sorted((one for one in equal if not one.option.row.ours), key=lambda one: one.second)
-    best = rivals[-1:] + [one for one in equal if one.option.row.ours]
-    named = [f"{with_length(one)}{'' if one.option.lossless else ' (not lossless)'}" for one in best]
-    said = f"A full server (more ask than it serves) carries most users with {', or '.join(named)}"
-    said += "" if base in equal else f": {most}" + (f" times those of {with_length(base)}" if most[0].isdigit() else "")
-    return f"{said}, at {counted(aim.setting.server_batch, 'text')} a pass."
+    aim, base = _full_server(result)
+
+    def named(listed: Listed, rows: Sequence[Listed]) -> str:
+        most = _times_said(listed.value / base.value)
+        equal = [one for one in rows if not one.breaks and _times_said(one.value / base.value) == most]
+        rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
+        best = sorted(rivals, key=lambda one: (one.second, one.family == DEVICE))[-1:]
+        best += [one for one in equal if one.option.row.ours and base not in equal]
+        speed = f"one user alone gets {three_digits(best[0].second)} tokens/s"
+        return f"{', or '.join(map(with_length, best))} ({most}; {speed})"
+
+    texts = counted(aim.setting.server_batch, "text")
+    said = f"Users of a full server, {texts} a pass, over those of {with_length(base)}: most with "
+    said += named(aim.best, aim.rows)
+    exact = aim.best_of(lambda one: one.option.lossless)
+    if exact is not None and not aim.best.option.lossless:
+        said += f"; without loss with {named(exact, [one for one in aim.listed if one.option.lossless])}"
+    return f"{said}."
 
 
 def _with_breaks(row: Row) -> str:

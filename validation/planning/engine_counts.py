@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
-from validation.acceptance.settings import LONGER, tied_lengths
+from validation.acceptance.settings import LONGER
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, square, summarise
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
@@ -34,7 +34,6 @@ class CountsSaid:
     """What an engine's counts add to an answer."""
 
     tokens: tuple[float, float, float] | None  # of a round of the answer's length, with its interval
-    alike: str  # draft lengths that the counts do not tell apart
     interval: str  # of what it is
     engine: str
     sampled: bool  # whether drafts are drawn, not the likeliest
@@ -43,13 +42,13 @@ class CountsSaid:
 
 def counts_of(evidence: Mapping[str, Any], option: Option, down_bps: float) -> CountsSaid:
     bits = 32 * evidence["vocabulary"]
+    sent = f"{bits:,} bits down ({1e3 * bits / down_bps:.3g} ms)"
     return CountsSaid(
         tokens=evidence["tokens"].get(option.draft_length),
-        alike=_not_told_apart(option, evidence),
         interval="over records" if evidence["records"] >= FEWEST_CLUSTERS else "at any stopping time",
         engine=evidence["engine"],
         sampled=evidence["draft_sampling"] != "greedy" and evidence["verification"] != "match",
-        rejection=f"; a rejection sends {bits:,} bits down ({1e3 * bits / down_bps:.3g} ms), of greedy drafts none",
+        rejection=f"; each rejection sends {sent}, which greedy drafts would not",
     )
 
 
@@ -165,12 +164,6 @@ def longest_recorded(option: Option, evidence: Mapping[str, Any]) -> list[str]:
     longest = len(evidence["acceptance_by_depth"])
     more = LONGER.format(3 * longest // 2 + 1)
     return [f"K = {longest} is the longest recorded; {more}."] if option.draft_length == longest else []
-
-
-def _not_told_apart(option: Option, evidence: Mapping[str, Any]) -> str:
-    shortest, longest = evidence["not_told_apart"] or (1, 0)
-    tied = shortest <= option.draft_length <= longest and tied_lengths(evidence["not_told_apart"])
-    return f"{tied} are not told apart by these counts" if tied else ""
 
 
 def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
+from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, ROWS, U_HLM, UNRUN
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
@@ -302,6 +303,17 @@ class Planner:
         totals = {int(pool.options[place].draft_length): pool.test[place] for place in pool.places[COLOCATED]}
         speeds = {k: float(np.mean(self.setting.speeds(total))) for k, total in totals.items()}
         return [(k, float(totals[k][0] / totals[k][passes]), speeds[k]) for k in sorted(totals)]
+
+    def alike(self, option: Option) -> tuple[int, int]:
+        """Return the least and the largest draft length of such a server whose speed prompts do not tell apart."""
+        pool, split = self.pool(self.setting), self.split
+
+        def seconds(one: Option) -> Array:
+            return self.setting.mean_seconds(split.sums(one.counts, split.test))
+
+        own, others = seconds(option), (pool.options[place] for place in pool.places[COLOCATED])
+        alike = [option, *(one for one in others if not (ratio(seconds(one), own) + -1.0).sign)]
+        return int(min(one.draft_length for one in alike)), int(max(one.draft_length for one in alike))
 
     def value_of(self, option: Option, setting: Setting) -> float:
         """Return what an option makes of the objective on the training texts."""

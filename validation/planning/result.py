@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.acceptance.settings import tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAMED
@@ -17,7 +18,7 @@ from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.verdict import answer_of
+from validation.planning.verdict import answer_of, is_fixed_length
 
 _DUAL = "dual bound in the model of mean rounds"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
@@ -103,11 +104,15 @@ def make(
     guarantee = " ".join([_guarantee(planner, best, counts), *_without_loss(planner, asked)])
     row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
+    lengths = _lengths_said(planner, aims, asked, counts)
+    answer = answer_of(asked, row, guarantee, ", ".join([*each, basis]), said, lengths)
+    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
+        answer[3] += "; shared seed, streamed, is not planned under limits of latency or energy"
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
         asked=asked,
-        answer=answer_of(asked, row, guarantee, ", ".join([*each, basis]), said),
+        answer=answer,
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
@@ -121,6 +126,25 @@ def make(
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
+
+
+def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
+    """Say which draft lengths are as good as the answer's of a server, and what it should do if it is full."""
+    best, said = asked.best, []
+    if not is_fixed_length(best):
+        return []
+    if counts is not None:
+        ends = counts["not_told_apart"] or (0, 0)
+        tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
+        said += [f"{tied} are not told apart by these counts"] if tied else []
+    elif asked.name == ONE_USER and planner.split.prompts["test"] > 1 and asked.setting.objective == "throughput":
+        tied = tied_lengths(planner.alike(best.option))
+        said += [f"{tied} are not told apart by these prompts"] if tied else []
+    full = next(aim for aim in aims if aim.name == FULL_SERVER).best_of(lambda one: not has_device(one))
+    if full is not None and full.option is not best.option:
+        length = f"K = {full.option.draft_length:g}" if is_fixed_length(full) else full.family
+        said.append(f"where the server is full: {length}")
+    return said
 
 
 def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
@@ -245,10 +269,6 @@ def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
         notes.append(
             "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
             "chosen on, and no threshold is calibrated."
-        )
-    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
-        notes.append(
-            "A device that drafts on (shared seed, streamed) is not planned under limits of latency or energy."
         )
     if planner.setting.leak_bits is not None:
         option = asked.best.option

@@ -1,7 +1,7 @@
 """The sentences of a plan. Each one is derived from the rows of an aim, so none can contradict the table."""
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
 from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
 
-NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept: no engine", OWN_TREE: "own tree: no engine ran"}
+NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept (no engine)", OWN_TREE: "own tree (no engine)"}
 SYMBOLS = {
     "K": "drafts of a round",
     "k": "likeliest tokens that a row of the draft model keeps",
@@ -75,10 +75,10 @@ def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
             row.round_s.value,
             setting.latency_s,
             1e3,
-            " ms" if asked.best.option.row.device else " ms, no link",
+            " ms a round" if asked.best.option.row.device else " ms a round, no link",
         ),
         "leak": (asked.best.option.leak_bits, setting.leak_bits, 1.0, " bits"),
-        "energy": (row.joules_per_token.value, setting.energy_j, 1e3, " mJ"),
+        "energy": (row.joules_per_token.value, setting.energy_j, 1e3, " mJ a token"),
     }
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
     for name, (number, limit, scale, unit) in limits.items():
@@ -110,14 +110,16 @@ def is_together(aim: Aim) -> bool:
     return aim.name not in (ONE_USER, FULL_SERVER)
 
 
-def answer_of(asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSaid | None = None) -> list[str]:
+def answer_of(
+    asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSaid | None = None, lengths: Sequence[str] = ()
+) -> list[str]:
     """Return the first lines of a plan: what to use, its speed, its guarantee, the strongest rival.
 
-    ``row`` is that of the option to use; ``counts`` are an engine's.
+    ``row`` is that of the option to use; ``counts`` are an engine's; ``lengths`` says which others are as good.
     """
     best = asked.best
     use, tied = plainest(asked, best)
-    told = [counts.alike] if counts and counts.alike else []
+    told = [*lengths]
     if is_fixed_length(best):
         length = f"{best.option.draft_length:g}"
         if counts is None or counts.engine.startswith("vllm"):
@@ -162,6 +164,10 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     best, own = asked.best, asked.best.option.row.device
     strongest = asked.best is asked.rival or plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
+    lossless, lossy = best.option.lossless, None
+    if lossless and strongest and rival is not None and not rival.option.lossless:
+        exact = asked.best_of(lambda one: one.option.lossless and one.option.row.device is not own)
+        rival, lossy = (exact, rival) if exact is not None else (rival, None)
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
     server = asked.best_of(lambda one: not one.option.row.device and one.family != best.family)
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
@@ -171,7 +177,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         return f"{number_said(asked, listed)}{share}"
 
     named = [rival]
-    if server is not None and not own and (rival is None or server.value > rival.value):
+    if server is not None and not own and (rival is None or server.value > (lossy or rival).value):
         named.append(server)
         drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
         title = f"Strongest rival: {with_length(server)}{drafts}: {priced(server)}; best with a device"
@@ -187,7 +193,8 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         said += f"; it needs {_needs(rival)}" if own or not strongest else ""
         if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
             said += counts.rejection
-    lossless = best.option.lossless
+    if lossy is not None:
+        said += f"; with the allowed loss: {plainest(asked, lossy)[0]}: {priced(lossy)}"
     if lossless and (rival is None or rival.option.lossless):
         return said
     exact = asked.best_of(lambda one: one.option.lossless and (not lossless or one.option.row.device is not own))

@@ -265,12 +265,14 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     if said.startswith("Strongest rival: "):
         pools.insert(0, allowed & ~oracle.device & (families != aim.best.family))
     lossy = not aim.best.option.lossless
+    if "; with the allowed loss" in said:
+        pools[-1:] = [pools[-1] & oracle.lossless, pools[-1]]
     if "; without loss" in said:
         pools.append(allowed & oracle.lossless & (other_kind | lossy))
     numbers = [values[pool].max(initial=0.0) for pool in pools]
     if said.startswith("Strongest rival"):  # of all policies but the answer's, and but ours if the answer is ours
         every = allowed & (families != aim.best.family) & ~(ours & ours[best])
-        assert values[every].max(initial=0.0) == max(numbers[:2]), (said, oracle.s)
+        assert values[every].max(initial=0.0) == max(numbers[:3]), (said, oracle.s)
     unit = "tokens/s" if aim.setting.objective in ("throughput", "goodput") else "(?:ms of the server )?for a token"
     heard = [float(x.replace(",", "")) for x in re.findall(rf"{NUMBER} {unit}", said)]
     scale = 1e3 if aim.name == "a full server" else 1.0
